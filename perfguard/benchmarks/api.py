@@ -1,0 +1,117 @@
+"""The declarative API for benchmarks: a decorated factory that returns the callable to time.
+
+```python
+import perfguard
+
+@perfguard.benchmark(params={"hidden": [256, 512]}, dtype=["fp32", "bf16"], tags=["step"])
+def my_step(hidden, dtype):
+    model, optimizer, batch = build(hidden, dtype)      # set-up: not timed
+    def step():                                         # timed
+        ...
+        return loss                                     # checked, outside the timed region
+    return step
+```
+The worker seeds Python, NumPy and torch before it calls the factory, so plain `torch.randn` is reproducible.
+Must not import torch: the decorator also runs where only the specs are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from perfguard.errors import ConfigError
+from perfguard.model.spec import BenchmarkSpec, ParameterValue, Phase
+
+Timed = Callable[[], object]
+"""What is timed: returns the loss (or output tensor) of the call."""
+Factory = Callable[..., Timed]
+F = TypeVar("F", bound=Factory)
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A factory as it was declared in a user's file."""
+
+    spec: BenchmarkSpec
+    """Its spec; `target` names the file's module until the loader makes it relative to the arm's tree."""
+    factory: Factory
+    """The undecorated function."""
+
+
+declared: dict[str, Declared] = {}
+"""Benchmarks declared by imports of this process, by name; read by the worker's discovery."""
+
+
+def benchmark(
+    function: F | None = None,
+    *,
+    name: str | None = None,
+    params: Mapping[str, Sequence[ParameterValue]] | None = None,
+    dtype: str | Sequence[str] | None = None,
+    memory_format: str | Sequence[str] | None = None,
+    phase: str | Sequence[str] = Phase.STEP.value,
+    tags: Sequence[str] = (),
+) -> F | Callable[[F], F]:
+    """Declare a factory as a benchmark; the function itself is returned unchanged.
+
+    Args:
+        function: The factory, when used without parentheses.
+        name: Dotted name; default: the function's name.
+        params: Values for the factory's keyword arguments; the benchmark has one case for each combination.
+        dtype: One or several of `fp32`, `bf16`, ...; a list becomes a parameter, a plain string is a label.
+        memory_format: Likewise, for instance `channels_last`.
+        phase: `forward`, `forward+backward`, `optimizer` or `step`; several become a parameter.
+        tags: Free labels for `perfguard list --tag`.
+
+    Raises:
+        ConfigError: The name is taken or malformed, a parameter has no values, or the phase is unknown.
+    """
+
+    def declare(factory: F) -> F:
+        spec = BenchmarkSpec(
+            name=_checked_name(name or factory.__name__),
+            target=f"{factory.__module__}:{factory.__qualname__}",
+            parameters=_parameters(params or {}, dtype=dtype, memory_format=memory_format, phase=phase),
+            phase=_first_phase(phase),
+            tags=tuple(tags),
+            doc=(factory.__doc__ or "").strip().split("\n")[0],
+        )
+        if spec.name in declared and declared[spec.name].factory is not factory:
+            raise ConfigError(f"two benchmarks are named {spec.name!r}; give one of them another name=")
+        declared[spec.name] = Declared(spec, factory)
+        return factory
+
+    return declare if function is None else declare(function)
+
+
+def _checked_name(name: str) -> str:
+    if not name or not set(name) <= _NAME_CHARACTERS:
+        raise ConfigError(f"benchmark name {name!r} may hold only letters, digits, '_', '.' and '-'")
+    return name
+
+
+def _first_phase(phase: str | Sequence[str]) -> Phase:
+    first = phase if isinstance(phase, str) else next(iter(phase), "")
+    try:
+        return Phase(first)
+    except ValueError:
+        choices = ", ".join(p.value for p in Phase)
+        raise ConfigError(f"unknown phase {first!r}; choose from {choices}") from None
+
+
+def _parameters(
+    params: Mapping[str, Sequence[ParameterValue]], **axes: str | Sequence[str] | None
+) -> tuple[tuple[str, tuple[ParameterValue, ...]], ...]:
+    chosen: dict[str, tuple[ParameterValue, ...]] = {}
+    for key, values in params.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise ConfigError(f"parameter {key!r} needs a non-empty list of values, not {values!r}")
+        chosen[key] = tuple(values)
+    for key, value in axes.items():
+        if value is not None and not isinstance(value, str):
+            chosen[key] = tuple(value)
+    return tuple(chosen.items())

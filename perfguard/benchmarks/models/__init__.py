@@ -1,0 +1,1 @@
+"""Model definitions that the training steps use."""

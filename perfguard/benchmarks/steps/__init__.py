@@ -1,0 +1,1 @@
+"""Training steps: model, loss and optimizer, one module each."""

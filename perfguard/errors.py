@@ -1,0 +1,80 @@
+"""Every error that perfguard raises on purpose, and the exit code that each one fixes.
+
+```
+PerfguardError                3  infrastructure or internal
+├── UsageError                2  what was asked makes no sense
+│   ├── ConfigError           2  perfguard.toml, pyproject.toml or an option
+│   └── ArmError              2  --baseline / --candidate cannot be resolved
+├── NothingSelectedError      5  no case matches
+├── FingerprintError          3  a machine tree that cannot be read at all
+├── HostUnfitError            3  the host cannot be measured on (busy, read-only, full, locked)
+├── MeasurementError          3  workers could not be started or gave nothing usable
+├── StoreError                3  a baseline or run folder is corrupt or missing
+└── InterruptedRunError     130  Ctrl-C; what was measured is kept
+```
+A message says what failed, the value or path, and what to do next.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line; documented in the README and stable."""
+
+    PASS = 0
+    REGRESSION = 1
+    USAGE = 2
+    INFRASTRUCTURE = 3
+    INCONCLUSIVE = 4
+    NOTHING_SELECTED = 5
+    INTERRUPTED = 130
+
+
+class PerfguardError(Exception):
+    """Base of all errors with a message for the user."""
+
+    exit_code: ExitCode = ExitCode.INFRASTRUCTURE
+
+
+class UsageError(PerfguardError):
+    """The request itself is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ConfigError(UsageError):
+    """A configuration file or option holds something unknown or impossible."""
+
+
+class ArmError(UsageError):
+    """An arm (`--baseline`, `--candidate`) cannot be resolved."""
+
+
+class NothingSelectedError(PerfguardError):
+    """The selection matches no case."""
+
+    exit_code = ExitCode.NOTHING_SELECTED
+
+
+class FingerprintError(PerfguardError):
+    """The machine tree cannot be read at all."""
+
+
+class HostUnfitError(PerfguardError):
+    """The host is not fit to be measured on now."""
+
+
+class MeasurementError(PerfguardError):
+    """Workers could not be started, or nothing usable was measured."""
+
+
+class StoreError(PerfguardError):
+    """A stored file is missing, corrupt or of another schema."""
+
+
+class InterruptedRunError(PerfguardError):
+    """The user interrupted the run; what was measured is kept."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -1,0 +1,1 @@
+"""From measurements to verdicts: compare, then judge by a policy."""

@@ -1,0 +1,83 @@
+"""What was measured, as it comes from the workers; immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Arm(str, Enum):
+    """One side of a comparison."""
+
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSlices:
+    """One case in one block: the slices of each arm, in the order they ran."""
+
+    case_id: str
+    """The case."""
+    block: int
+    """Block number, from 0."""
+    baseline_s: tuple[float, ...]
+    """Seconds per iteration, one value a slice; empty where the arm did not run."""
+    candidate_s: tuple[float, ...]
+    """The same for the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockConditions:
+    """What the host did during a block; says nothing about which arm was running."""
+
+    block: int
+    """Block number, from 0."""
+    duration_s: float
+    """Wall time of the timed part, seconds."""
+    steal_ratio: float | None
+    """Stolen time over wall time, worst measured CPU; None where the kernel does not tell."""
+    involuntary_switches: int | None
+    """Involuntary context switches of both workers together, timed part."""
+    canary_s: tuple[float, ...]
+    """Seconds of each canary slice, in the order they ran; empty without a canary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFailure:
+    """Why a case has no (more) measurements."""
+
+    case_id: str
+    """The case."""
+    arm: Arm
+    """The arm that failed first."""
+    reason: str
+    """One sentence for the table."""
+    detail: str = ""
+    """Tail of the worker's stderr or traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedData:
+    """Everything a paired comparison is judged by."""
+
+    case_ids: tuple[str, ...]
+    """In the order of the suite; also those that failed."""
+    slices: tuple[CaseSlices, ...]
+    """One entry for each case and block that completed."""
+    conditions: tuple[BlockConditions, ...]
+    """One entry for each block that completed."""
+    failures: tuple[CaseFailure, ...] = ()
+    """At most one for each case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One independent round of one case: a fresh process, one arm only."""
+
+    values_s: tuple[float, ...]
+    """Seconds per iteration, one value a slice."""
+    canary_s: tuple[float, ...]
+    """Canary slices of the same process's time."""
+    started_at: float
+    """Seconds since the epoch."""

@@ -1,0 +1,116 @@
+"""What is measured: benchmarks, their cases, and suites of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+ParameterValue = str | int | float | bool
+"""A parameter's value; rendered into the case id, so it must read back unambiguously."""
+
+
+class Phase(str, Enum):
+    """Which part of training the timed region covers."""
+
+    FORWARD = "forward"
+    FORWARD_BACKWARD = "forward+backward"
+    OPTIMIZER = "optimizer"
+    STEP = "step"
+
+
+class Gating(str, Enum):
+    """What a case's verdict may do to a gate."""
+
+    GATING = "gating"
+    ADVISORY = "advisory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSpec:
+    """One benchmark: a factory and the parameter values it is expanded over."""
+
+    name: str
+    """Dotted name, for instance `kernel.linear` or `step.resnet50`."""
+    target: str
+    """Import string `package.module:factory`, or `path/to/file.py:factory` relative to the arm's tree."""
+    parameters: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()
+    """Parameter names with their values, in the order of the case id."""
+    phase: Phase = Phase.STEP
+    """The default phase; a `phase` parameter overrides it per case."""
+    tags: tuple[str, ...] = ()
+    """Free labels for selection; built in: `kernel`, `step`."""
+    doc: str = ""
+    """One line for `perfguard list`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A benchmark with one value for each parameter."""
+
+    benchmark: str
+    """Name of the benchmark."""
+    target: str
+    """Import string of the factory."""
+    parameters: tuple[tuple[str, ParameterValue], ...] = ()
+    """The chosen values, in the benchmark's order."""
+    phase: Phase = Phase.STEP
+    """What the timed region covers."""
+    tags: tuple[str, ...] = ()
+    """Labels inherited from the benchmark."""
+    gating: Gating = Gating.GATING
+    """Whether a gate may fail on it."""
+
+    @property
+    def id(self) -> str:
+        """`kernel.linear[m=512,dtype=bf16]`; the name alone without parameters."""
+        if not self.parameters:
+            return self.benchmark
+        return f"{self.benchmark}[{','.join(f'{k}={format_parameter(v)}' for k, v in self.parameters)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSpec:
+    """A named selection of cases."""
+
+    name: str
+    """Name on the command line."""
+    doc: str
+    """One line for `perfguard list`."""
+    gating: tuple[str, ...]
+    """Case ids or selection patterns whose verdicts decide a gate."""
+    advisory: tuple[str, ...] = ()
+    """Case ids or patterns that are measured and reported only."""
+    budget_s: float = 600.0
+    """Default wall-clock budget of a paired gate, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """All benchmarks and suites that can be selected."""
+
+    benchmarks: tuple[BenchmarkSpec, ...]
+    """Built in first, then the user's."""
+    suites: tuple[SuiteSpec, ...] = field(default=())
+    """Built in first, then the user's."""
+
+
+def format_parameter(value: ParameterValue) -> str:
+    """Text of a parameter value as it stands in a case id: `true`, `0.5`, `bf16`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def expand(spec: BenchmarkSpec) -> tuple[Case, ...]:
+    """All cases of a benchmark: the product of its parameter values, first parameter slowest."""
+    chosen: list[tuple[tuple[str, ParameterValue], ...]] = [()]
+    for name, values in spec.parameters:
+        chosen = [(*head, (name, value)) for head in chosen for value in values]
+    return tuple(_case(spec, parameters) for parameters in chosen)
+
+
+def _case(spec: BenchmarkSpec, parameters: tuple[tuple[str, ParameterValue], ...]) -> Case:
+    phase = next((Phase(str(value)) for name, value in parameters if name == "phase"), spec.phase)
+    return Case(
+        benchmark=spec.name, target=spec.target, parameters=parameters, phase=phase, tags=spec.tags
+    )

@@ -1,0 +1,1 @@
+"""Arrays in, estimates out; knows nothing of benchmarks."""

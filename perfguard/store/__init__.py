@@ -1,0 +1,1 @@
+"""Where records live: baselines in git and run folders."""

@@ -1,0 +1,65 @@
+"""Aliases for quantities, and the only formatter of numbers for people."""
+
+from __future__ import annotations
+
+import math
+
+
+def format_seconds(value_s: float | None) -> str:
+    """`1.234 ms` with four significant digits; `-` for None or nan."""
+    if value_s is None or math.isnan(value_s):
+        return "-"
+    if value_s == 0:
+        return "0 s"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if abs(value_s) >= scale:
+            return f"{_significant(value_s / scale)} {unit}"
+    return f"{value_s:.3g} s"
+
+
+def format_effect(log_ratio: float | None) -> str:
+    """A log-ratio as a signed percentage, `+2.41 %`; `-` for None or nan."""
+    if log_ratio is None or math.isnan(log_ratio):
+        return "-"
+    if math.isinf(log_ratio):
+        return "+∞" if log_ratio > 0 else "-∞"
+    percent = math.expm1(log_ratio) * 100 if log_ratio < 50 else math.inf
+    return f"{percent:+.1f} %" if abs(percent) >= 10 else f"{percent:+.2f} %"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """An unsigned ratio as a percentage, `0.84 %`; `-` for None or nan."""
+    if ratio is None or math.isnan(ratio):
+        return "-"
+    if math.isinf(ratio):
+        return "∞"
+    return f"{ratio * 100:.1f} %" if abs(ratio) >= 0.1 else f"{ratio * 100:.2f} %"
+
+
+def format_bytes(value_bytes: float | None) -> str:
+    """`1.5 GiB`; `-` for None."""
+    if value_bytes is None:
+        return "-"
+    size = float(value_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def format_duration(value_s: float) -> str:
+    """A span for progress lines: `45 s`, `2 min 05 s`, `1 h 03 min`."""
+    seconds = max(0, round(value_s))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def _significant(value: float) -> str:
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{value:.{max(0, digits)}f}"
