@@ -25,11 +25,11 @@ class Estimate:
     """
 
     log_ratio: float
-    """Mean of the per-block log-ratios, candidate over baseline."""
+    """Mean of the per-block log-ratios, candidate over baseline; trimmed from 12 blocks on."""
     standard_error: float
     """Standard error of `log_ratio`, from the variance between blocks; inf when fewer than two."""
     block_sd: float
-    """Standard deviation of the per-block log-ratios; nan when fewer than two."""
+    """Standard deviation of the per-block log-ratios, robust from 12 blocks on; nan when fewer than two."""
     blocks: int
     """Units of inference that entered: paired blocks, or rounds of the smaller side."""
     degrees_of_freedom: float

@@ -21,6 +21,13 @@ class Outcome(str, Enum):
     FAILED = "failed"
 
 
+class Design(str, Enum):
+    """How the two sides of a comparison were measured."""
+
+    PAIRED = "paired"
+    ROUNDS = "rounds"
+
+
 class GateOutcome(str, Enum):
     """The verdict on a gate."""
 
@@ -47,6 +54,8 @@ class Policy:
     """Level of the intervals that are shown and that `unchanged` is judged by."""
     min_blocks: int = 5
     """Fewer usable blocks than this is always inconclusive."""
+    min_rounds: int = 2
+    """The same for the rounds of either side, against a stored baseline."""
     max_block_sd_ratio: float = 0.05
     """Cases noisier than this are demoted from gating to advisory."""
     max_void_fraction: float = 0.25
@@ -73,12 +82,14 @@ class Comparison:
     """Median seconds per iteration of the candidate."""
     margin_ratio: float
     """The margin that p refers to."""
+    design: Design = Design.PAIRED
+    """Paired blocks, or rounds against a stored baseline."""
     blocks_voided: int = 0
     """Blocks left out by the arm-blind rule."""
     problem: str | None = None
     """Why there is no estimate, one sentence."""
     problem_outcome: Outcome | None = None
-    """`failed`, `incomparable` or `no-baseline` when `problem` is set."""
+    """`failed`, `incomparable`, `no-baseline` or `inconclusive` when `problem` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,163 @@
+"""The built-in benchmarks and suites: names, parameter values and where their factories are.
+
+Imports no torch, so that listing and selecting stay cheap. Parameters stand in the order of the case id:
+shape, then dtype, memory format, mode and phase. Factories may have further parameters with defaults; those
+are fixed properties of the benchmark, and its one-line description names the ones that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from perfguard.model.spec import BenchmarkSpec, Catalog, ParameterValue, Phase, SuiteSpec
+
+_PACKAGE = "perfguard.benchmarks"
+_DTYPES = ("fp32", "bf16")
+_PHASES = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
+_MEMORY_FORMATS = ("contiguous", "channels_last")
+_MODES = ("eager", "compile")
+
+Values = Sequence[ParameterValue]
+
+
+def _kernel(target: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
+    """A kernel of `module:factory`; an `image` kernel also varies its memory format."""
+    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
+    if image:
+        parameters["memory_format"] = _MEMORY_FORMATS
+    parameters["phase"] = _PHASES
+    return BenchmarkSpec(
+        name=f"kernel.{target.partition(':')[2]}",
+        target=f"{_PACKAGE}.kernels.{target}",
+        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
+        phase=Phase.FORWARD_BACKWARD,
+        tags=("kernel",),
+        doc=doc,
+    )
+
+
+def _step(target: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
+    """A training step of `module:factory`."""
+    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
+    if image:
+        parameters["memory_format"] = _MEMORY_FORMATS
+    parameters["mode"] = _MODES
+    return BenchmarkSpec(
+        name=f"step.{target.partition(':')[2]}",
+        target=f"{_PACKAGE}.steps.{target}",
+        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
+        phase=Phase.STEP,
+        tags=("step",),
+        doc=doc,
+    )
+
+
+_OPTIMIZER = BenchmarkSpec(
+    name="kernel.optimizer",
+    target=f"{_PACKAGE}.kernels.optimizer:optimizer",
+    parameters=(
+        ("layers", (4,)),
+        ("algorithm", ("sgd", "adam", "adamw", "adagrad")),
+        ("dtype", _DTYPES),
+        ("mode", ("for-loop", "foreach", "fused")),
+    ),
+    phase=Phase.OPTIMIZER,
+    tags=("kernel", "optimizer"),
+    doc="Optimizer update of transformer encoder layers of width 256, fixed gradients",
+)
+
+BENCHMARKS: tuple[BenchmarkSpec, ...] = (
+    _kernel("linear:linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
+    _kernel("linear:matmul", "Product of square matrices", size=(256, 1024)),
+    _kernel("linear:bmm", "Batched products (128, 64)·(64, 128), as attention scores", batch=(24, 96)),
+    _kernel("attention:sdpa", "Attention, batch 2, 12 heads of 64",
+            sequence=(128, 512), causal=(False, True)),
+    _kernel("convolution:conv1x1", "1x1 convolution, channels to 4·channels, batch 4", image=True,
+            channels=(64,), size=(28, 56)),
+    _kernel("convolution:conv3x3", "3x3 convolution, batch 4", image=True, channels=(64,), size=(28, 56)),
+    _kernel("convolution:conv_grouped", "Grouped 3x3 convolution of ResNeXt 32x4d, batch 4", image=True,
+            channels=(128,), size=(28, 56)),
+    _kernel("convolution:conv_depthwise", "Depthwise 3x3 convolution of MobileNet, batch 4", image=True,
+            channels=(240,), size=(14, 56)),
+    _kernel("normalization:batch_norm", "Batch norm with batch statistics, batch 8", image=True,
+            channels=(64,), size=(28, 56)),
+    _kernel("normalization:layer_norm", "Layer norm over 768 features", tokens=(512, 4096)),
+    _kernel("activation:softmax", "Softmax over 4096 rows", sequence=(128, 512)),
+    _kernel("activation:gelu", "GELU on 3072 features", tokens=(128, 512)),
+    _kernel("embedding:embedding_bag", "Embedding bag, 20 lookups of 64 features, sparse gradient",
+            bags=(2048,), rows=(10_000, 1_000_000)),
+    _kernel("loss:cross_entropy", "Cross-entropy of logits against labels",
+            rows=(512,), classes=(1000, 30_522)),
+    _kernel("loss:focal_loss", "Sigmoid focal loss of RetinaNet, reference form",
+            anchors=(3_069, 12_276), classes=(91, 264)),
+    _kernel("recurrent:lstm", "One LSTM layer, batch 16", hidden=(256, 512), sequence=(32,)),
+    _kernel("memory:cat", "Concatenation of four tensors of 256 features", rows=(512, 4096)),
+    _kernel("memory:copy", "Copy of 1024 features", rows=(512, 4096)),
+    _kernel("memory:transpose", "Strided copy of 1024 features", rows=(512, 4096)),
+    _OPTIMIZER,
+    _step("classification:resnet50", "ResNet-50, SGD with momentum", image=True,
+          image_size=(64, 224), batch=(2,)),
+    _step("detection:retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,
+          image_size=(96, 256), classes=(91, 264), batch=(1,)),
+    _step("language:bert", "BERT-style encoder, masked language model, AdamW",
+          layers=(2,), hidden=(128, 256, 768), sequence=(128,), batch=(4,)),
+    _step("recommendation:dlrm", "DLRM-style recommender, 26 tables, SGD on sparse gradients",
+          batch=(256, 2048), rows=(10_000,)),
+    _step("language:lstm_lm", "LSTM language model, SGD with clipped gradients",
+          layers=(2,), hidden=(128, 256), sequence=(32,), batch=(16,)),
+    _step("classification:mobilenetv3", "MobileNetV3, RMSprop", image=True,
+          variant=("small", "large"), image_size=(96, 224), batch=(4,)),
+)  # fmt: skip
+"""All built-in benchmarks, kernels first."""
+
+_PR_GATING = (
+    "step.retinanet_resnext50[image_size=96,classes=91,batch=1,dtype=fp32,memory_format=channels_last,mode=eager]",
+    "step.resnet50[image_size=64,batch=2,dtype=bf16,memory_format=channels_last,mode=eager]",
+    "step.mobilenetv3[variant=large,image_size=96,batch=4,dtype=fp32,memory_format=channels_last,mode=eager]",
+    "step.bert[layers=2,hidden=256,sequence=128,batch=4,dtype=bf16,mode=eager]",
+    "step.dlrm[batch=256,rows=10000,dtype=fp32,mode=eager]",
+    "step.lstm_lm[layers=2,hidden=256,sequence=32,batch=16,dtype=fp32,mode=eager]",
+    "kernel.linear[m=128,dtype=bf16,phase=forward+backward]",
+    "kernel.sdpa[sequence=128,causal=false,dtype=bf16,phase=forward+backward]",
+    "kernel.conv_grouped[channels=128,size=28,dtype=fp32,memory_format=channels_last,phase=forward+backward]",
+    "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]",
+    "kernel.embedding_bag[bags=2048,rows=10000,dtype=fp32,phase=forward+backward]",
+    "kernel.optimizer[layers=4,algorithm=adam,dtype=fp32,mode=fused]",
+)
+
+SUITES: tuple[SuiteSpec, ...] = (
+    SuiteSpec(
+        name="quick",
+        doc="Six short cases, for a first look",
+        gating=(
+            "kernel.linear[m=128,dtype=bf16,phase=forward+backward]",
+            "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]",
+            "kernel.sdpa[sequence=128,causal=false,dtype=fp32,phase=forward+backward]",
+            "kernel.conv3x3[channels=64,size=28,dtype=fp32,memory_format=channels_last,phase=forward+backward]",
+            "step.mobilenetv3[variant=small,image_size=96,batch=4,dtype=fp32,memory_format=channels_last,mode=eager]",
+            "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]",
+        ),
+        budget_s=120.0,
+    ),
+    SuiteSpec(
+        name="pr",
+        doc="Twelve gating cases for a pull request: six training steps and six kernels",
+        gating=_PR_GATING,
+        budget_s=600.0,
+    ),
+    SuiteSpec(
+        name="full",
+        doc="Every benchmark; only the cases of `pr` gate",
+        gating=_PR_GATING,
+        advisory=("kernel.*", "step.*"),
+        budget_s=8 * 3600.0,
+    ),
+)
+"""All built-in suites, shortest first."""
+
+
+@lru_cache(maxsize=1)
+def builtin_catalog() -> Catalog:
+    """The built-in benchmarks and suites."""
+    return Catalog(benchmarks=BENCHMARKS, suites=SUITES)

@@ -1,0 +1,91 @@
+"""Selection of cases by id, benchmark name, glob or tag, and the cases of a suite.
+
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfguard.errors import NothingSelectedError, UsageError
+from perfguard.model.spec import Case, Catalog, Gating, SuiteSpec, expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TAG_PREFIX = "tag:"
+"""Marks a pattern that selects by tag: `tag:step`."""
+
+
+def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
+    """The cases that the patterns name, in the order of the patterns, each once.
+
+    A pattern is a case id, a benchmark's name (all its cases), `tag:` with a tag, or a glob with `*` and `?`
+    over case ids and names. Brackets are literal: they belong to case ids.
+
+    Raises:
+        NothingSelectedError: A pattern matches nothing; the message names the nearest known one.
+    """
+    cases = [case for spec in catalog.benchmarks for case in expand(spec)]
+    selected: dict[str, Case] = {}
+    for pattern in patterns:
+        found = _matching(cases, pattern)
+        if not found:
+            raise NothingSelectedError(_nothing_matches(cases, pattern))
+        selected.update((case.id, case) for case in found)
+    return tuple(selected.values())
+
+
+def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
+    """The cases of a suite: the gating ones first, then the advisory ones that do not gate already.
+
+    Raises:
+        UsageError: No suite has this name; the message names the nearest one.
+        NothingSelectedError: A pattern of the suite matches nothing.
+    """
+    suite = _suite(catalog, name)
+    gating = select(catalog, suite.gating)
+    gating_ids = {case.id for case in gating}
+    advisory = (case for case in select(catalog, suite.advisory) if case.id not in gating_ids)
+    return (
+        *(replace(case, gating=Gating.GATING) for case in gating),
+        *(replace(case, gating=Gating.ADVISORY) for case in advisory),
+    )
+
+
+def _suite(catalog: Catalog, name: str) -> SuiteSpec:
+    for suite in catalog.suites:
+        if suite.name == name:
+            return suite
+    names = [suite.name for suite in catalog.suites]
+    raise UsageError(f"no suite is named {name!r}{_did_you_mean(name, names)}; `perfguard list` shows all")
+
+
+def _matching(cases: Iterable[Case], pattern: str) -> list[Case]:
+    if pattern.startswith(TAG_PREFIX):
+        tag = pattern.removeprefix(TAG_PREFIX)
+        return [case for case in cases if tag in case.tags]
+    if "*" not in pattern and "?" not in pattern:
+        return [case for case in cases if pattern in {case.id, case.benchmark}]
+    # In fnmatch "[[]" is a literal bracket, and a "]" without an open one is literal already.
+    glob = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+    return [case for case in cases if glob.match(case.id) or glob.match(case.benchmark)]
+
+
+def _nothing_matches(cases: Sequence[Case], pattern: str) -> str:
+    if pattern.startswith(TAG_PREFIX):
+        known = [TAG_PREFIX + tag for case in cases for tag in case.tags]
+    elif "[" in pattern:
+        known = [case.id for case in cases]
+    else:
+        known = [case.benchmark for case in cases]
+    return f"no case matches {pattern!r}{_did_you_mean(pattern, known)}; `perfguard list` shows all"
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    nearest = difflib.get_close_matches(word, dict.fromkeys(known), n=1, cutoff=0.0)
+    return f"; the nearest is {nearest[0]!r}" if nearest else ""

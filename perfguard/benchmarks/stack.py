@@ -1,0 +1,97 @@
+"""The software stack that models and optimizers pass through: plain PyTorch, or IPEX on request.
+
+`PERFGUARD_STACK=ipex` in a worker's environment turns on Intel Extension for PyTorch. IPEX is imported only
+then, because importing it alone replaces kernels and would change a plain measurement.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from perfguard.benchmarks.inputs import dtype_of
+from perfguard.errors import MeasurementError, UsageError
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+STACK_VARIABLE = "PERFGUARD_STACK"
+"""Environment variable that names the stack: unset, empty or `torch`, or `ipex`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A model in training mode and its optimizer, as the stack returned them."""
+
+    model: nn.Module
+    """The model to call; possibly another object than the one that was given."""
+    optimizer: Optimizer | None
+    """The optimizer to step; None when none was given."""
+
+
+def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str) -> Prepared:
+    """Hand a model and its optimizer to the stack, before the first step.
+
+    Args:
+        model: fp32 weights, already in the memory format of the case.
+        optimizer: Over the model's trainable parameters.
+        dtype: `fp32`, or `bf16` for a step under bf16 autocast.
+
+    Raises:
+        UsageError: The environment names an unknown stack.
+        MeasurementError: IPEX cannot be imported or cannot take this model.
+    """
+    model.train()
+    if _stack() == "torch":
+        return Prepared(model=model, optimizer=optimizer)
+    return _ipex_optimized(model, optimizer, dtype)
+
+
+def prepare_module(module: nn.Module, *, dtype: str) -> nn.Module:
+    """A single layer for a kernel benchmark, with its weights in `dtype`.
+
+    IPEX keeps its own low-precision weights and wants fp32 ones; without it the layer is simply converted.
+    """
+    if _stack() == "torch":
+        return module.train().to(dtype_of(dtype))
+    # IPEX refuses a module in training mode without an optimizer; this one is never stepped.
+    unused = torch.optim.SGD(module.parameters(), lr=0.0)
+    return _ipex_optimized(module.train(), unused, dtype).model
+
+
+def _stack() -> str:
+    stack = os.environ.get(STACK_VARIABLE) or "torch"
+    if stack not in {"torch", "ipex"}:
+        raise UsageError(f"{STACK_VARIABLE}={stack!r} is unknown; use 'torch' or 'ipex', or unset it")
+    return stack
+
+
+def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -> Prepared:
+    ipex = _import_ipex()
+    try:
+        optimized = ipex.optimize(model, optimizer=optimizer, dtype=dtype_of(dtype), inplace=True)
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise MeasurementError(
+            f"ipex.optimize does not support {type(model).__name__} in {dtype}: {error}; "
+            f"leave this case out or unset {STACK_VARIABLE}"
+        ) from error
+    if optimizer is None:
+        return Prepared(model=optimized, optimizer=None)
+    return Prepared(model=optimized[0], optimizer=optimized[1])
+
+
+def _import_ipex() -> Any:
+    # On a version mismatch IPEX 2.8 prints a message and calls the missing os.exit (AttributeError);
+    # on a CPU without AVX2 it calls sys.exit. Both must fail one case, not end the worker.
+    try:
+        import intel_extension_for_pytorch as ipex
+    except (ImportError, AttributeError, SystemExit) as error:
+        raise MeasurementError(
+            f"{STACK_VARIABLE}=ipex, but intel_extension_for_pytorch cannot be imported with torch "
+            f"{torch.__version__} on this CPU: {error}; it needs the same major.minor version and AVX2"
+        ) from error
+    return ipex

@@ -1,0 +1,39 @@
+"""The training step of RetinaNet-ResNeXt50, as in the MLCommons reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from perfguard.benchmarks.inputs import images, in_memory_format, integers
+from perfguard.benchmarks.models.retinanet import RetinaNet, Target
+from perfguard.benchmarks.stack import prepare
+from perfguard.benchmarks.steps.training import training_step
+
+if TYPE_CHECKING:
+    from perfguard.benchmarks.api import Timed
+
+OBJECTS = 4
+"""Ground-truth boxes of each image."""
+
+
+def retinanet_resnext50(
+    *, image_size: int, classes: int, batch: int, dtype: str, memory_format: str, mode: str
+) -> Timed:
+    """RetinaNet with Adam at the reference's peak rate 1e-4; the reference takes 800x800 pixels, 264 classes.
+
+    Left out are the data pipeline, the resize (images have their final size) and the learning-rate warm-up.
+    """
+    pixels = images(batch, image_size, memory_format=memory_format)
+    targets = [_objects(image_size, classes) for _ in range(batch)]
+    model = in_memory_format(RetinaNet(classes=classes), memory_format)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    prepared = prepare(model, optimizer, dtype=dtype)
+    return training_step(prepared, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+
+
+def _objects(image_size: int, classes: int) -> Target:
+    extent = (0.2 + 0.4 * torch.rand(OBJECTS, 2)) * image_size
+    corner = torch.rand(OBJECTS, 2) * (image_size - extent)
+    return Target(boxes=torch.cat([corner, corner + extent], dim=1), labels=integers(classes, OBJECTS, low=1))

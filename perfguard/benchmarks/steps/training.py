@@ -1,0 +1,85 @@
+"""The training loop's body that all steps share: zero_grad, autocast forward, loss, backward, update."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from perfguard.benchmarks.inputs import dtype_of
+from perfguard.errors import MeasurementError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perfguard.benchmarks.api import Timed
+    from perfguard.benchmarks.stack import Prepared
+
+MODES = ("eager", "compile")
+"""How the model is run; `compile` is torch.compile with Inductor."""
+
+
+def training_step(
+    prepared: Prepared,
+    loss_of: Callable[[nn.Module], Tensor],
+    *,
+    dtype: str,
+    mode: str,
+    clip_norm: float | None = None,
+) -> Timed:
+    """One training step as a callable that returns the loss before the update.
+
+    With `bf16` the forward and the loss run under CPU autocast; bf16 has the exponents of fp32, so there is
+    no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
+
+    Args:
+        prepared: The model and its optimizer from the stack.
+        loss_of: Calls the given model on the fixed batch.
+        dtype: `fp32` or `bf16`.
+        mode: One of `MODES`.
+        clip_norm: Largest total norm of the gradients; None does not clip.
+
+    Raises:
+        UsageError: Unknown dtype or mode.
+        MeasurementError: There is no C++ compiler for mode `compile`.
+    """
+    autocast = dtype_of(dtype) is not torch.float32
+    model, optimizer = prepared.model, prepared.optimizer
+    if optimizer is None:
+        raise UsageError("a training step needs an optimizer; give one to prepare()")
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}; choose from {', '.join(MODES)}")
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def step() -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            loss = loss_of(model)
+        loss.backward()
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(trained, clip_norm)
+        optimizer.step()
+        return loss.detach()
+
+    if mode == "compile":
+        require_cxx_compiler()
+        model.compile()
+        step()
+    return step
+
+
+def require_cxx_compiler() -> None:
+    """Check that torch.compile can build its kernels.
+
+    Raises:
+        MeasurementError: The compiler that Inductor would call is not on PATH.
+    """
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        raise MeasurementError(
+            f"torch.compile on CPU needs a C++ compiler, and {compiler!r} is not on PATH; "
+            "install g++, set CXX, or choose cases with mode=eager"
+        )

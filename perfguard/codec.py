@@ -1,0 +1,75 @@
+"""Between the model's frozen values and JSON, strictly: a wrong type or an unknown key is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from perfguard.errors import StoreError
+from perfguard.model.events import EVENT_NAMES, Event
+
+T = TypeVar("T")
+_NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
+
+
+def to_builtins(value: Any) -> Any:
+    """Dictionaries, lists and scalars; tuples become lists, enums their values, nan and inf become None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_builtins(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(to_builtins(key)): to_builtins(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_builtins(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - nan
+        return None
+    return value
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON text with sorted keys."""
+    return json.dumps(to_builtins(value), sort_keys=True, indent=indent, ensure_ascii=False)
+
+
+def from_builtins(data: Any, kind: type[T], *, source: str) -> T:
+    """Decode plain data into a model type.
+
+    Raises:
+        StoreError: It does not fit; the message names the source and the first misfit.
+    """
+    try:
+        return msgspec.convert(data, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{source} is not valid: {error}") from error
+
+
+def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:
+    """One line of `events.jsonl`."""
+    body = {"event": _NAME_OF_EVENT[type(event)], "seq": seq, "t_mono": t_mono, "t_wall": t_wall}
+    body.update(to_builtins(event))
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def decode_event(line: bytes, *, source: str) -> Event:
+    """The event in a line of `events.jsonl`.
+
+    Raises:
+        StoreError: Not JSON, an unknown event, or fields that do not fit.
+    """
+    try:
+        body = json.loads(line)
+    except ValueError as error:
+        raise StoreError(f"{source}: not a JSON line: {error}") from error
+    if not isinstance(body, dict) or body.get("event") not in EVENT_NAMES:
+        raise StoreError(f"{source}: not an event of schema 1: {line[:80]!r}")
+    kind = EVENT_NAMES[body.pop("event")]
+    for key in ("seq", "t_mono", "t_wall"):
+        body.pop(key, None)
+    names = {f.name for f in dataclasses.fields(kind)}
+    known = {key: value for key, value in body.items() if key in names}
+    return from_builtins(known, kind, source=source)

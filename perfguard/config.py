@@ -1,0 +1,262 @@
+"""Configuration: built-in values, the user's file, the project's file, `PERFGUARD_*`, options; later ones win.
+
+The project's file is `perfguard.toml`, else `[tool.perfguard]` in `pyproject.toml`, of the nearest directory upwards
+that has one. Files are decoded once, strictly; where each value came from is kept for `perfguard config show`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfguard.errors import ConfigError
+from perfguard.model.plan import EnvProfile
+from perfguard.model.spec import SuiteSpec
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - Python 3.10 only
+    import tomli as tomllib
+
+FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing")
+"""What may make a gate's exit code non-zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteConfig:
+    """A suite of the user's own: `[suites.NAME]`."""
+
+    gating: tuple[str, ...]
+    """Case ids, benchmark names, globs or `tag:NAME` that decide the gate."""
+    advisory: tuple[str, ...] = ()
+    """Likewise, measured and reported only."""
+    doc: str = ""
+    """One line for `perfguard list`."""
+    budget_s: float = 600.0
+    """Default budget of a paired gate, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All settings, with the built-in values as defaults."""
+
+    suite: str = "quick"
+    """Suite that `run`, `compare` and `gate` measure."""
+    benchmarks: tuple[str, ...] = ()
+    """Files with your own benchmarks, as globs relative to the project."""
+    suites: dict[str, SuiteConfig] = field(default_factory=dict)
+    """Suites of your own, by name."""
+    baselines: str = "baselines"
+    """Directory of the stored baselines, relative to the project."""
+    python: str | None = None
+    """Interpreter of the environment under test; default: perfguard's own."""
+    setup: str | None = None
+    """Command that installs a git arm's tree into a venv of its own, for instance `pip install .`."""
+    pass_env: tuple[str, ...] = ()
+    """Further environment variables that your benchmarks need."""
+    cpus: str | None = None
+    """CPUs to measure on, as a list such as `2-5,8`; default: one NUMA node less a core for housekeeping."""
+    threads: int | None = None
+    """Number of CPUs and threads to use of them."""
+    numa: str | None = None
+    """NUMA node to measure on, or `none` to leave memory unbound."""
+    env_profile: EnvProfile = EnvProfile.STABLE
+    """`stable` pins allocator and threading; `production` leaves your environment alone."""
+    budget_s: float | None = None
+    """Wall-clock budget of the measurement, seconds; default: the suite's."""
+    slice_s: float = 0.05
+    """Wanted length of a slice, seconds."""
+    slices: int = 6
+    """Slices of each arm, case and block."""
+    warmups: int = 1
+    """Warm-up slices before them."""
+    max_blocks: int = 60
+    """Upper bound on blocks."""
+    seed: int | None = None
+    """Seed of everything random; default: drawn for each run and recorded."""
+    margin: float = 0.005
+    """Smallest slowdown worth a flag, as a ratio."""
+    alpha: float = 0.008
+    """Family-wise error rate of one gate."""
+    equivalence: float = 0.02
+    """`unchanged` needs the whole interval inside plus or minus this ratio."""
+    max_block_sd: float = 0.05
+    """Cases noisier than this are demoted to advisory."""
+    rounds: int = 8
+    """Rounds that `baseline update` measures and a gate against a stored baseline repeats."""
+    spread_s: float = 120.0
+    """Least time over which `baseline update` spreads its rounds, seconds."""
+    fail_on: tuple[str, ...] = FAIL_ON_CHOICES
+    """Gate outcomes that give a non-zero exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration and where each of its values came from."""
+
+    config: Config
+    """The values."""
+    origins: Mapping[str, str]
+    """Key to origin; keys that are not here have their built-in value."""
+    project: Path
+    """Directory of the project's file; the working directory where there is none."""
+
+
+def load_config(
+    start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None
+) -> LoadedConfig:
+    """Read all layers.
+
+    Args:
+        start: Directory from which the project's file is looked for, upwards.
+        environment: For `PERFGUARD_*` and `XDG_CONFIG_HOME`.
+        options: Values from the command line by key; None stands for not given.
+
+    Raises:
+        ConfigError: A file cannot be read or parsed, or a key or value is wrong; with origin and nearest match.
+    """
+    project_file, project_layer = _project_layer(start)
+    layers = [
+        _user_layer(environment),
+        project_layer,
+        _environment_layer(environment),
+        {key: (value, "command line") for key, value in (options or {}).items() if value is not None},
+    ]
+    merged: dict[str, tuple[Any, str]] = {}
+    for layer in layers:
+        merged.update(layer)
+    values = {key: _checked(key, value, origin) for key, (value, origin) in merged.items()}
+    config = _build(values, {key: origin for key, (_, origin) in merged.items()})
+    return LoadedConfig(
+        config=config,
+        origins={key: origin for key, (_, origin) in merged.items()},
+        project=(project_file.parent if project_file else start).resolve(),
+    )
+
+
+def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:
+    """The user's suites as the model knows them."""
+    return tuple(
+        SuiteSpec(name=name, doc=s.doc, gating=s.gating, advisory=s.advisory, budget_s=s.budget_s)
+        for name, s in config.suites.items()
+    )
+
+
+def _project_layer(start: Path) -> tuple[Path | None, dict[str, tuple[Any, str]]]:
+    start = start.resolve()
+    for directory in (start, *start.parents):
+        own = directory / "perfguard.toml"
+        if own.is_file():
+            return own, _layer(_read_toml(own), str(own))
+        shared = directory / "pyproject.toml"
+        if shared.is_file():
+            table = _read_toml(shared).get("tool", {}).get("perfguard")
+            if table is not None:
+                return shared, _layer(table, f"{shared} [tool.perfguard]")
+        if (directory / ".git").exists():
+            return None, {}
+    return None, {}
+
+
+def _user_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    home = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    path = Path(home) / "perfguard" / "config.toml"
+    return _layer(_read_toml(path), str(path)) if path.is_file() else {}
+
+
+def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    layer: dict[str, tuple[Any, str]] = {}
+    for spec in dataclasses.fields(Config):
+        name = f"PERFGUARD_{spec.name.upper()}"
+        text = environment.get(name)
+        if text is None or spec.name in ("suites", "baselines") and not text:
+            continue
+        layer[spec.name] = (_from_text(spec.name, text), name)
+    return layer
+
+
+def _from_text(key: str, text: str) -> Any:
+    """A variable's text as the key's type would be written in TOML."""
+    if key in ("benchmarks", "pass_env", "fail_on"):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
+        return int(text) if text.lstrip("-").isdigit() else text
+    if key in ("budget_s", "slice_s", "margin", "alpha", "equivalence", "max_block_sd", "spread_s"):
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{origin} must be a table of settings")
+    return {key.replace("-", "_"): (value, origin) for key, value in table.items()}
+
+
+def _checked(key: str, value: Any, origin: str) -> Any:
+    names = [f.name for f in dataclasses.fields(Config)]
+    if key not in names:
+        near = difflib.get_close_matches(key, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
+        raise ConfigError(f"{origin}: unknown key {key!r}; {hint}")
+    return value
+
+
+def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
+    for key, value in values.items():
+        # One key at a time, so that the message can name the place the wrong value came from.
+        try:
+            msgspec.convert({key: value}, Config, strict=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{origins[key]}: {key}: {error}") from error
+    config = msgspec.convert(values, Config, strict=True)
+    _check_ranges(config, origins)
+    return config
+
+
+def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
+    def require(key: str, condition: bool, what: str) -> None:  # noqa: FBT001 - an assertion with a message
+        if not condition:
+            value = getattr(config, key)
+            raise ConfigError(f"{origins.get(key, 'built-in')}: {key} = {value!r} must be {what}")
+
+    require("slice_s", 0.001 <= config.slice_s <= 60, "between 0.001 and 60 seconds")
+    require("slices", 1 <= config.slices <= 1000, "between 1 and 1000")
+    require("warmups", 0 <= config.warmups <= 1000, "between 0 and 1000")
+    require("max_blocks", config.max_blocks >= 1, "at least 1")
+    require("rounds", 2 <= config.rounds <= 1000, "between 2 and 1000")
+    require("spread_s", 0 <= config.spread_s <= 86400, "between 0 and 86400 seconds")
+    require("alpha", 0 < config.alpha < 0.5, "between 0 and 0.5")
+    require("margin", 0 <= config.margin < 1, "at least 0 and below 1")
+    require("equivalence", 0 < config.equivalence < 1, "between 0 and 1")
+    require("max_block_sd", config.max_block_sd > 0, "positive")
+    require("budget_s", config.budget_s is None or config.budget_s > 0, "positive")
+    require("threads", config.threads is None or config.threads >= 1, "at least 1")
+    for outcome in config.fail_on:
+        if outcome not in FAIL_ON_CHOICES:
+            near = difflib.get_close_matches(outcome, FAIL_ON_CHOICES, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(
+                f"{origins.get('fail_on', 'built-in')}: fail_on: unknown outcome {outcome!r}; {hint}choose from "
+                f"{', '.join(FAIL_ON_CHOICES)}"
+            )
+
+

@@ -1,0 +1,86 @@
+"""Tarballs of machines, unpacked without trust: nothing is written or linked outside the target."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import tarfile
+import zlib
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from perfguard.errors import FingerprintError
+
+_MAX_MEMBERS = 400_000
+_MAX_TOTAL_BYTES = 512 << 20
+_MAX_FILE_BYTES = 16 << 20
+_BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
+_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_UNUSED = ("/sys/devices/pci", "/sys/bus/pci", "/proc/irq/", "/power/", "/hugepages/")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the name is one of a tarball."""
+    return path.name.endswith(_SUFFIXES)
+
+
+def extract(archive: Path, target: Path) -> None:
+    """Unpack a tarball's plain files, folders and inner links; devices, hard links and escapes are left out.
+
+    Args:
+        archive: The tarball, plain or compressed by gzip, bzip2 or xz.
+        target: An empty folder.
+
+    Raises:
+        FingerprintError: The file is no tarball, is cut short, or is far too large for a machine's tree.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            links = _unpack_files(tar, target)
+    except _BROKEN as error:
+        raise FingerprintError(f"{archive} cannot be unpacked ({error}); give a tarball of proc and sys.") from error
+    for path, link in links:
+        _link_inside(target, path, link)
+
+
+def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
+    """Write folders and files; return the links, which are made last so that nothing is written through them."""
+    links: list[tuple[Path, str]] = []
+    total = 0
+    for number, member in enumerate(tar):
+        if number >= _MAX_MEMBERS or total > _MAX_TOTAL_BYTES:
+            raise FingerprintError(f"{tar.name!r} is too large for a recorded machine.")
+        path = _safe_path(target, member.name)
+        if path is None or any(part in f"/{member.name}/" for part in _UNUSED):
+            continue
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+        elif member.issym():
+            links.append((path, member.linkname))
+        elif member.isreg() and member.size <= _MAX_FILE_BYTES:
+            total += member.size
+            content = tar.extractfile(member)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if content is not None and not path.exists():
+                path.write_bytes(content.read())
+    return links
+
+
+def _safe_path(target: Path, name: str) -> Path | None:
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in name or not pure.parts:
+        return None
+    return target / pure
+
+
+def _link_inside(target: Path, path: Path, link: str) -> None:
+    """Make a relative link whose end lies within the target; drop any other."""
+    end = os.path.normpath(os.path.join(path.parent, link))  # noqa: PTH - nothing may be resolved here
+    if os.path.isabs(link) or "\0" in link or not end.startswith(f"{target}{os.sep}"):  # noqa: PTH
+        return
+    parent = os.path.realpath(path.parent)  # noqa: PTH - earlier links may lead the parent elsewhere
+    if not f"{parent}{os.sep}".startswith(f"{os.path.realpath(target)}{os.sep}"):  # noqa: PTH
+        return
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(link)

@@ -1,0 +1,66 @@
+"""One machine, read: everything else here is called from this place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from perfguard.fingerprint.caches import read_caches
+from perfguard.fingerprint.cgroup import read_limits
+from perfguard.fingerprint.cpu import parse_cpuinfo, processors_by_id, read_cpu
+from perfguard.fingerprint.identity import machine_id, stack_id
+from perfguard.fingerprint.isa import read_isa
+from perfguard.fingerprint.live import amx_permission, fill_from_host
+from perfguard.fingerprint.notes import notes_for
+from perfguard.fingerprint.parsing import Files
+from perfguard.fingerprint.reading import open_tree
+from perfguard.fingerprint.state import read_state
+from perfguard.fingerprint.topology import online_cpus, read_topology
+from perfguard.model.machine import AmxPermission, Fingerprint, SoftwareFacts
+
+
+def probe(root: Path = Path("/"), *, software: SoftwareFacts | None = None) -> Fingerprint:
+    """The fingerprint of the machine at a root.
+
+    Args:
+        root: `/` for this machine; else a recorded one, a folder or tarball, and then nothing of this machine
+            enters the answer.
+        software: What the interpreter under test said of itself.
+
+    Raises:
+        FingerprintError: The root holds no machine.
+        UsageError: The root does not exist, or holds several machines.
+    """
+    with open_tree(root) as tree:
+        permission = amx_permission() if tree.live else AmxPermission.NOT_ASKED
+        found = read_fingerprint(tree, software=software, permission=permission)
+        return _with_ids(fill_from_host(found)) if tree.live else found
+
+
+def read_fingerprint(
+    files: Files,
+    *,
+    software: SoftwareFacts | None = None,
+    permission: AmxPermission = AmxPermission.NOT_ASKED,
+) -> Fingerprint:
+    """The fingerprint that the files tell."""
+    processors = parse_cpuinfo(files.text("proc/cpuinfo"))
+    numbered = processors_by_id(processors)
+    online = online_cpus(files, numbered)
+    cpu = read_cpu(files, processors, online or ())
+    found = Fingerprint(
+        machine_id="",
+        stack_id=None,
+        cpu=cpu,
+        isa=read_isa(cpu, processors, software=software, permission=permission),
+        topology=read_topology(files, online, numbered, cpu),
+        caches=read_caches(files, online or ()),
+        limits=read_limits(files),
+        state=read_state(files, online or ()),
+        software=software,
+    )
+    return _with_ids(replace(found, notes=notes_for(found)))
+
+
+def _with_ids(found: Fingerprint) -> Fingerprint:
+    return replace(found, machine_id=machine_id(found), stack_id=stack_id(found.software))

@@ -1,0 +1,249 @@
+"""From evidence to verdicts: the rule that a gate decides by.
+
+`unchanged` is not corrected for the number of cases, and need not be: a gate passes only when *every* gating
+case is shown to be unchanged or faster, so one truly slow case is passed with at most its own error (Berger
+1982, an intersection-union test). Looks at growing block counts, confirmation runs and modes would enter
+before `judge`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfguard.errors import ExitCode, UsageError
+from perfguard.gate import sentences
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, Design, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.stats.multiple import holm
+from perfguard.stats.power import minimum_detectable_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from perfguard.stats.voiding import Voiding
+
+FAIL_ON_CHOICES = ("regression", "failed", "missing", "inconclusive")
+"""What `--fail-on` accepts; all of them by default. `missing` is a case without a comparable baseline."""
+
+_PRECEDENCE = (
+    GateOutcome.FAILED,
+    GateOutcome.REGRESSED,
+    GateOutcome.HOST_UNSTABLE,
+    GateOutcome.INCOMPARABLE,
+    GateOutcome.NO_BASELINE,
+    GateOutcome.INCONCLUSIVE,
+)
+
+_EXITS = {
+    GateOutcome.FAILED: ("failed", ExitCode.INFRASTRUCTURE),
+    GateOutcome.REGRESSED: ("regression", ExitCode.REGRESSION),
+    GateOutcome.HOST_UNSTABLE: ("inconclusive", ExitCode.INCONCLUSIVE),
+    GateOutcome.INCOMPARABLE: ("missing", ExitCode.INFRASTRUCTURE),
+    GateOutcome.NO_BASELINE: ("missing", ExitCode.INFRASTRUCTURE),
+    GateOutcome.INCONCLUSIVE: ("inconclusive", ExitCode.INCONCLUSIVE),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tested:
+    p_slower: float
+    p_faster: float
+    family: int | None
+    """Cases that the p-values are corrected for; None for a test of its own."""
+
+
+def judge(
+    comparisons: Sequence[Comparison],
+    policy: Policy,
+    *,
+    voiding: Voiding | None = None,
+    notes: Sequence[str] = (),
+) -> GateResult:
+    """Decide every case and the gate.
+
+    Regressions and improvements are each tested over the family of gating cases by Holm. A gating case
+    noisier than the policy allows is demoted to advisory *unless it regressed within the family*: noise
+    takes away its say in `inconclusive`, it never hides a regression. Advisory cases are tested on their own
+    and never fail the gate.
+
+    Args:
+        comparisons: The evidence, in the order of the suite.
+        policy: The rule.
+        voiding: What the arm-blind rule did; None against a stored baseline.
+        notes: Further notes for the reader, kept first.
+
+    Returns:
+        The verdicts in the same order. The gate's outcome is the first that holds of: failed, regressed,
+        host-unstable, incomparable, no-baseline, inconclusive, pass; its reason names all that hold. Without
+        a gating case left the gate is inconclusive, never a silent pass.
+
+    Source: docs/statistics.md; Holm (1979).
+    Assumes: p-values are valid at their margins; Holm needs no assumption about their dependence.
+    """
+    family = [c for c in comparisons if c.gating is Gating.GATING and c.estimate and not _too_few(c, policy)]
+    slower = holm([_p(c.p_regressed) for c in family])
+    faster = holm([_p(c.p_improved) for c in family])
+    tested = {
+        c.case_id: _Tested(p_slower=s, p_faster=f, family=len(family))
+        for c, s, f in zip(family, slower, faster, strict=True)
+    }
+    verdicts = tuple(_verdict(c, tested.get(c.case_id), policy) for c in comparisons)
+    held = _held(verdicts, host_unstable=voiding is not None and voiding.host_unstable)
+    blocks = [c.estimate.blocks for c in comparisons if c.estimate]
+    return GateResult(
+        outcome=held[0],
+        reason=sentences.gate_sentence(held, verdicts, policy, voiding),
+        verdicts=verdicts,
+        policy=policy,
+        blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
+        blocks_voided=len(voiding.voided) if voiding else 0,
+        notes=(*notes, _uncalibrated(policy), *sentences.voiding_notes(voiding)),
+    )
+
+
+def exit_code(
+    result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES, exit_zero: bool = False
+) -> ExitCode:
+    """The process exit code that a gate's result stands for.
+
+    What is not in `fail_on` is passed over, and whatever else holds of the gate then decides: with
+    `--fail-on regression`, a crash of one case does not hide the regression of another.
+
+    Args:
+        result: The judged gate.
+        fail_on: Names out of `FAIL_ON_CHOICES`.
+        exit_zero: Report only; always 0.
+
+    Raises:
+        UsageError: `fail_on` holds an unknown name.
+    """
+    unknown = sorted(set(fail_on) - set(FAIL_ON_CHOICES))
+    if unknown:
+        raise UsageError(f"--fail-on does not know {', '.join(unknown)}; use {', '.join(FAIL_ON_CHOICES)}")
+    if exit_zero:
+        return ExitCode.PASS
+    held = {result.outcome, *_held(result.verdicts, host_unstable=False)}
+    for outcome in _PRECEDENCE:
+        name, code = _EXITS[outcome]
+        if outcome in held and name in fail_on:
+            return code
+    return ExitCode.PASS
+
+
+def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
+    if comparison.estimate is None:
+        return Verdict(
+            case_id=comparison.case_id,
+            outcome=comparison.problem_outcome or Outcome.FAILED,
+            gating=comparison.gating,
+            reason=comparison.problem or "nothing could be estimated",
+            comparison=comparison,
+        )
+    if _too_few(comparison, policy):
+        return Verdict(
+            case_id=comparison.case_id,
+            outcome=Outcome.INCONCLUSIVE,
+            gating=comparison.gating,
+            reason=sentences.too_few_sentence(comparison, _minimum(comparison, policy)),
+            comparison=comparison,
+            mde_ratio=math.inf,
+        )
+    if tested is not None and tested.p_slower > policy.alpha and _too_noisy(comparison, policy):
+        demoted = _decided(comparison, None, policy)
+        return Verdict(
+            case_id=comparison.case_id,
+            outcome=demoted.outcome,
+            gating=Gating.ADVISORY,
+            reason=f"{sentences.demotion_sentence(comparison, policy)}: {demoted.reason}",
+            comparison=comparison,
+            mde_ratio=demoted.mde_ratio,
+        )
+    return _decided(comparison, tested, policy)
+
+
+def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
+    used = tested or _Tested(
+        p_slower=_p(comparison.p_regressed), p_faster=_p(comparison.p_improved), family=None
+    )
+    test_alpha = policy.alpha / (used.family or 1)
+    mde_ratio = _mde(comparison, test_alpha)
+    if used.p_slower <= policy.alpha:
+        outcome = Outcome.REGRESSED
+        reason = sentences.effect_sentence(comparison, used.p_slower, used.family)
+    elif used.p_faster <= policy.alpha:
+        outcome = Outcome.IMPROVED
+        reason = sentences.effect_sentence(comparison, used.p_faster, used.family)
+    elif _inside_equivalence(comparison, policy):
+        outcome = Outcome.UNCHANGED
+        reason = sentences.unchanged_sentence(comparison, policy)
+    else:
+        outcome = Outcome.INCONCLUSIVE
+        reason = sentences.inconclusive_sentence(
+            comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha
+        )
+    return Verdict(
+        case_id=comparison.case_id,
+        outcome=outcome,
+        gating=comparison.gating,
+        reason=reason,
+        comparison=comparison,
+        p_adjusted=tested.p_slower if tested else None,
+        mde_ratio=mde_ratio,
+    )
+
+
+def _held(verdicts: Sequence[Verdict], *, host_unstable: bool) -> tuple[GateOutcome, ...]:
+    """Everything that holds of the gate, in the order of precedence; never empty."""
+    outcomes = {verdict.outcome.value for verdict in verdicts if verdict.gating is Gating.GATING}
+    if not outcomes:
+        outcomes = {GateOutcome.INCONCLUSIVE.value}
+    if host_unstable:
+        outcomes.add(GateOutcome.HOST_UNSTABLE.value)
+    return tuple(outcome for outcome in _PRECEDENCE if outcome.value in outcomes) or (GateOutcome.PASS,)
+
+
+def _inside_equivalence(comparison: Comparison, policy: Policy) -> bool:
+    # Symmetric on the log scale, so that exchanging the arms cannot change the verdict.
+    limit = math.log1p(policy.equivalence_ratio)
+    interval = comparison.estimate.interval if comparison.estimate else None
+    return interval is not None and -limit < interval.lower and interval.upper < limit
+
+
+def _mde(comparison: Comparison, test_alpha: float) -> float:
+    estimate = comparison.estimate
+    if estimate is None:
+        return math.inf
+    return minimum_detectable_effect(
+        estimate.standard_error,
+        estimate.degrees_of_freedom,
+        alpha=test_alpha,
+        margin_ratio=comparison.margin_ratio,
+    )
+
+
+def _minimum(comparison: Comparison, policy: Policy) -> int:
+    # Two is the mathematical minimum, whatever a policy says.
+    return max(2, policy.min_blocks if comparison.design is Design.PAIRED else policy.min_rounds)
+
+
+def _too_few(comparison: Comparison, policy: Policy) -> bool:
+    return comparison.estimate is not None and comparison.estimate.blocks < _minimum(comparison, policy)
+
+
+def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
+    return comparison.estimate is not None and comparison.estimate.block_sd > math.log1p(
+        policy.max_block_sd_ratio
+    )
+
+
+def _p(p_value: float | None) -> float:
+    return 1.0 if p_value is None else p_value
+
+
+def _uncalibrated(policy: Policy) -> str:
+    return (
+        f"uncalibrated: the false-alarm rate per gate is nominal (alpha {policy.alpha:.1%}), "
+        "it has not been measured on this machine"
+    )

@@ -1,0 +1,235 @@
+"""What happens during a run, as it happens: the lines of `events.jsonl`.
+
+A run's data is a fold over its events (`perfguard.model.replay`), so what was written is enough to judge it again.
+Schema version 1. Fields may be added; removing or changing one makes it version 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfguard.model.run import Arm
+
+EVENT_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """First event of every run."""
+
+    run_id: str
+    """Name of the run's folder."""
+    schema: int
+    """Version of this schema."""
+    mode: str
+    """`paired` (two arms) or `rounds` (one arm)."""
+    suite: str
+    """Suite or selection that was asked for."""
+    case_ids: tuple[str, ...]
+    """Selected cases, in the order of the suite."""
+    command: tuple[str, ...]
+    """The command line."""
+    budget_s: float
+    """Wall-clock budget, seconds."""
+    machine_id: str | None = None
+    """Identity of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmReady:
+    """An arm's environment has been started once and looked at."""
+
+    arm: Arm
+    """Which side."""
+    text: str
+    """The arm as typed."""
+    interpreter: str
+    """Executable."""
+    source_id: str
+    """Identity of the source tree."""
+    python: str
+    """Python version."""
+    torch: str | None
+    """torch version; None where no case needs torch."""
+    import_s: float
+    """Seconds that the imports took."""
+    stack_id: str | None = None
+    """Identity of the software stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseCalibrated:
+    """A case was set up, checked and calibrated."""
+
+    case_id: str
+    """The case."""
+    inner_loops: int
+    """Iterations of one slice, both arms."""
+    iteration_s: float
+    """Seconds of one iteration on the calibrating arm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockStarted:
+    """A fresh process of each arm is about to start."""
+
+    block: int
+    """Block or round number, from 0."""
+    hash_seed: int
+    """PYTHONHASHSEED of the workers."""
+    data_seed: int
+    """Seed of the benchmarks' data."""
+    case_ids: tuple[str, ...]
+    """Measuring order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTimed:
+    """One slice of one arm."""
+
+    block: int
+    """Block number."""
+    case_id: str
+    """The case."""
+    arm: Arm
+    """Which side ran."""
+    index: int
+    """Position within the block's slices of this case and arm, from 0; warm-ups count from 0 on their own."""
+    warmup: bool
+    """True for warm-up slices, which no statistic uses."""
+    value_s: float
+    """Wall seconds of one iteration."""
+    cpu_s: float
+    """CPU seconds of one iteration, all threads of the worker."""
+    minor_faults: int
+    """Minor page faults in the slice."""
+    involuntary_switches: int
+    """Involuntary context switches in the slice, all threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryTimed:
+    """The canary ran between two cases."""
+
+    block: int
+    """Block number."""
+    value_s: float
+    """Seconds of its fixed work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFinished:
+    """A case's slices of this block are complete in every arm."""
+
+    block: int
+    """Block number."""
+    case_id: str
+    """The case."""
+    baseline_digest: float | None
+    """Result of the first call in the baseline, reduced to one number."""
+    candidate_digest: float | None
+    """The same in the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFailed:
+    """A case cannot be measured (any more); the others go on."""
+
+    case_id: str
+    """The case."""
+    arm: Arm
+    """Where it failed."""
+    missing: bool
+    """True where the arm has no such benchmark."""
+    reason: str
+    """One sentence."""
+    detail: str
+    """End of the traceback or of the worker's stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFinished:
+    """A block ended and its workers are gone."""
+
+    block: int
+    """Block number."""
+    started_at: float
+    """Seconds since the epoch."""
+    duration_s: float
+    """Wall seconds of the whole block, start-up included."""
+    steal_ratio: float | None
+    """Stolen time over wall time, worst measured CPU; None where unknown."""
+    involuntary_switches: int
+    """In the timed slices of both arms together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictReached:
+    """One case was judged."""
+
+    case_id: str
+    """The case."""
+    outcome: str
+    """Value of Outcome."""
+    log_ratio: float | None
+    """Estimated effect on the log scale."""
+    lower: float | None
+    """Lower bound of its interval."""
+    upper: float | None
+    """Upper bound."""
+    reason: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something the reader of the run should know."""
+
+    level: str
+    """`info` or `warning`."""
+    text: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """Last event of a run that ended by itself or was interrupted in an orderly way."""
+
+    outcome: str
+    """Value of GateOutcome, `measured` where nothing was compared, or `interrupted`."""
+    exit_code: int
+    """Exit code of the command."""
+    reason: str
+    """One sentence."""
+
+
+Event = (
+    RunStarted
+    | ArmReady
+    | CaseCalibrated
+    | BlockStarted
+    | SliceTimed
+    | CanaryTimed
+    | CaseFinished
+    | CaseFailed
+    | BlockFinished
+    | VerdictReached
+    | Noted
+    | RunFinished
+)
+
+EVENT_NAMES: dict[str, type[Event]] = {
+    "run_started": RunStarted,
+    "arm_ready": ArmReady,
+    "case_calibrated": CaseCalibrated,
+    "block_started": BlockStarted,
+    "slice": SliceTimed,
+    "canary": CanaryTimed,
+    "case_finished": CaseFinished,
+    "case_failed": CaseFailed,
+    "block_finished": BlockFinished,
+    "verdict": VerdictReached,
+    "note": Noted,
+    "run_finished": RunFinished,
+}
+"""Value of the `event` field, and the type that its line decodes to."""

@@ -1,0 +1,245 @@
+"""`baseline update|show|diff`, and finding the stored baseline that fits a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfguard import __version__
+from perfguard.config import LoadedConfig
+from perfguard.errors import HostUnfitError, MeasurementError, StoreError, UsageError
+from perfguard.fingerprint.checks import run_checks
+from perfguard.fingerprint.probe import probe
+from perfguard.model.machine import CheckStatus
+from perfguard.model.plan import ArmSpec
+from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
+from perfguard.model.result import RunResult
+from perfguard.pipeline.results import describe_rounds, finish, measured_cases
+from perfguard.pipeline.rounds import measure_rounds, utc_now
+from perfguard.pipeline.session import Request, Session, open_session
+from perfguard.runner import git
+from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore
+from perfguard.store.pyperf_files import read_suite
+
+MIN_ROUNDS = 4
+"""Fewer rounds say too little about the spread between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseChange:
+    """One case before and after a baseline update, or in two baselines."""
+
+    case_id: str
+    """The case."""
+    before: CaseNoise | None
+    """None where the case is new."""
+    after: CaseNoise | None
+    """None where the case is gone."""
+
+
+def store_of(loaded: LoadedConfig) -> BaselineStore:
+    """The project's baselines."""
+    return BaselineStore(loaded.project / loaded.config.baselines)
+
+
+def find_stored(loaded: LoadedConfig, suite: str) -> Path | None:
+    """Directory of the baseline of this machine and suite; None where there is none."""
+    store = store_of(loaded)
+    machine_id = probe().machine_id
+    return store.place(machine_id, suite) if store.exists(machine_id, suite) else None
+
+
+def require_stored(loaded: LoadedConfig, suite: str) -> Path:
+    """Directory of the baseline of this machine and suite.
+
+    Raises:
+        StoreError: There is none; names the machines that there are baselines for.
+    """
+    place = find_stored(loaded, suite)
+    if place is None:
+        others = sorted({path.parent.name for path in store_of(loaded).stored()})
+        known = f"; baselines exist for {', '.join(others)}" if others else ""
+        raise StoreError(
+            f"no baseline of suite {suite!r} is stored for this machine ({probe().machine_id}){known}; run `perfguard "
+            "baseline update`, or compare with a revision: --baseline git:HEAD"
+        )
+    return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOptions:
+    """What `baseline update` may overlook."""
+
+    rounds: int
+    """Independent rounds."""
+    spread_s: float
+    """Least seconds from the first to the last."""
+    allow_dirty: bool = False
+    """Record although the tree differs from its commit."""
+    allow_unfit: bool = False
+    """Record although doctor finds the host unfit."""
+    allow_few: bool = False
+    """Record with fewer rounds than are needed."""
+
+
+def update_baseline(
+    request: Request, options: UpdateOptions, confirm: Callable[[tuple[CaseChange, ...]], bool]
+) -> tuple[RunResult, Path | None]:
+    """Measure independent rounds and store them as the baseline of this machine.
+
+    Args:
+        request: What to measure.
+        options: How much, and what may be overlooked.
+        confirm: Sees the changes; False leaves the stored baseline as it was.
+
+    Returns:
+        The result, and where it was stored; None where nothing was.
+
+    Raises:
+        UsageError: The tree is dirty or there are too few rounds, and the options do not allow it.
+        HostUnfitError: The host is unfit, and the options do not allow it.
+        MeasurementError: A case failed, so the baseline would have a hole.
+    """
+    state = _require_fit(request, options)
+    with open_session(request, mode="rounds") as session:
+        measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        result = finish(session, None, measured=measured_cases(session))
+        if session.interrupts.asked:
+            return result, None
+        _require_complete(session, options)
+        baseline = _baseline_of(session, state)
+        changes = changes_between(_previous(request.loaded, baseline), baseline)
+        if not confirm(changes):
+            return result, None
+        return result, store_of(request.loaded).save(baseline, _public_runs(session))
+
+
+def changes_between(before: StoredBaseline | None, after: StoredBaseline | None) -> tuple[CaseChange, ...]:
+    """Each case of either baseline, with both."""
+    old = before.noise if before else {}
+    new = after.noise if after else {}
+    return tuple(
+        CaseChange(case_id=case_id, before=old.get(case_id), after=new.get(case_id))
+        for case_id in sorted(old.keys() | new.keys())
+    )
+
+
+def _previous(loaded: LoadedConfig, baseline: StoredBaseline) -> StoredBaseline | None:
+    store = store_of(loaded)
+    if not store.exists(baseline.info.machine_id, baseline.info.suite):
+        return None
+    with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
+        return store.load(store.place(baseline.info.machine_id, baseline.info.suite))
+    return None
+
+
+def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
+    if options.rounds < MIN_ROUNDS and not options.allow_few:
+        raise UsageError(
+            f"{options.rounds} rounds say too little about their spread; use at least {MIN_ROUNDS}, or --allow-few"
+        )
+    state = git.tree_state(request.loaded.project)
+    if state.dirty and not options.allow_dirty:
+        raise UsageError(
+            f"{request.loaded.project} has uncommitted changes, so the baseline could not be traced to a commit; commit "
+            "them, or use --allow-dirty"
+        )
+    if not options.allow_unfit:
+        failed = [
+            check
+            for check in run_checks(
+                probe(), environment=request.inherited, threads=None, cpus=sorted(os.sched_getaffinity(0))
+            )
+            if check.status is CheckStatus.FAIL
+        ]
+        if failed:
+            what = "; ".join(f"{check.id}: {check.observed}" for check in failed)
+            raise HostUnfitError(
+                f"this host is unfit for a baseline ({what}); see `perfguard doctor`, or use --allow-unfit"
+            )
+    return state
+
+
+def _require_complete(session: Session, options: UpdateOptions) -> None:
+    rounds = session.data.rounds()
+    for failure in session.data.failures.values():
+        raise MeasurementError(
+            f"{failure.case_id} failed ({failure.reason}); no baseline was stored. Mend it, or select other cases"
+        )
+    few = [case_id for case_id, found in rounds.items() if len(found) < min(MIN_ROUNDS, options.rounds)]
+    if few and not options.allow_few:
+        raise MeasurementError(
+            f"the budget of {session.request.budget_s:.0f} s ended before {MIN_ROUNDS} rounds of {few[0]} were measured; "
+            "raise --budget, or use --allow-few"
+        )
+
+
+def _baseline_of(session: Session, state: git.TreeState) -> StoredBaseline:
+    rounds = session.data.rounds()
+    starts = [entry.started_at for found in rounds.values() for entry in found] or [time.time()]
+    return StoredBaseline(
+        info=BaselineInfo(
+            schema=BASELINE_SCHEMA,
+            suite=session.request.suite,
+            machine_id=session.fingerprint.machine_id,
+            stack_id=session.fingerprint.stack_id,
+            created_at=utc_now(),
+            commit=state.commit,
+            source_id=state.source_id,
+            perfguard=__version__,
+            cpus=len(session.selection.cpus),
+            env_profile=session.settings.env_profile.value,
+            slice_s=session.settings.slice_s,
+            slices=session.settings.slices,
+            span_s=max(starts) - min(starts),
+            seed=session.settings.seed,
+        ),
+        fingerprint=session.fingerprint,
+        noise={case_id: _noise(session, case_id) for case_id in rounds},
+        rounds=rounds,
+    )
+
+
+def _noise(session: Session, case_id: str) -> CaseNoise:
+    loops = session.data.inner_loops.get(case_id, 1)
+    measured = describe_rounds(case_id, session.data.rounds()[case_id], inner_loops=loops, problem=None)
+    return CaseNoise(
+        rounds=measured.rounds,
+        median_s=measured.median_s or 0.0,
+        between_round_sd_ratio=measured.between_sd_ratio or 0.0,
+        within_round_sd_ratio=measured.within_sd_ratio or 0.0,
+        inner_loops=loops,
+    )
+
+
+def _public_runs(session: Session) -> dict[str, list[Any]]:
+    """The rounds as pyperf runs, each with its canary; what each process wrote, joined with what only we know."""
+    import pyperf
+
+    suite = read_suite(session.folder.path / "candidate.json")
+    metadata = {
+        benchmark.get_name(): benchmark.get_runs()[0].get_metadata() for benchmark in suite.get_benchmarks()
+    }
+    keep = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
+    runs: dict[str, list[Any]] = {}
+    for case_id, rounds in session.data.rounds().items():
+        shared = {key: value for key, value in metadata.get(case_id, {}).items() if key in keep}
+        runs[case_id] = [
+            pyperf.Run(
+                list(entry.values_s),
+                metadata={
+                    **shared,
+                    "name": case_id,
+                    CANARY_KEY: sorted(entry.canary_s)[len(entry.canary_s) // 2] if entry.canary_s else 0.0,
+                    STARTED_KEY: round(entry.started_at, 3),
+                },
+                collect_metadata=False,
+            )
+            for entry in rounds
+        ]
+    return runs

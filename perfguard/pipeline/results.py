@@ -1,0 +1,143 @@
+"""The end of a run: verdict events, pyperf files, `result.json`, exit code."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+
+from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.policy import exit_code
+from perfguard.model.events import RunFinished, VerdictReached
+from perfguard.model.machine import Fingerprint
+from perfguard.model.result import CaseMeasured, RunResult
+from perfguard.model.run import Round
+from perfguard.model.verdict import GateResult
+from perfguard.pipeline.session import Session
+from perfguard.store.pyperf_files import join_suites, write_suite
+
+
+def finish(
+    session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = ()
+) -> RunResult:
+    """Write everything that the run adds up to, and give its result."""
+    if gate is not None:
+        _emit_verdicts(session, gate)
+    _join_raw_files(session)
+    code, verdict, reason = _conclusion(session, gate, measured)
+    result = RunResult(
+        command=session.request.command,
+        run_id=session.folder.run_id,
+        folder=str(session.folder.path),
+        suite=session.request.suite,
+        machine_id=session.fingerprint.machine_id,
+        machine=machine_line(session.fingerprint),
+        cpus=session.selection.cpus,
+        arms=dict(session.summaries),
+        gate=gate,
+        measured=tuple(measured),
+        exit_code=int(code),
+        verdict=verdict,
+        reason=reason,
+        notes=tuple(session.notes),
+        duration_s=time.monotonic() - session.started,
+    )
+    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
+    session.folder.write_json("result.json", result)
+    return result
+
+
+def machine_line(fingerprint: Fingerprint) -> str:
+    """One line for people: brand, microarchitecture, cores."""
+    cpu, topology = fingerprint.cpu, fingerprint.topology
+    brand = cpu.brand or "unknown CPU"
+    name = f" ({cpu.microarchitecture})" if cpu.microarchitecture else ""
+    cores = f", {topology.cores} cores" if topology.cores else ""
+    nodes = f", {len(topology.numa_nodes)} NUMA nodes" if len(topology.numa_nodes) > 1 else ""
+    guest = f", {cpu.hypervisor_name or 'virtual'} guest" if cpu.hypervisor else ""
+    return f"{brand}{name}{cores}{nodes}{guest}"
+
+
+def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
+    """What a one-arm run measured of each case."""
+    rounds = session.data.rounds()
+    found = []
+    for case in session.request.cases:
+        failure = session.data.failures.get(case.id)
+        found.append(
+            describe_rounds(
+                case.id,
+                rounds.get(case.id, ()),
+                inner_loops=session.data.inner_loops.get(case.id),
+                problem=failure.reason if failure else None,
+            )
+        )
+    return tuple(found)
+
+
+def describe_rounds(
+    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: str | None
+) -> CaseMeasured:
+    """Median and spread of a case's rounds; None where there are too few."""
+    medians = [statistics.median(entry.values_s) for entry in rounds]
+    logs = [math.log(value) for value in medians]
+    within = [
+        statistics.stdev([math.log(value) for value in entry.values_s])
+        for entry in rounds
+        if len(entry.values_s) > 1
+    ]
+    return CaseMeasured(
+        case_id=case_id,
+        rounds=len(rounds),
+        median_s=statistics.median(medians) if medians else None,
+        between_sd_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
+        within_sd_ratio=statistics.median(within) if within else None,
+        inner_loops=inner_loops,
+        problem=problem or (None if medians else "no round completed"),
+    )
+
+
+def _conclusion(
+    session: Session, gate: GateResult | None, measured: Sequence[CaseMeasured]
+) -> tuple[ExitCode, str, str]:
+    config = session.request.loaded.config
+    if session.interrupts.asked:
+        blocks = session.data.blocks_finished
+        return ExitCode.INTERRUPTED, "interrupted", f"interrupted; {blocks} blocks were measured and are kept"
+    if gate is not None:
+        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reason
+    failed = [m.case_id for m in measured if m.problem]
+    if failed:
+        return ExitCode.INFRASTRUCTURE, "failed", f"{len(failed)} of {len(measured)} cases failed"
+    return ExitCode.PASS, "measured", f"{len(measured)} cases measured"
+
+
+def _emit_verdicts(session: Session, gate: GateResult) -> None:
+    for verdict in gate.verdicts:
+        estimate = verdict.comparison.estimate
+        session.emit(
+            VerdictReached(
+                case_id=verdict.case_id,
+                outcome=verdict.outcome.value,
+                log_ratio=estimate.log_ratio if estimate else None,
+                lower=estimate.interval.lower if estimate else None,
+                upper=estimate.interval.upper if estimate else None,
+                reason=verdict.reason,
+            )
+        )
+
+
+def _join_raw_files(session: Session) -> None:
+    """One pyperf suite for each arm, beside the raw files of each process."""
+    raw = session.folder.path / "raw"
+    for code, name in (("a", "baseline"), ("b", "candidate")):
+        files = [path for path in raw.glob(f"[0-9]*-{code}.json")]
+        if not files:
+            continue
+        try:
+            suite = join_suites(files, skipped=lambda text: session.note(text, level="warning"))
+            if suite is not None:
+                write_suite(suite, session.folder.path / f"{name}.json")
+        except StoreError as error:
+            session.note(str(error), level="warning")

@@ -1,0 +1,113 @@
+"""One arm at a time: `run`, `baseline update`, and `gate` against a stored baseline."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from perfguard.gate.compare import compare_rounds
+from perfguard.gate.policy import judge
+from perfguard.model.machine import CompatibilityLevel
+from perfguard.model.plan import ArmSpec
+from perfguard.model.record import StoredBaseline
+from perfguard.model.result import ArmSummary, RunResult
+from perfguard.model.run import Arm
+from perfguard.model.verdict import Comparison, GateResult, Outcome
+from perfguard.fingerprint.match import match
+from perfguard.pipeline.paired import policy_of
+from perfguard.pipeline.results import finish, measured_cases
+from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
+
+
+def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> None:
+    """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more."""
+    session.settings = replace(session.settings, max_blocks=rounds)
+    starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
+    plans = calibrate(session, starter, arms)
+    if plans and not session.interrupts.asked:
+        pause_s = spread_s / max(1, rounds - 1)
+        measure(session, starter, plans, arms=(Arm.CANDIDATE,), pause_s=pause_s)
+
+
+def run_arm(request: Request, arm: ArmSpec, *, rounds: int) -> RunResult:
+    """Measure one arm and compare it with nothing.
+
+    Raises:
+        PerfguardError: The run could not be made.
+    """
+    with open_session(request, mode="rounds") as session:
+        measure_rounds(session, arm, rounds=rounds, spread_s=0.0)
+        return finish(session, None, measured=measured_cases(session))
+
+
+def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBaseline, place: str) -> RunResult:
+    """Measure fresh rounds and judge them against a stored baseline of this machine.
+
+    Raises:
+        PerfguardError: The run could not be made.
+    """
+    with open_session(request, mode="rounds") as session:
+        session.summaries["baseline"] = _stored_summary(stored, place)
+        session.note(
+            f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
+            f"{min((n.rounds for n in stored.noise.values()), default=0)} rounds"
+        )
+        rounds = session.request.loaded.config.rounds
+        measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        return finish(session, judge_stored(session, stored))
+
+
+def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
+    """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ."""
+    policy = policy_of(session.request.loaded.config)
+    data = session.data
+    paired = data.paired()
+    reasons = reasons_against(session, stored)
+    comparisons = compare_rounds(
+        {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
+    )
+    if reasons:
+        comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
+    return judge(comparisons, policy)
+
+
+def reasons_against(session: Session, stored: StoredBaseline) -> tuple[str, ...]:
+    """Why this run must not be compared with the stored baseline; empty when it may. Lesser differences are noted."""
+    compatibility = match(stored.fingerprint, session.fingerprint)
+    if compatibility.level is CompatibilityLevel.INCOMPARABLE:
+        return compatibility.reasons
+    for reason in compatibility.reasons:
+        session.note(f"differs from the baseline: {reason}")
+    info, settings = stored.info, session.settings
+    reasons = []
+    for what, then, now in (
+        ("CPUs in the mask", info.cpus, len(session.selection.cpus)),
+        ("environment profile", info.env_profile, settings.env_profile.value),
+        ("slice length", info.slice_s, settings.slice_s),
+    ):
+        if then != now:
+            reasons.append(f"the baseline was measured with another {what} ({then}, now {now})")
+    return tuple(reasons)
+
+
+def _incomparable(comparison: Comparison, reason: str) -> Comparison:
+    if comparison.problem_outcome is Outcome.FAILED:
+        return comparison
+    return replace(comparison, problem=reason, problem_outcome=Outcome.INCOMPARABLE)
+
+
+def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:
+    software = stored.fingerprint.software
+    return ArmSummary(
+        text=f"stored {place}",
+        source_id=stored.info.source_id,
+        interpreter=None,
+        python=software.python_version if software else None,
+        torch=software.torch_version if software else None,
+        stack_id=stored.info.stack_id,
+    )
+
+
+def utc_now() -> str:
+    """Now, in UTC, ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,46 @@
+"""Which cases a command measures: the built-in catalogue, the user's benchmarks and suites, and a selection."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
+from perfguard.benchmarks.selection import select, suite_cases
+from perfguard.config import LoadedConfig, suite_specs
+from perfguard.errors import ConfigError
+from perfguard.model.spec import Case, Catalog
+from perfguard.runner.discovery import discover
+
+
+def load_catalog(loaded: LoadedConfig) -> Catalog:
+    """Built-in and user benchmarks and suites; a user's suite replaces a built-in one of the same name.
+
+    Raises:
+        ConfigError: A user's file cannot be imported, or a benchmark takes a built-in name.
+    """
+    config = loaded.config
+    own = discover(loaded.project, config.benchmarks, config.python or sys.executable)
+    taken = {spec.name for spec in BENCHMARKS}
+    for spec in own:
+        if spec.name in taken:
+            raise ConfigError(f"{spec.target}: the name {spec.name!r} is built in; choose another")
+    named = {suite.name: suite for suite in (*SUITES, *suite_specs(config))}
+    return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()))
+
+
+def selected_cases(catalog: Catalog, *, suite: str, patterns: Sequence[str]) -> tuple[Case, ...]:
+    """The cases of `patterns` where some are given, else of the suite.
+
+    Raises:
+        UsageError: Unknown suite.
+        NothingSelectedError: A pattern matches nothing.
+    """
+    return select(catalog, patterns) if patterns else suite_cases(catalog, suite)
+
+
+def budget_of(catalog: Catalog, loaded: LoadedConfig, suite: str) -> float:
+    """Wall-clock budget: the configured one, else the suite's."""
+    if loaded.config.budget_s is not None:
+        return loaded.config.budget_s
+    return next((s.budget_s for s in catalog.suites if s.name == suite), 600.0)

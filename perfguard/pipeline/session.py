@@ -1,0 +1,349 @@
+"""What every measuring command does first and last: host lock, run folder, CPUs, arms, workers; and cleaning up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfguard import __version__
+from perfguard.config import LoadedConfig
+from perfguard.fingerprint.probe import probe
+from perfguard.fingerprint.software import decode_software
+from perfguard.model.events import EVENT_SCHEMA, ArmReady, Event, Noted, RunStarted
+from perfguard.model.machine import CpuSelection, Fingerprint
+from perfguard.model.plan import ArmSpec, CasePlan, Injection, MeasureSettings, ResolvedArm
+from perfguard.model.replay import RunData
+from perfguard.model.result import ArmSummary
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case
+from perfguard.runner.arms import (
+    ArmSettings,
+    clean_workshop,
+    require_different_interpreters,
+    resolve_arm,
+)
+from perfguard.runner.attestation import Attested, attested, compare_attested
+from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, plan_cases
+from perfguard.runner.environment import ignored_variables, pad_to_equal_size
+from perfguard.runner.interrupt import Interrupts
+from perfguard.runner.lock import host_lock
+from perfguard.runner.measure import Measuring, measure_blocks
+from perfguard.runner.placement import select_cpus
+from perfguard.runner.run_folder import RunFolder
+from perfguard.runner.schedule import plan_blocks
+from perfguard.runner.starter import ProcessStarter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a measuring command was asked to do."""
+
+    command: str
+    """Name of the command."""
+    arguments: tuple[str, ...]
+    """The whole command line, for the record."""
+    loaded: LoadedConfig
+    """Configuration."""
+    suite: str
+    """Suite or selection, for the record."""
+    cases: tuple[Case, ...]
+    """What to measure."""
+    budget_s: float
+    """Wall-clock budget of the whole command, seconds."""
+    injections: tuple[tuple[str, Injection], ...] = ()
+    """Case id and the slowdown to inject there."""
+    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """perfguard's own environment."""
+    observe: Callable[[Event], None] = lambda _: None
+    """Sees every event."""
+    progress: Callable[[str], None] = lambda _: None
+    """Sees one line for each step before measuring starts."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A run in progress."""
+
+    request: Request
+    """What was asked for."""
+    fingerprint: Fingerprint
+    """The machine; completed with the candidate's software once it is known."""
+    selection: CpuSelection
+    """Where it is pinned."""
+    folder: RunFolder
+    """Where it is written."""
+    interrupts: Interrupts
+    """Whether the user wants it to end."""
+    settings: MeasureSettings
+    """How it measures."""
+    started: float
+    """Monotonic start."""
+    data: RunData = field(default_factory=RunData)
+    """What was measured so far."""
+    notes: list[str] = field(default_factory=list)
+    """What the reader should know."""
+    summaries: dict[str, ArmSummary] = field(default_factory=dict)
+    """The arms, for the reader."""
+
+    def emit(self, event: Event) -> None:
+        """Write an event, take it into account, and show it."""
+        self.folder.emit(event)
+        self.data.add(event)
+        self.request.observe(event)
+
+    def note(self, text: str, *, level: str = "info") -> None:
+        """Say something once, in the events and in the result."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.emit(Noted(level=level, text=text))
+
+    def left_s(self) -> float:
+        """What is left of the budget, seconds."""
+        return self.request.budget_s - (time.monotonic() - self.started)
+
+
+@contextlib.contextmanager
+def open_session(request: Request, *, mode: str) -> Iterator[Session]:
+    """Lock the host, look at it, choose CPUs and open the run folder.
+
+    Raises:
+        HostUnfitError: Another run measures here, or nothing can be written.
+        UsageError: The asked-for CPUs cannot be used.
+    """
+    started = time.monotonic()
+    with Interrupts() as interrupts, host_lock():
+        request.progress("looking at the machine")
+        fingerprint = probe()
+        selection = choose_cpus(request.loaded, fingerprint)
+        folder = RunFolder.create(request.loaded.project)
+        session = Session(
+            request=request,
+            fingerprint=fingerprint,
+            selection=selection,
+            folder=folder,
+            interrupts=interrupts,
+            settings=_settings(request),
+            started=started,
+        )
+        try:
+            session.emit(_run_started(session, mode))
+            _first_notes(session)
+            yield session
+        finally:
+            clean_workshop(folder.path / "arms", request.loaded.project)
+            folder.close()
+
+
+def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:
+    """The CPUs to measure on.
+
+    Raises:
+        UsageError: What was asked for is not available.
+    """
+    config = loaded.config
+    numa = None if config.numa in (None, "none") else config.numa
+    selection = select_cpus(
+        fingerprint,
+        cpus=config.cpus,
+        threads=config.threads,
+        numa=_node_number(numa),
+        available=frozenset(os.sched_getaffinity(0)),
+    )
+    return replace(selection, bind_memory_node=None) if config.numa == "none" else selection
+
+
+def _node_number(text: str | None) -> int | None:
+    from perfguard.errors import ConfigError
+
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise ConfigError(f"--numa {text!r} is neither a node number nor 'none'")
+    return int(text)
+
+
+def start_arms(session: Session, specs: Mapping[Arm, ArmSpec]) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
+    """Resolve the arms and make their environments equally large.
+
+    Raises:
+        ArmError: An arm cannot be resolved.
+    """
+    config = session.request.loaded.config
+    settings = ArmSettings(
+        project=session.request.loaded.project,
+        workshop=(session.folder.path / "arms").absolute(),
+        interpreter=config.python,
+        setup=config.setup,
+        profile=config.env_profile,
+        threads=session.selection.threads,
+        pass_through=config.pass_env,
+    )
+    arms: dict[Arm, ResolvedArm] = {}
+    for role, spec in specs.items():
+        session.request.progress(f"preparing the {role.value}: {spec.text}")
+        arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
+    environments = {role: dict(arm.environment) for role, arm in arms.items()}
+    if len(arms) == 2:
+        require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
+        first, second = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
+        environments = {Arm.BASELINE: first, Arm.CANDIDATE: second}
+    starter = ProcessStarter(
+        arms=arms,
+        environments=environments,
+        settings=session.settings,
+        cpus=session.selection.cpus,
+        memory_node=session.selection.bind_memory_node,
+        folder=session.folder.path.absolute(),
+        canary_bundle=arms[Arm.CANDIDATE].bundle,
+    )
+    return starter, arms
+
+
+def calibrate(
+    session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm]
+) -> tuple[CasePlan, ...]:
+    """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
+
+    Raises:
+        MeasurementError: An arm cannot be started.
+        ArmError: The arms do not run what they should.
+    """
+    calibration = Calibration(
+        starter=starter,
+        settings=session.settings,
+        cpus=session.selection.cpus,
+        needs_torch=needs_torch(session.request.cases),
+        should_stop=lambda: session.interrupts.asked,
+        progress=session.request.progress,
+    )
+    reports: dict[Arm, ArmReport] = {}
+    facts: dict[Arm, Attested] = {}
+    for role, arm in arms.items():
+        others = tuple(root for other in arms.values() if other is not arm for root in other.code_roots)
+        reports[role] = calibrate_arm(
+            role, session.request.cases, calibration, roots=arm.code_roots, foreign_roots=others
+        )
+        facts[role] = attested(arm, reports[role].ready, reports[role].attested)
+        _introduce(session, role, arm, reports[role])
+    if len(facts) == 2:
+        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
+            session.note(note)
+    session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
+    session.folder.write_json("fingerprint.json", session.fingerprint)
+    return plan_cases(
+        session.request.cases,
+        tuple(reports.values()),
+        settings=session.settings,
+        injections=session.request.injections,
+        emit=session.emit,
+    )
+
+
+def measure(
+    session: Session,
+    starter: ProcessStarter,
+    plans: Sequence[CasePlan],
+    *,
+    arms: tuple[Arm, ...],
+    pause_s: float = 0.0,
+) -> int:
+    """Measure blocks within what is left of the budget; gives the number of blocks."""
+    settings = replace(session.settings, budget_s=session.left_s())
+    session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+    return measure_blocks(
+        plan_blocks(len(plans), seed=settings.seed),
+        plans,
+        Measuring(
+            starter=starter,
+            emit=session.emit,
+            should_stop=lambda: session.interrupts.asked,
+            settings=settings,
+            cpus=session.selection.cpus,
+            arms=arms,
+            needs_torch=needs_torch(session.request.cases),
+            pause_s=pause_s,
+        ),
+    )
+
+
+def needs_torch(cases: Sequence[Case]) -> bool:
+    """Whether workers import torch before anything else; always, except where a user's suite is tagged `no-torch`."""
+    return any("no-torch" not in case.tags for case in cases)
+
+
+def _settings(request: Request) -> MeasureSettings:
+    config = request.loaded.config
+    return MeasureSettings(
+        slice_s=config.slice_s,
+        slices=config.slices,
+        warmups=config.warmups,
+        budget_s=request.budget_s,
+        max_blocks=config.max_blocks,
+        seed=config.seed if config.seed is not None else secrets.randbelow(2**31),
+        env_profile=config.env_profile,
+    )
+
+
+def _run_started(session: Session, mode: str) -> RunStarted:
+    request = session.request
+    return RunStarted(
+        run_id=session.folder.run_id,
+        schema=EVENT_SCHEMA,
+        mode=mode,
+        suite=request.suite,
+        case_ids=tuple(case.id for case in request.cases),
+        command=("perfguard", *request.arguments),
+        budget_s=request.budget_s,
+        machine_id=session.fingerprint.machine_id,
+    )
+
+
+def _first_notes(session: Session) -> None:
+    session.note(f"perfguard {__version__}, seed {session.settings.seed}; {session.selection.reason}")
+    dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
+    if dropped:
+        session.note(
+            f"not passed on to the workers: {', '.join(dropped)} (--env-profile production leaves them alone; "
+            "env:KEY=VALUE sets one for an arm)"
+        )
+    for case_id, injection in session.request.injections:
+        session.note(
+            f"a slowdown of {injection.effect_ratio:+.1%} is injected into {case_id}: this run tests the gate, "
+            "not the code",
+            level="warning",
+        )
+
+
+def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport) -> None:
+    """Emit what an arm turned out to be; the candidate's software completes the fingerprint."""
+    software = decode_software(report.ready.get("software") or {})
+    completed = probe(software=software)
+    if role is Arm.CANDIDATE:
+        session.fingerprint = completed
+    interpreter = report.ready["interpreter"]
+    session.summaries[role.value] = ArmSummary(
+        text=arm.spec.text,
+        source_id=arm.source_id,
+        interpreter=interpreter["executable"],
+        python=interpreter["version"],
+        torch=software.torch_version,
+        stack_id=completed.stack_id,
+    )
+    session.emit(
+        ArmReady(
+            arm=role,
+            text=arm.spec.text,
+            interpreter=interpreter["executable"],
+            source_id=arm.source_id,
+            python=interpreter["version"],
+            torch=software.torch_version,
+            import_s=float(report.ready.get("import_s", 0.0)),
+            stack_id=completed.stack_id,
+        )
+    )
+
+

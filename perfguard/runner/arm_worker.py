@@ -1,0 +1,129 @@
+"""One arm's worker, spoken to in whole steps: hello, prepare, open, slice, attest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfguard.model.plan import MeasureSettings
+from perfguard.model.protocol import PROTOCOL_VERSION, Message
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case
+from perfguard.runner.process import Worker, WorkerFailure
+
+
+class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
+    """The worker says that a case cannot be measured; other cases can."""
+
+    def __init__(self, reason: str, detail: str, *, missing: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+        self.missing = missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedSlice:
+    """One slice as the worker reports it."""
+
+    value_s: float
+    """Wall seconds of one iteration."""
+    cpu_s: float
+    """CPU seconds of one iteration."""
+    minor_faults: int
+    """Minor page faults of the slice."""
+    involuntary_switches: int
+    """Involuntary context switches of the slice."""
+    iterations: int
+    """Iterations of the slice."""
+
+
+class ArmWorker:
+    """A worker process of one arm. Every method raises WorkerFailure where the process fails."""
+
+    def __init__(self, arm: Arm, worker: Worker, settings: MeasureSettings) -> None:
+        self.arm = arm
+        self._worker = worker
+        self._settings = settings
+        self.is_waiting = False
+
+    def hello(self, job: Message, *, cpus: tuple[int, ...]) -> Message:
+        """Have the worker import its stack, and check that the affinity mask survived."""
+        self._worker.send("hello", protocol=PROTOCOL_VERSION, job=job)
+        ready = self._expect("ready", self._settings.setup_timeout_s)
+        for moment in ("affinity_before", "affinity_after"):
+            if tuple(ready[moment]) != tuple(sorted(cpus)):
+                when = "before" if moment == "affinity_before" else "after"
+                raise WorkerFailure(
+                    f"the worker may run on CPUs {ready[moment]} instead of {sorted(cpus)} {when} importing torch; an "
+                    "OMP_PROC_BIND, GOMP_CPU_AFFINITY or KMP_AFFINITY of this arm moves the mask"
+                )
+        return ready
+
+    def prepare(self, case: Case, *, seed: int, check: bool) -> float:
+        """Set a case up and call it once; gives the digest of its first result.
+
+        Raises:
+            CaseRefused: The benchmark raises, is missing, or is not worth timing.
+        """
+        self._worker.send("prepare", case=_described(case), seed=seed, check=check)
+        return float(self._expect("prepared", self._settings.setup_timeout_s)["digest"])
+
+    def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
+        """Start a pyperf benchmark of a prepared case; its first slice then waits."""
+        self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
+        self._expect("waiting", self._settings.slice_timeout_s)
+        self.is_waiting = True
+
+    def slice(self) -> TimedSlice:
+        """Hand the baton over for one slice, and take it back when the worker waits again or has all its values."""
+        self._worker.send("go")
+        reply = self._expect("slice", self._settings.slice_timeout_s)
+        timed = TimedSlice(
+            value_s=float(reply["value_s"]),
+            cpu_s=float(reply["cpu_s"]),
+            minor_faults=int(reply["minor_faults"]),
+            involuntary_switches=int(reply["involuntary_switches"]),
+            iterations=int(reply["iterations"]),
+        )
+        self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
+        return timed
+
+    def skip(self) -> None:
+        """Take an opened benchmark back."""
+        self._worker.send("skip")
+        try:
+            self._expect("benched", self._settings.slice_timeout_s)
+        except CaseRefused:
+            return
+
+    def attest(self, roots: tuple[str, ...], foreign_roots: tuple[str, ...]) -> Message:
+        """Ask which files of the trees were imported."""
+        self._worker.send("attest", roots=roots, foreign_roots=foreign_roots)
+        return self._expect("attested", self._settings.setup_timeout_s)
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
+
+    def _expect(self, reply: str, timeout_s: float) -> Message:
+        return self._expect_any((reply,), timeout_s)
+
+    def _expect_any(self, replies: tuple[str, ...], timeout_s: float | None = None) -> Message:
+        message = self._worker.receive(timeout_s or self._settings.slice_timeout_s)
+        if message.get("reply") == "failed":
+            raise CaseRefused(
+                str(message.get("reason")), str(message.get("detail")), missing=message.get("kind") == "missing"
+            )
+        if message.get("reply") not in replies:
+            raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {replies[0]!r} was due")
+        return message
+
+
+def _described(case: Case) -> dict[str, Any]:
+    return {
+        "id": case.id,
+        "target": case.target,
+        "parameters": dict(case.parameters),
+        "phase": case.phase.value,
+    }

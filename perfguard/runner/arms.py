@@ -1,0 +1,171 @@
+"""Arms that can be started: trees checked out, interpreters found, bundles written, environments made equal."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfguard.errors import ArmError
+from perfguard.model.plan import ArmSpec, EnvProfile, ResolvedArm
+from perfguard.model.run import Arm
+from perfguard.runner import git
+from perfguard.runner.bundle import build_bundle
+from perfguard.runner.environment import apply_overrides, base_environment
+from perfguard.runner.stack_envs import ready_environment
+from perfguard.runner.tree_env import environment_for_tree
+
+_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
+"""Equally long names: path lengths must not differ between the arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSettings:
+    """What both arms share."""
+
+    project: Path
+    """The user's project; revisions and relative directories refer to it."""
+    workshop: Path
+    """Directory of this run's bundles, worktrees and links; absolute."""
+    interpreter: str | None
+    """Interpreter from the configuration; None is perfguard's own."""
+    setup: str | None
+    """Command that installs a git arm's tree into a venv of its own."""
+    profile: EnvProfile
+    """How much of the environment is pinned."""
+    threads: int
+    """CPUs of the mask."""
+    pass_through: tuple[str, ...] = ()
+    """Further environment variables for the workers."""
+
+
+def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
+    """Make an arm ready to start.
+
+    Raises:
+        ArmError: The tree, revision, interpreter or stack does not exist or is unusable.
+    """
+    place = settings.workshop / _ROLE_DIRECTORY[role]
+    place.mkdir(parents=True)
+    tree, source_id = _tree(spec, settings, place / "tree")
+    interpreter = _interpreter(spec, settings, tree, source_id)
+    from_tree = build_bundle(place / "lib", tree=tree)
+    entries = [place / "lib", tree]
+    if (tree / "src").is_dir():
+        entries.append(tree / "src")
+    base = base_environment(
+        inherited,
+        profile=settings.profile,
+        threads=settings.threads,
+        glibc=glibc_version(),
+        pass_through=settings.pass_through,
+    )
+    if spec.stack is not None:
+        base["PERFGUARD_STACK"] = spec.stack
+    environment = apply_overrides(base, spec.environment)
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, entries))
+    return ResolvedArm(
+        role=role,
+        spec=spec,
+        interpreter=interpreter,
+        tree=str(tree),
+        bundle=str(place / "lib"),
+        python_path=tuple(map(str, entries)),
+        code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
+        source_id=source_id,
+        environment=tuple(sorted(environment.items())),
+    )
+
+
+def clean_workshop(workshop: Path, project: Path) -> None:
+    """Remove bundles, links and worktrees of a finished run."""
+    repository = git.top_level(project)
+    for name in _ROLE_DIRECTORY.values():
+        tree = workshop / name / "tree"
+        if tree.is_symlink():
+            tree.unlink()
+        elif tree.exists() and repository is not None:
+            git.remove_worktree(repository, tree)
+    shutil.rmtree(workshop, ignore_errors=True)
+
+
+def glibc_version() -> tuple[int, int] | None:
+    """Version of this machine's glibc; None with another C library."""
+    name, version = platform.libc_ver()
+    try:
+        major, minor = version.split(".")[:2]
+        return (int(major), int(minor)) if name == "glibc" else None
+    except ValueError:
+        return None
+
+
+def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]:
+    """The source tree at `place`, a worktree or a link of the same length, and its identity."""
+    if spec.revision is not None:
+        repository = git.top_level(settings.project)
+        if repository is None:
+            raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
+        commit = git.resolve_commit(repository, spec.revision)
+        git.add_worktree(repository, place, commit)
+        return place, git.tree_of(repository, commit)
+    directory = (settings.project / (spec.directory or ".")).resolve()
+    if not directory.is_dir():
+        raise ArmError(f"arm {spec.text!r}: {directory} is not a directory")
+    place.symlink_to(directory, target_is_directory=True)
+    state = git.tree_state(directory)
+    return place, state.source_id if state.tree else f"dir:{directory}"
+
+
+def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str) -> str:
+    if spec.stack is not None:
+        if spec.interpreter is not None:
+            raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
+        return str(ready_environment(spec.stack))
+    if spec.revision is not None and settings.setup and spec.interpreter is None:
+        base = settings.interpreter or sys.executable
+        return str(
+            environment_for_tree(
+                tree, source_id, command=settings.setup, base_interpreter=base, project=settings.project
+            )
+        )
+    chosen = spec.interpreter or settings.interpreter or sys.executable
+    path = _executable(chosen, settings.project)
+    if path is None:
+        raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
+    return path
+
+
+def _executable(text: str, project: Path) -> str | None:
+    if os.sep not in text:
+        return shutil.which(text)
+    path = Path(text).expanduser()
+    if not path.is_absolute():
+        path = project / path
+    # Not resolved: a venv's python is a link, and following it would leave the venv.
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
+    if path.is_dir():
+        path = path / "bin" / "python"
+    return str(path) if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm) -> None:
+    """Raise ArmError where the arms ask for two interpreters but get one."""
+    asked = (baseline.spec.interpreter, candidate.spec.interpreter)
+    if None in asked or asked[0] == asked[1]:
+        return
+    if os.path.realpath(baseline.interpreter) == os.path.realpath(candidate.interpreter) and (
+        Path(baseline.interpreter).parent == Path(candidate.interpreter).parent
+    ):
+        raise ArmError(
+            f"both arms use {baseline.interpreter}, although {asked[0]!r} and {asked[1]!r} were asked for; "
+            "name two different environments"
+        )
+
+
+def with_environment(arm: ResolvedArm, environment: Mapping[str, str]) -> ResolvedArm:
+    """The arm with another environment."""
+    return replace(arm, environment=tuple(sorted(environment.items())))

@@ -1,0 +1,91 @@
+"""Whether both arms ran what they claim to run. A comparison of a thing with itself must not pass for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfguard.errors import ArmError
+from perfguard.model.plan import ResolvedArm
+from perfguard.model.protocol import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attested:
+    """What an arm really ran."""
+
+    text: str
+    """The arm as typed."""
+    source_id: str
+    """Identity of its source tree."""
+    interpreter: str
+    """Executable."""
+    code: tuple[tuple[str, str], ...]
+    """Path and SHA-256 of each imported file of the tree, sorted."""
+    distributions: tuple[str, ...]
+    """`name==version` of everything installed."""
+    environment: tuple[tuple[str, str], ...]
+    """The arm's own variables."""
+    torch_file: str | None
+    """Where torch was imported from."""
+
+
+def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
+    """The arm's identity from its worker's report.
+
+    Raises:
+        ArmError: Code came from the other arm's tree, or from an installed copy instead of the tree.
+    """
+    for module in report["foreign"]:
+        raise ArmError(
+            f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an editable "
+            "install or a PYTHONPATH of the interpreter points there: give each arm its own environment (setup command)"
+        )
+    for module in report["shadowed"]:
+        raise ArmError(
+            f"the {arm.role.value} imported {module['name']!r} from {module['path']}, not from its own tree "
+            f"{arm.spec.text!r}: both arms would run that copy; uninstall it, or give git arms a setup command "
+            "(--setup 'pip install .')"
+        )
+    return Attested(
+        text=arm.spec.text,
+        source_id=arm.source_id,
+        interpreter=ready["interpreter"]["executable"],
+        code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
+        distributions=tuple(report["distributions"]),
+        environment=arm.spec.environment,
+        torch_file=report.get("torch_file"),
+    )
+
+
+def compare_attested(baseline: Attested, candidate: Attested) -> Sequence[str]:
+    """Notes on what differs between the arms.
+
+    Raises:
+        ArmError: The source trees differ, but nothing of either was imported, so the difference was never measured.
+    """
+    same_stack = (
+        baseline.interpreter == candidate.interpreter
+        and baseline.environment == candidate.environment
+        and baseline.distributions == candidate.distributions
+    )
+    if same_stack and baseline.source_id != candidate.source_id and not (baseline.code or candidate.code):
+        raise ArmError(
+            f"{baseline.text!r} and {candidate.text!r} hold different sources, but no selected case imports anything "
+            "from them, so both arms would run the same code; declare benchmarks that use your code (`benchmarks` in "
+            "perfguard.toml), or compare interpreters (python:) or environments (env:)"
+        )
+    notes = []
+    if same_stack and baseline.code == candidate.code:
+        notes.append("both arms ran identical code in the same environment (A/A)")
+    if changed := _changed_files(baseline, candidate):
+        notes.append(f"imported files that differ: {', '.join(changed[:8])}" + (" …" if len(changed) > 8 else ""))
+    moved = sorted(set(baseline.distributions) ^ set(candidate.distributions))
+    if moved:
+        notes.append(f"distributions that differ: {', '.join(moved[:8])}" + (" …" if len(moved) > 8 else ""))
+    return notes
+
+
+def _changed_files(baseline: Attested, candidate: Attested) -> list[str]:
+    old, new = dict(baseline.code), dict(candidate.code)
+    return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))

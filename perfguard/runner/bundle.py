@@ -1,0 +1,60 @@
+"""The worker bundle: the few files that an environment under test needs to be measured.
+
+The environment itself holds no perfguard. Its interpreter gets a directory on its path with the worker, the benchmark
+catalogue and pyperf, copied, so that the files of both arms lie at equally long paths and can be attested.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import perfguard
+from perfguard.errors import MeasurementError
+
+_MODULES = ("__init__.py", "errors.py", "units.py")
+_PACKAGES = ("model", "worker", "benchmarks")
+
+
+def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
+    """Fill `destination` with the worker bundle.
+
+    Where `tree` is a checkout of perfguard itself, its benchmarks are what is under test, so they come from there.
+
+    Returns:
+        The directory below `destination` that holds code of the tree, or None.
+
+    Raises:
+        MeasurementError: pyperf is not installed beside perfguard, or the files cannot be written.
+    """
+    package = Path(perfguard.__file__).parent
+    own_benchmarks = tree is not None and is_perfguard_checkout(tree)
+    target = destination / "perfguard"
+    try:
+        target.mkdir(parents=True)
+        for name in _MODULES:
+            shutil.copy2(package / name, target / name)
+        for name in _PACKAGES:
+            source = tree / "perfguard" if tree is not None and own_benchmarks and name == "benchmarks" else package
+            _copy_tree(source / name, target / name)
+        _copy_tree(_pyperf_package(), destination / "pyperf")
+    except OSError as error:
+        raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
+    return target / "benchmarks" if own_benchmarks else None
+
+
+def is_perfguard_checkout(tree: Path) -> bool:
+    """Whether a source tree is perfguard's own repository."""
+    return (tree / "perfguard" / "benchmarks" / "catalog.py").is_file()
+
+
+def _pyperf_package() -> Path:
+    spec = importlib.util.find_spec("pyperf")
+    if spec is None or spec.origin is None:
+        raise MeasurementError("pyperf is not installed beside perfguard; reinstall perfguard")
+    return Path(spec.origin).parent
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))

@@ -1,0 +1,177 @@
+"""Before anything is compared: start each arm once, look at what it really runs, check and calibrate its cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from perfguard.errors import MeasurementError
+from perfguard.model.events import CaseCalibrated, CaseFailed, Event
+from perfguard.model.plan import CasePlan, Injection, MeasureSettings
+from perfguard.model.protocol import Message
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case
+from perfguard.runner.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.process import WorkerFailure
+from perfguard.runner.schedule import plan_block
+from perfguard.runner.starter import Starter
+
+_MAX_RESTARTS = 8
+"""Each case that takes its worker down costs one restart."""
+
+
+@dataclass(slots=True)
+class ArmReport:
+    """What one arm turned out to be."""
+
+    ready: Message = field(default_factory=dict)
+    """The worker's facts: interpreter, torch, software."""
+    attested: Message = field(default_factory=dict)
+    """Imported files and distributions."""
+    iteration_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of one iteration, by case id."""
+    failed: dict[str, CaseFailed] = field(default_factory=dict)
+    """Cases that this arm cannot run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What calibrating an arm needs."""
+
+    starter: Starter
+    """Starts workers."""
+    settings: MeasureSettings
+    """Timeouts and slice length."""
+    cpus: tuple[int, ...]
+    """Affinity mask."""
+    needs_torch: bool
+    """Whether workers import torch at `hello`."""
+    should_stop: Callable[[], bool]
+    """True once the user wants the run to end."""
+    progress: Callable[[str], None]
+    """Gets one line for each case."""
+
+
+def calibrate_arm(
+    arm: Arm,
+    cases: Sequence[Case],
+    calibration: Calibration,
+    *,
+    roots: tuple[str, ...],
+    foreign_roots: tuple[str, ...],
+) -> ArmReport:
+    """Start an arm, set every case up twice, time it with pyperf's own calibration, and attest what was imported.
+
+    Raises:
+        MeasurementError: The arm's worker cannot be started.
+    """
+    report = ArmReport()
+    left = list(cases)
+    for _ in range(_MAX_RESTARTS):
+        worker = _start(arm, calibration, report)
+        try:
+            _calibrate_cases(arm, left, worker, calibration, report)
+            report.attested = worker.attest(roots, foreign_roots)
+            return report
+        except WorkerFailure as failure:
+            # The case that took the worker down is the first that has neither a time nor a failure.
+            broken = next((c for c in left if c.id not in report.iteration_s and c.id not in report.failed), None)
+            if broken is None:
+                raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
+            report.failed[broken.id] = _failed(broken, arm, failure.reason, failure.detail)
+        finally:
+            worker.close()
+        left = [c for c in left if c.id not in report.failed]
+    raise MeasurementError(f"the {arm.value} worker died {_MAX_RESTARTS} times while its cases were set up")
+
+
+def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
+    block = plan_block(1, index=0, seed=calibration.settings.seed)
+    worker = ArmWorker(arm, calibration.starter.start(arm, block, calibrate=True), calibration.settings)
+    job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
+    try:
+        report.ready = worker.hello(job, cpus=calibration.cpus)
+    except (WorkerFailure, CaseRefused) as failure:
+        worker.close()
+        raise MeasurementError(
+            f"the {arm.value} worker cannot be started: {failure.reason}\n{_last_lines(failure.detail)}".strip()
+        ) from failure
+    return worker
+
+
+def _calibrate_cases(
+    arm: Arm, cases: Sequence[Case], worker: ArmWorker, calibration: Calibration, report: ArmReport
+) -> None:
+    for case in cases:
+        if case.id in report.iteration_s or calibration.should_stop():
+            continue
+        calibration.progress(f"{arm.value}: checking {case.id}")
+        try:
+            worker.prepare(case, seed=calibration.settings.seed, check=True)
+            worker.open(case, inner_loops=1, spin_s=0.0)
+            while worker.is_waiting:
+                report.iteration_s[case.id] = worker.slice().value_s
+        except CaseRefused as refused:
+            report.iteration_s.pop(case.id, None)
+            report.failed[case.id] = _failed(
+                case, arm, refused.reason, refused.detail, missing=refused.missing
+            )
+
+
+def plan_cases(
+    cases: Sequence[Case],
+    reports: Sequence[ArmReport],
+    *,
+    settings: MeasureSettings,
+    injections: Sequence[tuple[str, Injection]],
+    emit: Callable[[Event], None],
+) -> tuple[CasePlan, ...]:
+    """Loops for each case that every arm can run, the same in all arms; failures and calibrations are emitted.
+
+    Args:
+        cases: In the order of the suite.
+        reports: Of the arms, the calibrating one (the baseline) first.
+        settings: The wanted slice length.
+        injections: Case id and the slowdown to inject there.
+        emit: Takes the events.
+    """
+    injected = dict(injections)
+    plans = []
+    for case in cases:
+        failed = next((r.failed[case.id] for r in reports if case.id in r.failed), None)
+        if failed is not None:
+            emit(failed)
+            continue
+        iteration_s = reports[0].iteration_s.get(case.id)
+        if iteration_s is None:
+            continue
+        inner_loops = max(1, math.ceil(settings.slice_s / iteration_s))
+        plans.append(
+            CasePlan(
+                case=case,
+                inner_loops=inner_loops,
+                iteration_s=iteration_s,
+                spin_s=_spin(injected.get(case.id), iteration_s),
+            )
+        )
+        emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
+    return tuple(plans)
+
+
+def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:
+    """Seconds that baseline and candidate spin in each iteration; a speed-up is a slower baseline."""
+    if injection is None:
+        return (0.0, 0.0)
+    effect = injection.effect_ratio
+    if effect >= 0:
+        return (0.0, iteration_s * effect)
+    return (iteration_s * (1 / (1 + effect) - 1), 0.0)
+
+
+def _failed(case: Case, arm: Arm, reason: str, detail: str, *, missing: bool = False) -> CaseFailed:
+    return CaseFailed(case_id=case.id, arm=arm, missing=missing, reason=reason, detail=detail)
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-12:])

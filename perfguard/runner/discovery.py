@@ -1,0 +1,77 @@
+"""The user's own benchmarks: found in a child of the environment under test, since their files may import torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfguard.codec import from_builtins
+from perfguard.errors import ConfigError
+from perfguard.model.spec import BenchmarkSpec
+from perfguard.runner.bundle import build_bundle
+
+_TIMEOUT_S = 300.0
+
+
+def discover(project: Path, patterns: Sequence[str], interpreter: str) -> tuple[BenchmarkSpec, ...]:
+    """Specs of all benchmarks in the files that the patterns match, relative to the project.
+
+    Raises:
+        ConfigError: A pattern matches nothing, a file cannot be imported, or the interpreter fails.
+    """
+    files = _matching_files(project, patterns)
+    if not files:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
+        bundle = Path(place) / "lib"
+        build_bundle(bundle, tree=None)
+        answer = _ask(interpreter, bundle, project, files)
+    for error in answer.get("errors", ()):
+        raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
+    return tuple(
+        from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"]
+    )
+
+
+def _matching_files(project: Path, patterns: Sequence[str]) -> list[str]:
+    files: list[str] = []
+    for pattern in patterns:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise ConfigError(f"benchmarks: {pattern!r} must be relative to the project and stay inside it")
+        found = sorted(str(p.relative_to(project)) for p in project.glob(pattern) if p.suffix == ".py")
+        if not found:
+            raise ConfigError(f"benchmarks: {pattern!r} matches no .py file in {project}")
+        files.extend(name for name in found if name not in files)
+    return files
+
+
+def _ask(interpreter: str, bundle: Path, project: Path, files: Sequence[str]) -> dict[str, list[dict[str, str]]]:
+    paths = [str(bundle), str(project)] + ([str(project / "src")] if (project / "src").is_dir() else [])
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+    try:
+        done = subprocess.run(
+            [interpreter, "-m", "perfguard.worker.discover", *files],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{interpreter} cannot look for benchmarks: {error}") from error
+    except ValueError:
+        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        raise ConfigError(f"{interpreter} cannot look for benchmarks: {' | '.join(tail) or 'no answer'}") from None
+    if not isinstance(answer, dict):
+        raise ConfigError(f"{interpreter} gave no usable answer about benchmarks")
+    return answer

@@ -1,0 +1,120 @@
+"""The few questions perfguard asks git."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.errors import ArmError
+
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeState:
+    """What a directory holds, as git sees it."""
+
+    commit: str | None
+    """Full commit id; None outside git or before the first commit."""
+    tree: str | None
+    """Git's id of the committed tree."""
+    dirty: str | None
+    """Hash over what differs from the commit, untracked files included; None when clean."""
+
+    @property
+    def source_id(self) -> str:
+        """One string that is equal for equal sources."""
+        base = self.tree or "untracked"
+        return f"{base}+{self.dirty}" if self.dirty else base
+
+
+def run_git(directory: Path, *arguments: str) -> bytes:
+    """Output of a git command.
+
+    Raises:
+        ArmError: git is missing, hangs or refuses; with its own words.
+    """
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError:
+        raise ArmError("git is not on the path; git: arms need it") from None
+    except subprocess.TimeoutExpired:
+        raise ArmError(f"git {arguments[0]} gave no answer in {_TIMEOUT_S:.0f} s in {directory}") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ArmError(f"git {' '.join(arguments)} failed in {directory}: {said[-1] if said else 'no message'}")
+    return done.stdout
+
+
+def top_level(directory: Path) -> Path | None:
+    """The repository that a directory belongs to; None outside git."""
+    try:
+        return Path(run_git(directory, "rev-parse", "--show-toplevel").decode().strip())
+    except ArmError:
+        return None
+
+
+def resolve_commit(repository: Path, revision: str) -> str:
+    """Full id of the commit that a revision names.
+
+    Raises:
+        ArmError: There is no such commit.
+    """
+    if revision.startswith("-"):
+        raise ArmError(f"{revision!r} is not a revision")
+    try:
+        return run_git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
+    except ArmError:
+        raise ArmError(
+            f"git knows no revision {revision!r} in {repository}; see `git log --oneline`, or fetch it first "
+            "(a shallow clone holds only its tip)"
+        ) from None
+
+
+def tree_of(repository: Path, commit: str) -> str:
+    """Git's id of a commit's tree."""
+    return run_git(repository, "rev-parse", f"{commit}^{{tree}}").decode().strip()
+
+
+def tree_state(directory: Path) -> TreeState:
+    """What `directory` holds now."""
+    repository = top_level(directory)
+    if repository is None:
+        return TreeState(commit=None, tree=None, dirty=None)
+    try:
+        commit = resolve_commit(repository, "HEAD")
+    except ArmError:
+        return TreeState(commit=None, tree=None, dirty=None)
+    return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+
+
+def _dirty_hash(repository: Path) -> str | None:
+    status = run_git(repository, "status", "--porcelain=v1", "-z", "--untracked-files=all")
+    if not status:
+        return None
+    digest = hashlib.sha256(status)
+    digest.update(run_git(repository, "diff", "HEAD", "--binary", "--no-ext-diff"))
+    untracked = run_git(repository, "ls-files", "--others", "--exclude-standard", "-z")
+    for name in sorted(filter(None, untracked.split(b"\0"))):
+        path = repository / name.decode(errors="surrogateescape")
+        if path.is_file() and not path.is_symlink():
+            digest.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def add_worktree(repository: Path, destination: Path, commit: str) -> None:
+    """Check a commit out at `destination`, detached."""
+    run_git(repository, "worktree", "prune")
+    run_git(repository, "worktree", "add", "--detach", "--force", str(destination), commit)
+
+
+def remove_worktree(repository: Path, destination: Path) -> None:
+    """Remove what add_worktree made; nothing happens where it is gone already."""
+    try:
+        run_git(repository, "worktree", "remove", "--force", str(destination))
+    except ArmError:
+        run_git(repository, "worktree", "prune")

@@ -1,0 +1,68 @@
+"""One run per host at a time: two measurements at once would time each other."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfguard.errors import HostUnfitError
+
+
+def lock_path() -> Path:
+    """The host's lock file, shared by all users."""
+    return Path(tempfile.gettempdir()) / "perfguard-host.lock"
+
+
+@contextlib.contextmanager
+def host_lock(path: Path | None = None) -> Iterator[None]:
+    """Hold the host for the duration of a run.
+
+    The kernel frees the lock when its owner dies, however it dies, so a file left behind is never taken for a run.
+
+    Raises:
+        HostUnfitError: Another run holds it, named by pid and start; or the file cannot be opened.
+    """
+    path = path or lock_path()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        # Linux refuses O_CREAT on another user's file in a sticky directory, but not a plain open.
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise HostUnfitError(f"{path} cannot be opened: {error.strerror}") from error
+    except OSError as error:
+        raise HostUnfitError(f"{path} cannot be opened: {error.strerror}; set TMPDIR to a writable place") from error
+    try:
+        _take(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise HostUnfitError(
+            f"another perfguard run is measuring on this host ({_owner(path)}); wait for it, two at once would time "
+            "each other"
+        ) from None
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        owner = {"pid": os.getpid(), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+
+
+def _owner(path: Path) -> str:
+    try:
+        owner = json.loads(path.read_text(encoding="utf-8"))
+        return f"pid {int(owner['pid'])}, since {owner['started']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "owner unknown"

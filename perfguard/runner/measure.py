@@ -1,0 +1,293 @@
+"""The measuring loop: blocks of fresh processes, slices that alternate between the arms.
+
+Emits events and decides nothing: what the events add up to is `perfguard.model.replay`'s business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from perfguard.errors import MeasurementError
+from perfguard.model.events import (
+    BlockFinished,
+    BlockStarted,
+    CanaryTimed,
+    CaseFailed,
+    CaseFinished,
+    Event,
+    Noted,
+    SliceTimed,
+)
+from perfguard.model.plan import BlockPlan, CasePlan, MeasureSettings
+from perfguard.model.run import Arm
+from perfguard.runner.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.host_counters import read_steal, steal_ratio
+from perfguard.runner.process import Worker, WorkerFailure
+from perfguard.runner.starter import Starter
+
+_MAX_START_FAILURES = 2
+_CANARY_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What the loop needs from outside."""
+
+    starter: Starter
+    """Starts workers."""
+    emit: Callable[[Event], None]
+    """Takes every event as it happens."""
+    should_stop: Callable[[], bool]
+    """True once the user wants the run to end."""
+    settings: MeasureSettings
+    """Slices, warm-ups, budget."""
+    cpus: tuple[int, ...]
+    """Affinity mask of the workers."""
+    arms: tuple[Arm, ...]
+    """One or both; with one, there is nothing to alternate with."""
+    needs_torch: bool = True
+    """Whether workers import torch at `hello`."""
+    pause_s: float = 0.0
+    """Seconds to wait between blocks, so that they spread over time."""
+
+
+def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measuring: Measuring) -> int:
+    """Measure blocks until the budget, the block limit or the user ends it; gives the number that finished.
+
+    A case that fails is dropped and the others go on; each block starts afresh with those that are left.
+
+    Raises:
+        MeasurementError: Workers cannot be started at all.
+    """
+    loop = _Loop(measuring, list(cases))
+    with _canary(measuring) as canary:
+        return loop.run(plans, canary)
+
+
+@contextmanager
+def _canary(measuring: Measuring) -> Iterator[Worker | None]:
+    """The canary; a run without one is still a run, so its failure is only noted."""
+    worker: Worker | None = None
+    try:
+        worker = measuring.starter.start_canary()
+        worker.receive(_CANARY_TIMEOUT_S)
+    except (WorkerFailure, MeasurementError) as error:
+        measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
+        if worker is not None:
+            worker.close()
+        worker = None
+    try:
+        yield worker
+    finally:
+        if worker is not None:
+            worker.close()
+
+
+class _BlockAborted(Exception):  # noqa: N818 - ends a block, not the run
+    """A worker process is gone; the block cannot go on."""
+
+
+class _Loop:
+    def __init__(self, measuring: Measuring, cases: list[CasePlan]) -> None:
+        self._m = measuring
+        self._cases: list[CasePlan | None] = list(cases)
+        self._started = time.monotonic()
+        self._longest_block_s = 0.0
+        self._start_failures = 0
+
+    def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
+        finished = 0
+        for plan in plans:
+            if finished and not self._pause():
+                break
+            if not self._may_start():
+                break
+            if self._run_block(plan, canary):
+                finished += 1
+            if finished >= self._m.settings.max_blocks:
+                break
+        return finished
+
+    def _pause(self) -> bool:
+        """Wait between blocks; False where the user ended the run meanwhile."""
+        until = time.monotonic() + self._m.pause_s
+        while not self._m.should_stop() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+        return not self._m.should_stop()
+
+    def _may_start(self) -> bool:
+        if self._m.should_stop() or not any(self._cases):
+            return False
+        left = self._m.settings.budget_s - (time.monotonic() - self._started)
+        return left > 0 and left >= self._longest_block_s
+
+    def _run_block(self, plan: BlockPlan, canary: Worker | None) -> bool:
+        """One block; True where it finished (perhaps with fewer cases)."""
+        order = tuple(case.case.id for i in plan.case_order if (case := self._cases[i]) is not None)
+        self._m.emit(
+            BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order)
+        )
+        started_at, started, before = time.time(), time.monotonic(), read_steal()
+        workers: dict[Arm, ArmWorker] = {}
+        switches = 0
+        try:
+            self._start_workers(plan, workers)
+            digests = self._prepare_all(plan, workers)
+            for index in plan.case_order:
+                if self._cases[index] is not None and not self._m.should_stop():
+                    switches += self._measure_case(plan, index, workers, digests)
+                    self._time_canary(plan.index, canary)
+        except _BlockAborted:
+            pass
+        finally:
+            for worker in workers.values():
+                worker.close()
+        elapsed = time.monotonic() - started
+        self._longest_block_s = max(self._longest_block_s, elapsed)
+        self._m.emit(
+            BlockFinished(
+                block=plan.index,
+                started_at=started_at,
+                duration_s=elapsed,
+                steal_ratio=steal_ratio(before, read_steal(), self._m.cpus, elapsed),
+                involuntary_switches=switches,
+            )
+        )
+        return not self._m.should_stop()
+
+    def _start_workers(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> None:
+        """Start and greet one arm after the other, so that neither start-up disturbs the other."""
+        for arm in self._m.arms:
+            try:
+                worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
+                workers[arm] = worker
+                job = {
+                    "import_torch": self._m.needs_torch,
+                    "metadata": {"perfguard_arm": arm.value, "perfguard_block": plan.index},
+                }
+                worker.hello(job, cpus=self._m.cpus)
+            except (WorkerFailure, CaseRefused) as failure:
+                self._start_failures += 1
+                if self._start_failures >= _MAX_START_FAILURES:
+                    raise MeasurementError(
+                        f"workers of the {arm.value} cannot be started: {failure.reason}\n{failure.detail}".strip()
+                    ) from failure
+                self._m.emit(Noted(level="warning", text=f"{arm.value} worker did not start: {failure.reason}"))
+                raise _BlockAborted from failure
+        self._start_failures = 0
+
+    def _prepare_all(
+        self, plan: BlockPlan, workers: dict[Arm, ArmWorker]
+    ) -> dict[tuple[int, Arm], float]:
+        """Set every case up, in the same order in both arms, one arm at a time."""
+        digests: dict[tuple[int, Arm], float] = {}
+        for arm, worker in workers.items():
+            for index in plan.setup_order:
+                case = self._cases[index]
+                if case is None:
+                    continue
+                with self._failures_of(index, arm):
+                    digests[index, arm] = worker.prepare(case.case, seed=plan.data_seed, check=False)
+        return digests
+
+    def _measure_case(
+        self,
+        plan: BlockPlan,
+        index: int,
+        workers: dict[Arm, ArmWorker],
+        digests: dict[tuple[int, Arm], float],
+    ) -> int:
+        """All slices of one case; gives the involuntary switches they saw."""
+        case = self._cases[index]
+        if case is None:
+            return 0
+        first = plan.first_arms[index]
+        order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
+        switches = 0
+        opened: list[ArmWorker] = []
+        try:
+            for worker in order:
+                with self._failures_of(index, worker.arm):
+                    spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
+                    worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
+                    opened.append(worker)
+                if self._cases[index] is None:
+                    return switches
+            for position in range(self._m.settings.warmups + self._m.settings.slices):
+                for worker in order:
+                    with self._failures_of(index, worker.arm):
+                        switches += self._time_slice(plan.index, case.case.id, worker, position)
+                    if self._cases[index] is None:
+                        opened.remove(worker)
+                        return switches
+            opened.clear()
+        finally:
+            self._take_back(opened)
+        self._m.emit(
+            CaseFinished(
+                block=plan.index,
+                case_id=case.case.id,
+                baseline_digest=digests.get((index, Arm.BASELINE)),
+                candidate_digest=digests.get((index, Arm.CANDIDATE)),
+            )
+        )
+        return switches
+
+    def _time_slice(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:
+        timed = worker.slice()
+        warmup = position < self._m.settings.warmups
+        self._m.emit(
+            SliceTimed(
+                block=block,
+                case_id=case_id,
+                arm=worker.arm,
+                index=position if warmup else position - self._m.settings.warmups,
+                warmup=warmup,
+                value_s=timed.value_s,
+                cpu_s=timed.cpu_s,
+                minor_faults=timed.minor_faults,
+                involuntary_switches=timed.involuntary_switches,
+            )
+        )
+        return 0 if warmup else timed.involuntary_switches
+
+    @staticmethod
+    def _take_back(opened: list[ArmWorker]) -> None:
+        """Leave workers whose case ended early ready for the next one."""
+        for worker in opened:
+            try:
+                worker.skip()
+            except WorkerFailure as failure:
+                raise _BlockAborted from failure
+
+    @contextmanager
+    def _failures_of(self, index: int, arm: Arm) -> Iterator[None]:
+        """Turn whatever a worker does wrong in a case into that case's failure."""
+        try:
+            yield
+        except CaseRefused as refused:
+            self._drop(index, arm, refused.reason, refused.detail, missing=refused.missing)
+        except WorkerFailure as failure:
+            self._drop(index, arm, failure.reason, failure.detail, missing=False)
+            raise _BlockAborted from failure
+
+    def _drop(self, index: int, arm: Arm, reason: str, detail: str, *, missing: bool) -> None:
+        case = self._cases[index]
+        self._cases[index] = None
+        if case is not None:
+            self._m.emit(
+                CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail)
+            )
+
+    def _time_canary(self, block: int, canary: Worker | None) -> None:
+        if canary is None:
+            return
+        try:
+            canary.send("go")
+            reply = canary.receive(_CANARY_TIMEOUT_S)
+            self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
+        except (WorkerFailure, KeyError, ValueError):
+            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block}"))

@@ -1,0 +1,181 @@
+"""One worker process and its pipes; the measuring seam. Tests put a scripted fake in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from perfguard.errors import MeasurementError
+from perfguard.model.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
+
+_STDERR_TAIL_BYTES = 4000
+_EXIT_GRACE_S = 5.0
+
+
+class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turned into a verdict, not an error of ours
+    """A worker did not do what it was told; `reason` is one sentence, `detail` its last words."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Worker(Protocol):
+    """A started worker."""
+
+    def send(self, do: str, **fields: object) -> None:
+        """Give one command."""
+        ...
+
+    def receive(self, timeout_s: float) -> Message:
+        """Wait for one reply.
+
+        Raises:
+            WorkerFailure: The worker died, hung or wrote rubbish.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the worker, whatever state it is in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start one worker."""
+
+    arguments: tuple[str, ...]
+    """Command after the interpreter's own path, which comes first."""
+    environment: Mapping[str, str]
+    """The whole environment."""
+    directory: str
+    """Working directory."""
+    cpus: tuple[int, ...]
+    """Affinity mask."""
+    memory_node: int | None
+    """NUMA node that memory is bound to; None leaves the policy alone."""
+    log: Path
+    """File that takes the worker's stdout and stderr."""
+
+
+class WorkerProcess:
+    """A real worker: launcher, interpreter, two pipes, a log file."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._log_path = launch.log
+        self._buffer = b""
+        command_read, self._command_write = os.pipe()
+        self._reply_read, reply_write = os.pipe()
+        try:
+            with launch.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    _command(launch),
+                    env={**launch.environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
+                    cwd=launch.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(command_read, reply_write),
+                    start_new_session=True,  # a Ctrl-C at the terminal is the parent's to handle
+                )
+        except OSError as error:
+            os.close(self._command_write)
+            os.close(self._reply_read)
+            raise MeasurementError(f"{launch.arguments[0]} cannot be started: {error}") from error
+        finally:
+            os.close(command_read)
+            os.close(reply_write)
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id, the same before and after exec."""
+        return self._process.pid
+
+    def send(self, do: str, **fields: object) -> None:
+        """Give one command; a worker that is gone shows at the next receive."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._command_write, encode({"do": do, **fields}))
+
+    def receive(self, timeout_s: float) -> Message:
+        """Wait for one reply."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._reply_read], [], [], left)[0]:
+                self._kill()
+                raise WorkerFailure(f"the worker gave no answer in {timeout_s:.0f} s and was killed", self._tail())
+            chunk = os.read(self._reply_read, 65536)
+            if not chunk:
+                raise WorkerFailure(self._how_it_ended(), self._tail())
+            self._buffer += chunk
+            if len(self._buffer) > MAX_LINE_BYTES:
+                self._kill()
+                raise WorkerFailure("the worker wrote rubbish into its control pipe and was killed", self._tail())
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return decode(line)
+        except ValueError as error:
+            self._kill()
+            raise WorkerFailure(f"the worker wrote rubbish into its control pipe ({error})", self._tail()) from None
+
+    def close(self) -> None:
+        """Ask the worker to end, and kill it and everything it started where it does not."""
+        self.send("exit")
+        with contextlib.suppress(OSError):
+            os.close(self._command_write)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_GRACE_S)
+        self._kill()
+        with contextlib.suppress(OSError):
+            os.close(self._reply_read)
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_EXIT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            return "the worker closed its control pipe and was killed"
+        if code == -signal.SIGKILL:
+            return "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
+        if code < 0:
+            return f"the worker crashed with {signal.Signals(-code).name}"
+        return f"the worker ended by itself with exit code {code}"
+
+    def _tail(self) -> str:
+        try:
+            with self._log_path.open("rb") as log:
+                log.seek(max(0, self._log_path.stat().st_size - _STDERR_TAIL_BYTES))
+                return log.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+def _command(launch: Launch) -> list[str]:
+    launcher = str(Path(__file__).with_name("launcher.py"))
+    node = "-" if launch.memory_node is None else str(launch.memory_node)
+    cpus = ",".join(map(str, launch.cpus))
+    return [sys.executable, "-I", launcher, str(os.getpid()), cpus, node, "--", *launch.arguments]

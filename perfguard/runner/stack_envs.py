@@ -1,0 +1,175 @@
+"""Software stacks that live in environments of their own: `perfguard env create ipex`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
+
+_STEP_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackEnvironment:
+    """One stack that perfguard knows how to install."""
+
+    name: str
+    """Name on the command line."""
+    requirements: tuple[str, ...]
+    """What pip installs, exactly pinned."""
+    needs_bytes: int
+    """Free disk space that the installation needs."""
+    pythons: tuple[tuple[int, int], ...]
+    """Python versions that wheels exist for."""
+    warning: str
+    """What the user must know before using it."""
+    check: str
+    """Python code that imports the stack and prints JSON with its versions."""
+
+
+IPEX = StackEnvironment(
+    name="ipex",
+    requirements=("torch==2.8.0", "intel-extension-for-pytorch==2.8.0"),
+    needs_bytes=9 * 1024**3,
+    pythons=((3, 9), (3, 10), (3, 11), (3, 12), (3, 13)),
+    warning=(
+        "intel-extension-for-pytorch is archived since March 2026, gets no fixes and has known security issues; "
+        "use it to measure, in this environment only, not to train"
+    ),
+    check=(
+        "import json, torch, intel_extension_for_pytorch as ipex; "
+        "print('PERFGUARD ' + json.dumps({'torch': torch.__version__, 'ipex': ipex.__version__}))"
+    ),
+)
+STACKS = {IPEX.name: IPEX}
+
+
+def environments_home() -> Path:
+    """Where stack environments live: `$PERFGUARD_ENVS`, else below the user's data directory."""
+    chosen = os.environ.get("PERFGUARD_ENVS")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser().absolute() / "perfguard" / "envs"
+
+
+def ready_environment(name: str) -> Path:
+    """Interpreter of an environment that `create` finished.
+
+    Raises:
+        ArmError: It was never made, or not finished.
+    """
+    home = environments_home() / name
+    python = home / "bin" / "python"
+    if not (home / "perfguard-ready.json").is_file() or not python.exists():
+        raise ArmError(f"stack {name!r} is not installed at {home}; run `perfguard env create {name}` first")
+    return python
+
+
+def create(name: str, *, progress: Callable[[str], None], recreate: bool = False) -> Path:
+    """Make the environment of a stack, check that it works, and return its interpreter.
+
+    Args:
+        name: Name of the stack.
+        progress: Gets one line for each step and for each line of pip.
+        recreate: Remove an existing environment first.
+
+    Raises:
+        UsageError: Unknown stack, or no wheels for this Python.
+        HostUnfitError: Too little disk space, or a CPU that the stack does not support.
+        MeasurementError: The installation failed or gives wrong versions; with the reason.
+    """
+    stack = _known(name)
+    if sys.version_info[:2] not in stack.pythons:
+        raise UsageError(f"stack {name!r} has no wheels for Python {sys.version_info[0]}.{sys.version_info[1]}")
+    home = environments_home() / name
+    if (home / "perfguard-ready.json").is_file() and not recreate:
+        progress(f"{home} exists already (use --recreate to make it anew)")
+        return home / "bin" / "python"
+    _require_cpu(stack)
+    _require_space(stack, home)
+    shutil.rmtree(home, ignore_errors=True)
+    progress(f"making a virtual environment at {home}")
+    _run([sys.executable, "-m", "venv", str(home)], progress)
+    python = home / "bin" / "python"
+    progress(f"installing {', '.join(stack.requirements)} (several GB; a minute or more)")
+    constraints = Path(__file__).with_name(f"constraints-{name}.txt")
+    _run([str(python), "-m", "pip", "install", "-c", str(constraints), *stack.requirements], progress)
+    versions = check_environment(stack, python)
+    (home / "perfguard-ready.json").write_text(json.dumps(versions) + "\n", encoding="utf-8")
+    progress(f"ready: {', '.join(f'{key} {value}' for key, value in versions.items())}")
+    return python
+
+
+def check_environment(stack: StackEnvironment, python: Path) -> dict[str, str]:
+    """Versions that the environment really imports.
+
+    Raises:
+        MeasurementError: The import fails, or torch and the extension do not belong together.
+    """
+    done = subprocess.run(
+        [str(python), "-c", stack.check], capture_output=True, text=True, timeout=300, check=False
+    )
+    said = done.stdout + done.stderr
+    if "needs to work with PyTorch" in said:
+        line = next(line for line in said.splitlines() if "needs to work with PyTorch" in line)
+        raise MeasurementError(f"versions do not fit in {python}: {line.strip()}")
+    if "instruction sets equal or newer than AVX2" in said:
+        raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2")
+    for line in done.stdout.splitlines():
+        if line.startswith("PERFGUARD "):
+            versions: dict[str, str] = json.loads(line.removeprefix("PERFGUARD "))
+            return versions
+    tail = said.strip().splitlines()[-1:] or ["no output"]
+    raise MeasurementError(f"stack {stack.name!r} does not import in {python}: {tail[0]}")
+
+
+def _known(name: str) -> StackEnvironment:
+    if name not in STACKS:
+        raise UsageError(f"unknown stack {name!r}; choose from {', '.join(STACKS)}")
+    return STACKS[name]
+
+
+def _require_space(stack: StackEnvironment, home: Path) -> None:
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(home.parent).free
+    except OSError as error:
+        raise HostUnfitError(f"{home.parent} cannot be used: {error}; set PERFGUARD_ENVS to another place") from error
+    if free < stack.needs_bytes:
+        raise HostUnfitError(
+            f"stack {stack.name!r} needs {stack.needs_bytes / 1024**3:.0f} GiB at {home.parent}, only "
+            f"{free / 1024**3:.1f} GiB are free; free some, or set PERFGUARD_ENVS to another place"
+        )
+
+
+def _require_cpu(stack: StackEnvironment) -> None:
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    if " avx2 " not in flags.replace("\n", " "):
+        raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2, which this machine does not report")
+
+
+def _run(arguments: list[str], progress: Callable[[str], None]) -> None:
+    last: list[str] = []
+    try:
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            for line in process.stdout or ():
+                last = [*last[-20:], line.rstrip()]
+                if line.startswith(("Collecting", "Downloading", "Installing", "Successfully", "ERROR")):
+                    progress(line.rstrip()[:120])
+            code = process.wait(_STEP_TIMEOUT_S)
+    except OSError as error:
+        raise MeasurementError(f"{arguments[0]} cannot be started: {error}") from error
+    if code != 0:
+        reasons = [line for line in last if line.startswith("ERROR")] or last[-1:]
+        raise MeasurementError(f"{' '.join(arguments[:4])} failed with exit code {code}: {' '.join(reasons)[:600]}")

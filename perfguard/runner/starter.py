@@ -1,0 +1,101 @@
+"""How workers of an arm are started; the only place that knows their command lines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perfguard.model.plan import BlockPlan, MeasureSettings, ResolvedArm
+from perfguard.model.run import Arm
+from perfguard.runner.process import Launch, Worker, WorkerProcess
+
+CALIBRATION_MIN_TIME_S = 0.02
+"""pyperf doubles its loops until one value takes this long."""
+
+
+class Starter(Protocol):
+    """Starts workers; the seam between measuring and processes."""
+
+    def start(self, arm: Arm, block: BlockPlan, *, calibrate: bool) -> Worker:
+        """A fresh worker of an arm."""
+        ...
+
+    def start_canary(self) -> Worker:
+        """The canary, which lives as long as the run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarter:
+    """Starts real, pinned processes."""
+
+    arms: dict[Arm, ResolvedArm]
+    """The arms that can be started."""
+    environments: dict[Arm, dict[str, str]]
+    """Their padded environments."""
+    settings: MeasureSettings
+    """Slices and warm-ups go on pyperf's command line."""
+    cpus: tuple[int, ...]
+    """Affinity mask."""
+    memory_node: int | None
+    """NUMA node that memory is bound to."""
+    folder: Path
+    """The run's folder, absolute."""
+    canary_bundle: str
+    """Bundle that the canary is started from."""
+
+    def start(self, arm: Arm, block: BlockPlan, *, calibrate: bool) -> Worker:
+        """A fresh process of an arm with the block's hash seed."""
+        resolved = self.arms[arm]
+        label = "calibrate" if calibrate else f"{block.index:04d}"
+        code = "a" if arm is Arm.BASELINE else "b"  # equally long: the command line shifts the stack too
+        raw = self.folder / "raw" / f"{label}-{code}.json"
+        return WorkerProcess(
+            Launch(
+                arguments=(
+                    resolved.interpreter,
+                    "-m",
+                    "perfguard.worker",
+                    *self._pyperf_options(calibrate=calibrate),
+                    "--affinity",
+                    ",".join(map(str, self.cpus)),
+                    "-o",
+                    str(raw),
+                ),
+                environment={**self.environments[arm], "PYTHONHASHSEED": str(block.hash_seed)},
+                directory=resolved.tree or str(self.folder),
+                cpus=self.cpus,
+                memory_node=self.memory_node,
+                log=self.folder / "logs" / f"{label}-{code}.log",
+            )
+        )
+
+    def start_canary(self) -> Worker:
+        """The canary in perfguard's own interpreter, on the same CPUs."""
+        return WorkerProcess(
+            Launch(
+                arguments=(sys.executable, "-m", "perfguard.worker.canary"),
+                environment={"PYTHONPATH": self.canary_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
+                directory=str(self.folder),
+                cpus=self.cpus[:1],
+                memory_node=self.memory_node,
+                log=self.folder / "logs" / "canary.log",
+            )
+        )
+
+    def _pyperf_options(self, *, calibrate: bool) -> tuple[str, ...]:
+        common = ("--worker", "-q")
+        if calibrate:
+            return (
+                *common,
+                "--calibrate-loops",
+                "--min-time",
+                str(CALIBRATION_MIN_TIME_S),
+                "-w",
+                "1",
+                "-n",
+                "1",
+            )
+        return (*common, "-l", "1", "-w", str(self.settings.warmups), "-n", str(self.settings.slices))

@@ -1,0 +1,161 @@
+"""Which blocks are left out because the host was disturbed; the rule never sees the arms' times.
+
+Voiding by what the *host* did, not by what was measured, cannot favour an arm: under "no change" the blocks
+that stay are as symmetric as all were.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.errors import MeasurementError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfguard.model.run import BlockConditions
+
+FloatArray = npt.NDArray[np.float64]
+
+MAX_STEAL_RATIO = 0.05
+"""More than this share of the block's wall time stolen by the hypervisor voids the block."""
+
+OUTLYING_SCALES = 3.0
+"""Beyond the median by this many robust standard deviations is outlying."""
+
+MIN_CANARY_SCALE = 0.01
+"""Floor of the canary's robust SD, log scale: a block less than 3 % slow is never voided, however still the
+others."""
+
+MIN_BLOCKS_FOR_OUTLIERS = 5
+"""Fewer blocks have no median worth calling normal; only the absolute limit applies."""
+
+_MAD_TO_SD = 1.4826
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoidedBlock:
+    """A block that is left out, and why."""
+
+    block: int
+    """Block number."""
+    severity: float
+    """How far beyond its worst limit, 1 at the limit; orders the blocks."""
+    reasons: tuple[str, ...]
+    """Short phrases, worst first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voiding:
+    """What the arm-blind rule did to a run."""
+
+    voided: tuple[VoidedBlock, ...]
+    """Left out, most severe first; at most the allowed share."""
+    spared: tuple[VoidedBlock, ...]
+    """Disturbed too, but kept because the allowed share was used up, most severe first."""
+    blocks_total: int
+    """Blocks that ran."""
+
+    @property
+    def host_unstable(self) -> bool:
+        """Whether more blocks were disturbed than may be voided."""
+        return bool(self.spared)
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        """Numbers of the blocks left out."""
+        return frozenset(block.block for block in self.voided)
+
+
+def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> Voiding:
+    """Apply the rule: stolen time, involuntary switches, a slow canary.
+
+    Only *bad* directions count: a fast canary or few switches void nothing. A signal that a block lacks is
+    not held against it.
+
+    Args:
+        conditions: One entry per block, any order.
+        max_fraction: At most this share of the blocks is voided, rounded down; in [0, 1].
+
+    Raises:
+        MeasurementError: A block is given twice, or a canary slice is not a time.
+
+    Source: Hampel identifier (median + 3 x 1.4826 MAD), Davies & Gather (1993),
+        doi:10.1080/01621459.1993.10476339.
+    """
+    if len({entry.block for entry in conditions}) != len(conditions):
+        raise MeasurementError("the conditions name a block twice; each block has one entry")
+    findings: dict[int, list[tuple[float, str]]] = {entry.block: [] for entry in conditions}
+    _find_steal(conditions, findings)
+    if len(conditions) >= MIN_BLOCKS_FOR_OUTLIERS:
+        _find_switches(conditions, findings)
+        _find_slow_canary(conditions, findings)
+    disturbed = sorted(
+        (_voided(block, found) for block, found in findings.items() if found),
+        key=lambda v: (-v.severity, v.block),
+    )
+    allowed = math.floor(max_fraction * len(conditions))
+    return Voiding(
+        voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions)
+    )
+
+
+def _voided(block: int, found: list[tuple[float, str]]) -> VoidedBlock:
+    worst_first = sorted(found, reverse=True)
+    return VoidedBlock(
+        block=block, severity=worst_first[0][0], reasons=tuple(reason for _, reason in worst_first)
+    )
+
+
+def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
+    for entry in conditions:
+        steal = entry.steal_ratio
+        if steal is not None and steal > MAX_STEAL_RATIO:
+            reason = f"{steal:.1%} of the time stolen (limit {MAX_STEAL_RATIO:.0%})"
+            findings[entry.block].append((steal / MAX_STEAL_RATIO, reason))
+
+
+def _find_switches(
+    conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]
+) -> None:
+    known = [e for e in conditions if e.involuntary_switches is not None and e.duration_s > 0]
+    if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
+        return
+    # Counts grow with the block's length, so they are brought to the length of the typical block.
+    typical_s = float(np.median([e.duration_s for e in known]))
+    counts = np.array([(e.involuntary_switches or 0) * typical_s / e.duration_s for e in known])
+    # Counts scatter by their root at least; without this floor one switch among zeros would void a block.
+    floor = math.sqrt(max(1.0, float(np.median(counts))))
+    for entry, excess in zip(known, _excess(counts, floor), strict=True):
+        if excess > 1:
+            reason = f"{entry.involuntary_switches} involuntary context switches"
+            findings[entry.block].append((float(excess), reason))
+
+
+def _find_slow_canary(
+    conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]
+) -> None:
+    known = [e for e in conditions if e.canary_s]
+    if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
+        return
+    medians_s = np.array([float(np.median(e.canary_s)) for e in known])
+    if not bool((np.isfinite(medians_s) & (medians_s > 0)).all()):
+        raise MeasurementError("a canary slice is not a finite time above zero")
+    log_s = np.log(medians_s)
+    typical = float(np.median(log_s))
+    for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CANARY_SCALE), strict=True):
+        if excess > 1:
+            reason = f"canary {math.expm1(value - typical):.1%} slower than in the typical block"
+            findings[entry.block].append((float(excess), reason))
+
+
+def _excess(values: FloatArray, min_scale: float) -> FloatArray:
+    centre = np.median(values)
+    scale = max(min_scale, _MAD_TO_SD * float(np.median(np.abs(values - centre))))
+    excess: FloatArray = (values - centre) / (OUTLYING_SCALES * scale)
+    return excess

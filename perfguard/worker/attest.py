@@ -1,0 +1,90 @@
+"""What this process really runs: interpreter, imported files, installed distributions."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_FROM_BUNDLE = ("__main__", "perfguard", "pyperf")
+"""Names that the worker bundle brings, whatever the tree holds."""
+
+
+def interpreter_facts() -> dict[str, Any]:
+    """Identity of the interpreter: executable, prefix, version."""
+    return {
+        "executable": sys.executable,
+        "prefix": str(Path(sys.prefix).resolve()),
+        "version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+
+
+def attest(roots: Sequence[str], foreign_roots: Sequence[str]) -> dict[str, Any]:
+    """Which files of the arm's trees were imported, and whether anything came from the other arm's.
+
+    Args:
+        roots: The arm's own code trees, absolute.
+        foreign_roots: The other arm's code trees.
+
+    Returns:
+        `modules`: name, path relative to its root and SHA-256 of each imported file below `roots`; `foreign`: the same
+        below `foreign_roots`; `shadowed`: names that the arm's tree holds but that were imported from elsewhere;
+        `distributions`: `name==version`, sorted; `torch_file`: where torch came from.
+    """
+    files = _imported_files()
+    own = [Path(root).resolve() for root in roots]
+    foreign = [Path(root).resolve() for root in foreign_roots]
+    torch_file = getattr(sys.modules.get("torch"), "__file__", None)
+    return {
+        "modules": _below(files, own),
+        "foreign": [m for m in _below(files, foreign) if not _below({m["name"]: files[m["name"]]}, own)],
+        "shadowed": _shadowed(files, own),
+        "distributions": _distributions(),
+        "torch_file": torch_file,
+    }
+
+
+def _imported_files() -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for name, module in list(sys.modules.items()):
+        location = getattr(module, "__file__", None)
+        if isinstance(location, str):
+            files[name] = Path(location).resolve()
+    return files
+
+
+def _below(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
+    found = []
+    for name, path in sorted(files.items()):
+        root = next((root for root in roots if root in path.parents), None)
+        if root is not None and path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found.append({"name": name, "path": str(path.relative_to(root)), "sha256": digest})
+    return found
+
+
+def _shadowed(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
+    """Top-level names that a tree could have given, but that came from somewhere else."""
+    found = []
+    for name, path in sorted(files.items()):
+        if "." in name or name in _FROM_BUNDLE or any(root in path.parents for root in roots):
+            continue
+        for root in roots:
+            if (root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file():
+                found.append({"name": name, "path": str(path)})
+                break
+    return found
+
+
+def _distributions() -> list[str]:
+    names = set()
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]
+        if name:
+            names.add(f"{name.lower()}=={distribution.version}")
+    return sorted(names)

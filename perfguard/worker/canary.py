@@ -1,0 +1,53 @@
+"""The canary: a fixed piece of work that imports nothing of the arms, timed between the cases.
+
+Its only use is to tell what the host was doing: same process, same work, so a slower canary is a slower host. It runs
+in perfguard's own interpreter, pinned to the measured CPUs, and needs only the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import time
+
+from perfguard.model.protocol import CONTROL_VARIABLE
+from perfguard.worker.serve import Control
+
+_HASH_BYTES = 2 * 1024 * 1024
+"""SHA-256 of 2 MiB: 1 to 10 ms of pure computation in cache-sized pieces."""
+_COPY_BYTES = 16 * 1024 * 1024
+"""One copy of 16 MiB: a few ms of memory traffic, beyond most second-level caches."""
+
+
+def main() -> None:
+    """Answer each `go` with one timed slice."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control_variable = os.environ.pop(CONTROL_VARIABLE, None)
+    if control_variable is None:
+        sys.exit("perfguard canary: started by perfguard only")
+    read_fd, write_fd = (int(fd) for fd in control_variable.split(","))
+    control = Control(read_fd, write_fd)
+    work = _Work()
+    control.send("ready", pid=os.getpid())
+    while (command := control.receive()) is not None and command["do"] == "go":
+        control.send("slice", value_s=work.time_once())
+
+
+class _Work:
+    def __init__(self) -> None:
+        self._hashed = bytes(_HASH_BYTES)
+        self._source = bytearray(_COPY_BYTES)
+        self._target = bytearray(_COPY_BYTES)
+        self.time_once()
+
+    def time_once(self) -> float:
+        started = time.perf_counter()
+        hashlib.sha256(self._hashed).digest()
+        self._target[:] = self._source
+        return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Setting a case up in the child, and checking that what it computes is worth timing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import random
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+STATEFUL_PHASES = ("optimizer", "step")
+"""Phases whose result moves on from call to call because weights change."""
+
+
+class MissingTargetError(Exception):
+    """The arm's tree has no such benchmark."""
+
+
+class UnsoundCaseError(Exception):
+    """The benchmark computes nothing that can be checked, or not the same thing each time."""
+
+    is_plain = True
+
+
+@dataclass(slots=True)
+class PreparedCase:
+    """A case that is set up and has been called once."""
+
+    id: str
+    """Case id."""
+    call: Callable[[], object]
+    """One call is one iteration."""
+    digest: float
+    """The result of the first call, reduced to one number; equal seeds give equal digests."""
+
+    def check_last(self, result: object) -> None:
+        """Raise UnsoundCaseError where the last timed result is not finite."""
+        digest_of(result, self.id)
+
+
+def prepare_case(case: dict[str, Any], *, seed: int, check: bool) -> PreparedCase:
+    """Set a case up under its seed and call it once.
+
+    Args:
+        case: `id`, `target`, `parameters` (a mapping) and `phase`.
+        seed: Of the block; mixed with the case id, so the order of the set-ups does not matter.
+        check: Also require that a second set-up gives the same result, and for stateless phases a second call.
+
+    Raises:
+        MissingTargetError: The target does not exist in this arm.
+        UnsoundCaseError: Nothing callable, no result, not finite, or not reproducible.
+    """
+    factory = load_factory(case["target"])
+    call = _set_up(factory, case, seed)
+    digest = digest_of(call(), case["id"])
+    if check:
+        _require_reproducible(factory, case, seed=seed, call=call, digest=digest)
+    return PreparedCase(case["id"], call, digest)
+
+
+def _require_reproducible(
+    factory: Callable[..., Any], case: dict[str, Any], *, seed: int, call: Callable[[], object], digest: float
+) -> None:
+    if case["phase"] not in STATEFUL_PHASES:
+        again = digest_of(call(), case["id"])
+        if again != digest:
+            raise UnsoundCaseError(
+                f"{case['id']} changes its result between calls ({digest:.9g}, then {again:.9g}); a {case['phase']} "
+                "benchmark must compute the same thing each time: reset what it modifies, or declare phase='step'"
+            )
+    fresh = digest_of(_set_up(factory, case, seed)(), case["id"])
+    if fresh != digest:
+        raise UnsoundCaseError(
+            f"{case['id']} changes its loss between set-ups with the same seed ({digest:.9g}, then {fresh:.9g}); draw "
+            "all randomness from torch, numpy or random, which are seeded, and keep no state outside the factory"
+        )
+
+
+def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Callable[[], object]:
+    _seed_everything(seed ^ zlib.crc32(case["id"].encode()))
+    call = factory(**case["parameters"])
+    if call is None:
+        raise UnsoundCaseError(f"{case['target']} returns nothing; it must return the function to time")
+    if not callable(call):
+        raise UnsoundCaseError(
+            f"{case['target']} returns {type(call).__name__}; it must return the function to time"
+        )
+    return call  # type: ignore[no-any-return]  # callable() narrows to an untyped callable
+
+
+def _seed_everything(seed: int) -> None:
+    seed %= 2**32
+    random.seed(seed)
+    for name, seeder in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        module = sys.modules.get(name)
+        if module is not None:
+            target: Any = module
+            for part in seeder.split("."):
+                target = getattr(target, part)
+            target(seed)
+
+
+def digest_of(result: object, case_id: str) -> float:
+    """One finite number for what a call returned: a float as it is, a tensor by its mean in float64.
+
+    Raises:
+        UnsoundCaseError: None, another type, or not finite.
+    """
+    if result is None:
+        raise UnsoundCaseError(
+            f"the function that {case_id} times returns nothing, so its result cannot be checked; return the loss"
+        )
+    if isinstance(result, (int, float)):
+        value = float(result)
+    elif hasattr(result, "detach"):
+        value = float(result.detach().double().mean())
+    else:
+        raise UnsoundCaseError(f"{case_id} returns {type(result).__name__}; return the loss as a tensor or a float")
+    if not math.isfinite(value):
+        raise UnsoundCaseError(f"{case_id} computes {value}; a diverged benchmark times something else")
+    return value
+
+
+def load_factory(target: str) -> Callable[..., Any]:
+    """The factory behind `package.module:name` or `path/file.py:name`.
+
+    Raises:
+        MissingTargetError: The module, file or name does not exist.
+    """
+    location, _, name = target.rpartition(":")
+    found: Any = load_module(location)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            raise MissingTargetError(f"{location} has no {name!r} in this arm")
+    return found  # type: ignore[no-any-return]
+
+
+def load_module(location: str) -> ModuleType:
+    """The module behind `package.module` or `path/file.py`, imported once.
+
+    Raises:
+        MissingTargetError: It does not exist.
+    """
+    return _load_file(location) if location.endswith(".py") else _load_named(location)
+
+
+def _load_named(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise MissingTargetError(f"there is no module {name!r} in this arm") from None
+        raise
+
+
+def _load_file(location: str) -> ModuleType:
+    path = Path(location)
+    if not path.is_file():
+        raise MissingTargetError(f"there is no file {location!r} in this arm")
+    name = path.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path.absolute()):
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise MissingTargetError(f"{location!r} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,136 @@
+"""The worker's command loop: one command, one answer, nothing of its own accord."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from perfguard.model.protocol import PROTOCOL_VERSION, Message, encode, receive
+from perfguard.worker.attest import attest, interpreter_facts
+from perfguard.worker.cases import MissingTargetError, PreparedCase, prepare_case
+from perfguard.worker.timing import SliceTimer
+
+_DETAIL_CHARACTERS = 4000
+
+
+class Control:
+    """The two pipes to the parent."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        # Benchmarks may start processes of their own; those must not hold the pipes open.
+        os.set_inheritable(read_fd, False)
+        os.set_inheritable(write_fd, False)
+        self._reader = os.fdopen(read_fd, "rb")
+        self._write_fd = write_fd
+
+    def receive(self) -> Message | None:
+        """The next command; None when the parent has gone."""
+        return receive(self._reader)
+
+    def send(self, reply: str, **fields: Any) -> None:
+        """Answer with one line; a single write, so that it is never half there."""
+        os.write(self._write_fd, encode({"reply": reply, **fields}))
+
+
+class Worker:
+    """State of one worker process: the job, the prepared cases, pyperf's runner."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._job: Message = {}
+        self._cases: dict[str, PreparedCase] = {}
+        self._runner: Any = None
+
+    def serve(self) -> None:
+        """Answer commands until `exit` or the end of the stream."""
+        handlers: dict[str, Callable[[Message], None]] = {
+            "hello": self._hello,
+            "prepare": self._prepare,
+            "bench": self._bench,
+            "attest": self._attest,
+        }
+        while (command := self._control.receive()) is not None:
+            if command["do"] == "exit":
+                return
+            try:
+                handlers[command["do"]](command)
+            except Exception as error:  # noqa: BLE001 - the child's boundary: every failure becomes a reply
+                self._failed(command, error)
+
+    def _failed(self, command: Message, error: Exception) -> None:
+        self._control.send(
+            "failed",
+            case=command.get("case", {}).get("id"),
+            kind="missing" if isinstance(error, MissingTargetError) else "error",
+            reason=_sentence(error),
+            detail=traceback.format_exc()[-_DETAIL_CHARACTERS:],
+        )
+
+    def _hello(self, command: Message) -> None:
+        if command["protocol"] != PROTOCOL_VERSION:
+            raise RuntimeError(f"the worker speaks protocol {PROTOCOL_VERSION}, not {command['protocol']}")
+        self._job = command["job"]
+        before = sorted(os.sched_getaffinity(0))
+        started = time.monotonic()
+        stack_facts = _import_stack(self._job)
+        self._control.send(
+            "ready",
+            pid=os.getpid(),
+            affinity_before=before,
+            affinity_after=sorted(os.sched_getaffinity(0)),
+            import_s=time.monotonic() - started,
+            **stack_facts,
+        )
+
+    def _prepare(self, command: Message) -> None:
+        started = time.monotonic()
+        case = prepare_case(command["case"], seed=command["seed"], check=command.get("check", False))
+        self._cases[case.id] = case
+        self._control.send("prepared", case=case.id, digest=case.digest, setup_s=time.monotonic() - started)
+
+    def _bench(self, command: Message) -> None:
+        case = self._cases[command["case"]["id"]]
+        inner_loops = int(command["inner_loops"])
+        timer = SliceTimer(
+            self._control, case, inner_loops=inner_loops, spin_s=command.get("spin_s", 0.0)
+        )
+        self._pyperf().bench_time_func(
+            case.id, timer, inner_loops=inner_loops, metadata=self._job.get("metadata", {})
+        )
+        case.check_last(timer.last_result)
+        self._control.send("benched", case=case.id, digest=case.digest)
+
+    def _attest(self, command: Message) -> None:
+        self._control.send("attested", **attest(command["roots"], command["foreign_roots"]))
+
+    def _pyperf(self) -> Any:
+        if self._runner is None:
+            import pyperf
+
+            self._runner = pyperf.Runner()
+            self._runner.parse_args()
+        return self._runner
+
+
+def _import_stack(job: Message) -> Message:
+    """Import what the arm measures with; importing torch may move the affinity mask, so the caller looks twice."""
+    facts: Message = {"interpreter": interpreter_facts()}
+    if job.get("import_torch", True):
+        import torch
+
+        facts["torch_threads"] = torch.get_num_threads()
+        if job.get("collect_software", False):
+            from perfguard.worker.torch_env import collect
+
+            facts["software"] = collect()
+    return facts
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split()) or "no message"
+    if isinstance(error, MissingTargetError) or getattr(error, "is_plain", False):
+        return text[:300]
+    return f"{type(error).__name__}: {text}"[:300]

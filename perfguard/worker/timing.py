@@ -1,0 +1,96 @@
+"""The timed region. Everything that is not the benchmark itself stays outside it."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from perfguard.worker.cases import PreparedCase
+
+
+class Baton(Protocol):
+    """The part of the control pipes that timing needs."""
+
+    def receive(self) -> dict[str, Any] | None:
+        """Block until the next command."""
+        ...
+
+    def send(self, reply: str, **fields: Any) -> None:
+        """Answer."""
+        ...
+
+
+class HandedBackError(Exception):
+    """The parent took the case back (or went away) while a slice waited."""
+
+    is_plain = True
+
+
+class SliceTimer:
+    """pyperf's time function: waits for the baton, times one slice, hands the baton back."""
+
+    def __init__(self, baton: Baton, case: PreparedCase, *, inner_loops: int, spin_s: float) -> None:
+        self._baton = baton
+        self._case = case
+        self._inner_loops = inner_loops
+        self._spin_s = spin_s
+        self.last_result: object = None
+
+    def __call__(self, loops: int) -> float:
+        """Seconds for `loops` times the inner loops; pyperf divides by both."""
+        self._baton.send("waiting", case=self._case.id)
+        command = self._baton.receive()
+        if command is None or command["do"] != "go":
+            raise HandedBackError("the parent took the case back")
+        iterations = loops * self._inner_loops
+        gc.collect()
+        gc.disable()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        elapsed = time_iterations(self._case.call, iterations, self._spin_s)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        gc.enable()
+        self.last_result = elapsed.result
+        self._baton.send(
+            "slice",
+            case=self._case.id,
+            iterations=iterations,
+            value_s=elapsed.seconds / iterations,
+            cpu_s=(_cpu_s(after) - _cpu_s(before)) / iterations,
+            minor_faults=after.ru_minflt - before.ru_minflt,
+            involuntary_switches=after.ru_nivcsw - before.ru_nivcsw,
+        )
+        return elapsed.seconds
+
+
+class Elapsed:
+    """What a timed stretch gives: its seconds and the result of its last call."""
+
+    __slots__ = ("result", "seconds")
+
+    def __init__(self, seconds: float, result: object) -> None:
+        self.seconds = seconds
+        self.result = result
+
+
+def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) -> Elapsed:
+    """Time `iterations` calls, each followed by a spin of `spin_s` seconds.
+
+    Both arms run the same code with their own `spin_s`, which is zero except where a slowdown is injected on purpose.
+    """
+    clock = time.perf_counter
+    result: object = None
+    started = clock()
+    for _ in range(iterations):
+        result = call()
+        if spin_s:
+            until = clock() + spin_s
+            while clock() < until:
+                pass
+    return Elapsed(clock() - started, result)
+
+
+def _cpu_s(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime

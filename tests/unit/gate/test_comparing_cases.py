@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from perfguard.gate.compare import compare_paired, compare_rounds
+from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
+from perfguard.model.spec import Case, Gating
+from perfguard.model.verdict import Design, Outcome, Policy
+
+POLICY = Policy()
+A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gating=Gating.ADVISORY)
+
+
+def block(case, number, ratio=1.0, slices=2):
+    return CaseSlices(
+        case_id=case.id, block=number, baseline_s=(1e-3,) * slices, candidate_s=(1e-3 * ratio,) * slices
+    )
+
+
+def conditions(count, stolen=()):
+    return tuple(
+        BlockConditions(
+            block=number,
+            duration_s=1.0,
+            steal_ratio=0.5 if number in stolen else 0.0,
+            involuntary_switches=None,
+            canary_s=(),
+        )
+        for number in range(count)
+    )
+
+
+def paired(slices, *, blocks=8, stolen=(), failures=()):
+    return PairedData(
+        case_ids=(A.id, B.id), slices=tuple(slices), conditions=conditions(blocks, stolen), failures=failures
+    )
+
+
+def test_every_case_is_compared_in_the_order_asked_for():
+    data = paired([block(case, n, ratio) for n in range(8) for case, ratio in ((B, 0.9), (A, 1.1))])
+    first, second = compare_paired(data, [A, B], POLICY)
+    assert (first.case_id, first.gating, second.case_id, second.gating) == (
+        "a",
+        Gating.GATING,
+        "b",
+        Gating.ADVISORY,
+    )
+    assert first.estimate.log_ratio == pytest.approx(math.log(1.1))
+    assert (first.baseline_median_s, first.candidate_median_s) == pytest.approx((1e-3, 1.1e-3))
+    assert (first.p_regressed, second.p_improved) == (2.0**-8, 2.0**-8)
+    assert first.design is Design.PAIRED
+
+
+def test_voided_blocks_do_not_count():
+    data = paired([block(A, n, 3.0 if n == 2 else 1.0) for n in range(8)], stolen={2})
+    (comparison,) = compare_paired(data, [A], POLICY)
+    assert comparison.estimate.log_ratio == 0.0
+    assert (comparison.estimate.blocks, comparison.blocks_voided) == (7, 1)
+
+
+def test_a_block_in_two_pieces_is_one_unit():
+    pieces = [piece for n in range(8) for piece in (block(A, n), block(A, n))]
+    (comparison,) = compare_paired(paired(pieces), [A], POLICY)
+    assert comparison.estimate.blocks == 8
+
+
+def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="out of memory")
+    data = paired([block(c, n) for n in range(8) for c in (A, B)], failures=(failure,))
+    failed, fine = compare_paired(data, [A, B], POLICY)
+    assert failed.estimate is None
+    assert failed.p_regressed is failed.p_improved is None
+    assert (failed.problem_outcome, failed.problem) == (Outcome.FAILED, "the candidate failed: out of memory")
+    assert fine.problem is None
+
+
+def test_a_case_without_a_measurement_is_failed_not_skipped():
+    (comparison,) = compare_paired(paired([]), [A], POLICY)
+    assert comparison.problem_outcome is Outcome.FAILED
+    assert "no block" in comparison.problem
+
+
+def test_a_case_that_ran_in_one_arm_only_is_failed():
+    one_armed = [replace(block(A, n), candidate_s=()) for n in range(8)]
+    (comparison,) = compare_paired(paired(one_armed), [A], POLICY)
+    assert comparison.problem_outcome is Outcome.FAILED
+    assert "both arms" in comparison.problem
+
+
+@pytest.mark.parametrize("bad", [0.0, -1e-3, math.nan, math.inf])
+def test_a_value_that_is_no_time_fails_its_case_only(bad):
+    broken = replace(block(A, 3), candidate_s=(1e-3, bad))
+    data = paired([*(block(c, n) for n in range(8) for c in (A, B) if (c, n) != (A, 3)), broken])
+    failed, fine = compare_paired(data, [A, B], POLICY)
+    assert failed.problem_outcome is Outcome.FAILED
+    assert "slice 1 took" in failed.problem
+    assert fine.estimate is not None
+
+
+def test_a_case_whose_blocks_were_all_voided_is_inconclusive():
+    data = paired([block(A, 2), block(A, 5)], stolen={2, 5})
+    (comparison,) = compare_paired(data, [A], POLICY)
+    assert comparison.problem_outcome is Outcome.INCONCLUSIVE
+    assert comparison.blocks_voided == 2
+    assert "all 2 blocks" in comparison.problem
+
+
+def rounds(*times, canary=(1.0,)):
+    return [Round(values_s=(time,), canary_s=canary, started_at=0.0) for time in times]
+
+
+def test_rounds_are_compared_with_the_stored_ones():
+    (comparison,) = compare_rounds(
+        {"a": rounds(1.0, 1.01, 0.99)}, {"a": rounds(1.5, 1.52, 1.49)}, [A], POLICY
+    )
+    assert comparison.design is Design.ROUNDS
+    assert comparison.estimate.log_ratio == pytest.approx(math.log(1.5), abs=0.01)
+    assert comparison.p_regressed < 1e-4 < comparison.p_improved
+    assert (comparison.baseline_median_s, comparison.candidate_median_s) == (1.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "outcome"),
+    [
+        ([], rounds(1.0, 1.0), Outcome.NO_BASELINE),
+        (rounds(1.0, 1.0), [], Outcome.FAILED),
+        (rounds(1.0), rounds(1.0, 1.0), Outcome.INCONCLUSIVE),
+        (rounds(1.0, 1.0), rounds(1.0, 1.0, canary=()), Outcome.INCONCLUSIVE),
+        (rounds(1.0, 1.0), rounds(1.0, math.nan), Outcome.FAILED),
+    ],
+)
+def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome):
+    (comparison,) = compare_rounds({"a": baseline}, {"a": candidate}, [A], POLICY)
+    assert comparison.problem_outcome is outcome
+    assert comparison.problem
+    assert comparison.estimate is None
+
+
+def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="crashed")
+    (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])
+    assert comparison.problem_outcome is Outcome.FAILED

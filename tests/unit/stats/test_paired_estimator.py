@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perfguard.errors import MeasurementError
+from perfguard.stats.paired import block_log_ratio, estimate_paired, trimmed_blocks
+
+
+def test_slices_are_paired_by_position():
+    # Drift doubles the machine's time between slices; neighbours still differ by 1 %.
+    baseline = [1.0, 2.0, 4.0]
+    assert block_log_ratio(baseline, [1.01 * t for t in baseline]) == pytest.approx(math.log(1.01))
+
+
+def test_a_burst_in_one_slice_of_ten_moves_the_block_by_nothing():
+    candidate = [1.0] * 9 + [50.0]
+    assert block_log_ratio([1.0] * 10, candidate) == 0.0
+
+
+def test_unequal_counts_pair_the_common_prefix():
+    assert block_log_ratio([1.0, 1.0], [2.0, 2.0, 100.0]) == pytest.approx(math.log(2))
+
+
+def test_one_slice_is_a_pair():
+    assert block_log_ratio([1.0], [2.0]) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(("baseline", "candidate"), [([], []), ([1.0], []), ([], [1.0])])
+def test_no_pair_is_nan(baseline, candidate):
+    assert math.isnan(block_log_ratio(baseline, candidate))
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("arm", [0, 1])
+def test_what_is_no_time_is_refused(bad, arm):
+    arms = [[1.0, 1.0], [1.0, 1.0]]
+    arms[arm][1] = bad
+    with pytest.raises(MeasurementError, match="slice 1 took"):
+        block_log_ratio(*arms)
+
+
+@pytest.mark.parametrize("blocks", [3, 8, 11])
+def test_few_blocks_give_the_plain_t_interval(blocks):
+    values = np.random.default_rng(1).normal(0.01, 0.02, blocks)
+    estimate = estimate_paired(values.tolist(), 0.9)
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert estimate.log_ratio == pytest.approx(values.mean())
+    assert (estimate.interval.lower, estimate.interval.upper) == pytest.approx((expected.low, expected.high))
+    assert estimate.block_sd == pytest.approx(values.std(ddof=1))
+    assert estimate.degrees_of_freedom == blocks - 1
+
+
+def test_many_blocks_are_trimmed_as_yuen_does():
+    values = np.random.default_rng(2).normal(0.01, 0.02, 24)
+    estimate = estimate_paired(values.tolist(), 0.95)
+    # scipy's own trimmed t-test (Yuen) against a constant sample, whose variance is zero.
+    reference = stats.ttest_ind(values, np.zeros(24), equal_var=False, trim=2.5 / 24)
+    assert estimate.log_ratio == pytest.approx(stats.trim_mean(values, 2 / 24))
+    assert estimate.log_ratio / estimate.standard_error == pytest.approx(reference.statistic)
+    assert estimate.degrees_of_freedom == pytest.approx(reference.df) == 19
+
+
+def test_one_wild_block_among_twelve_does_not_hide_a_slowdown():
+    values = [0.019, 0.02, 0.021, 0.02, 0.018, 0.022, 0.02, 0.019, 0.021, 0.02, 0.02, -0.9]
+    estimate = estimate_paired(values, 0.95)
+    assert estimate.interval.lower > 0.018
+
+
+def test_nothing_is_trimmed_where_degrees_of_freedom_are_dear():
+    assert [trimmed_blocks(n) for n in (2, 10, 11, 12, 19, 20, 30)] == [0, 0, 0, 1, 1, 2, 3]
+
+
+def test_two_blocks_have_one_degree_of_freedom():
+    estimate = estimate_paired([0.0, 0.02], 0.95)
+    assert estimate.log_ratio == pytest.approx(0.01)
+    assert estimate.standard_error == pytest.approx(0.01)
+    assert estimate.degrees_of_freedom == 1
+    assert estimate.interval.upper - 0.01 == pytest.approx(12.706 * 0.01, rel=1e-4)
+
+
+@pytest.mark.parametrize(("values", "blocks"), [([], 0), ([math.nan], 0), ([0.3], 1), ([0.3, math.nan], 1)])
+def test_without_two_blocks_nothing_is_known_of_the_variance(values, blocks):
+    estimate = estimate_paired(values, 0.95)
+    assert estimate.blocks == blocks
+    assert estimate.standard_error == math.inf
+    assert math.isnan(estimate.block_sd)
+    assert (estimate.interval.lower, estimate.interval.upper) == (-math.inf, math.inf)
+
+
+def test_blocks_without_a_pair_are_left_out():
+    assert estimate_paired([0.1, math.nan, 0.3], 0.95) == estimate_paired([0.1, 0.3], 0.95)
+
+
+def test_identical_values_give_a_point():
+    # 0.1 is no binary fraction: the mean's rounding must not pass for precision.
+    estimate = estimate_paired([0.1] * 7, 0.95)
+    assert estimate.standard_error == estimate.block_sd == 0
+    assert estimate.interval.lower == estimate.interval.upper == estimate.log_ratio
+
+
+def test_an_infinite_block_is_refused():
+    with pytest.raises(MeasurementError, match="infinite"):
+        estimate_paired([0.0, math.inf], 0.95)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
+def test_a_level_is_a_probability(level):
+    with pytest.raises(ValueError, match="level"):
+        estimate_paired([0.0, 0.1], level)
