@@ -11,6 +11,8 @@ import msgspec
 
 from perfguard.errors import StoreError
 from perfguard.model.events import EVENT_NAMES, Event
+from perfguard.model.machine import Fingerprint
+from perfguard.model.result import RunResult
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
@@ -73,3 +75,29 @@ def decode_event(line: bytes, *, source: str) -> Event:
     names = {f.name for f in dataclasses.fields(kind)}
     known = {key: value for key, value in body.items() if key in names}
     return from_builtins(known, kind, source=source)
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """JSON schema of `result`, `events` (one line) or `fingerprint`.
+
+    Raises:
+        KeyError: Another name.
+    """
+    titles = {
+        "result": (RunResult, "Result of a perfguard command, version 1"),
+        "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
+    }
+    if name in titles:
+        kind, title = titles[name]
+        schema = msgspec.json.schema(kind)
+    else:
+        kinds = {"events": EVENT_NAMES}[name]
+        (variants, components) = msgspec.json.schema_components(list(kinds.values()), ref_template="#/$defs/{name}")
+        envelope = {"seq": {"type": "integer"}, "t_mono": {"type": "number"}, "t_wall": {"type": "number"}}
+        for event, kind_name in zip(kinds, variants, strict=True):
+            definition = components[kind_name["$ref"].rpartition("/")[2]]
+            definition["properties"] = {"event": {"const": event}, **envelope, **definition["properties"]}
+            definition["required"] = ["event", *envelope, *definition.get("required", [])]
+        title = "One line of events.jsonl, version 1"
+        schema = {"oneOf": list(variants), "$defs": components}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}

@@ -109,9 +109,7 @@ class LoadedConfig:
     """Directory of the project's file; the working directory where there is none."""
 
 
-def load_config(
-    start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None
-) -> LoadedConfig:
+def load_config(start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> LoadedConfig:
     """Read all layers.
 
     Args:
@@ -176,7 +174,7 @@ def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, s
     for spec in dataclasses.fields(Config):
         name = f"PERFGUARD_{spec.name.upper()}"
         text = environment.get(name)
-        if text is None or spec.name in ("suites", "baselines") and not text:
+        if text is None or spec.name == "suites":
             continue
         layer[spec.name] = (_from_text(spec.name, text), name)
     return layer
@@ -198,11 +196,12 @@ def _from_text(key: str, text: str) -> Any:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return table
 
 
 def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
@@ -258,5 +257,3 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
                 f"{origins.get('fail_on', 'built-in')}: fail_on: unknown outcome {outcome!r}; {hint}choose from "
                 f"{', '.join(FAIL_ON_CHOICES)}"
             )
-
-

@@ -30,7 +30,15 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
     Raises:
         NothingSelectedError: A pattern matches nothing; the message names the nearest known one.
     """
-    cases = [case for spec in catalog.benchmarks for case in expand(spec)]
+    return select_from([case for spec in catalog.benchmarks for case in expand(spec)], patterns)
+
+
+def select_from(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:
+    """Those of the given cases that the patterns name; see `select`.
+
+    Raises:
+        NothingSelectedError: A pattern matches none of them.
+    """
     selected: dict[str, Case] = {}
     for pattern in patterns:
         found = _matching(cases, pattern)

@@ -1,5 +1,7 @@
 """Tarballs of machines, unpacked without trust: nothing is written or linked outside the target."""
 
+# ruff: noqa: PTH117, PTH118
+# os.path throughout: Path.resolve raises on loops of links, and thousands of paths are faster as strings.
 from __future__ import annotations
 
 import lzma
@@ -38,13 +40,15 @@ def extract(archive: Path, target: Path) -> None:
         with tarfile.open(archive) as tar:
             links = _unpack_files(tar, target)
     except _BROKEN as error:
-        raise FingerprintError(f"{archive} cannot be unpacked ({error}); give a tarball of proc and sys.") from error
+        raise FingerprintError(
+            f"{archive} cannot be unpacked ({error}); give a tarball of proc and sys."
+        ) from error
     for path, link in links:
         _link_inside(target, path, link)
 
 
 def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
-    """Write folders and files; return the links, which are made last so that nothing is written through them."""
+    """Write folders and files; return the links, made last so that nothing is written through them."""
     links: list[tuple[Path, str]] = []
     total = 0
     for number, member in enumerate(tar):
@@ -75,11 +79,11 @@ def _safe_path(target: Path, name: str) -> Path | None:
 
 def _link_inside(target: Path, path: Path, link: str) -> None:
     """Make a relative link whose end lies within the target; drop any other."""
-    end = os.path.normpath(os.path.join(path.parent, link))  # noqa: PTH - nothing may be resolved here
-    if os.path.isabs(link) or "\0" in link or not end.startswith(f"{target}{os.sep}"):  # noqa: PTH
+    end = os.path.normpath(os.path.join(path.parent, link))  # nothing may be resolved here
+    if os.path.isabs(link) or "\0" in link or not end.startswith(f"{target}{os.sep}"):
         return
-    parent = os.path.realpath(path.parent)  # noqa: PTH - earlier links may lead the parent elsewhere
-    if not f"{parent}{os.sep}".startswith(f"{os.path.realpath(target)}{os.sep}"):  # noqa: PTH
+    parent = os.path.realpath(path.parent)  # earlier links may lead the parent elsewhere
+    if not f"{parent}{os.sep}".startswith(f"{os.path.realpath(target)}{os.sep}"):
         return
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from perfguard.fingerprint.parsing import Files, parse_count, parse_size_bytes, read_cpus_or_mask
 from perfguard.model.machine import Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _MAX_LEVEL = 8
@@ -40,7 +43,12 @@ def read_caches(files: Files, online: Sequence[int]) -> tuple[Cache, ...]:
         )
         for kind, count in counts.items()
     ]
-    return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, -(cache.size_bytes or 0), -(cache.shared_by or 0))))
+    return tuple(
+        sorted(
+            found,
+            key=lambda cache: (cache.level, cache.kind, -(cache.size_bytes or 0), -(cache.shared_by or 0)),
+        )
+    )
 
 
 def _count(

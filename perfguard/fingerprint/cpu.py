@@ -76,7 +76,9 @@ def read_cpu(files: Files, processors: Sequence[Processor], online: Sequence[int
 def microarchitecture(processors: Sequence[Processor]) -> str | None:
     """Name in archspec's table that fits the paragraphs given; nothing of the running machine enters.
 
-    The rules are those of `archspec.cpu.host()`, which itself can only look at the host it runs on.
+    The rules are those of `archspec.cpu.host()`, which itself can only look at the host it runs on. So a CPU
+    that is newer than the table gets the name of the newest one it is compatible with. POWER gets the names
+    without `le`: cpuinfo does not say the byte order.
     """
     architecture = _architecture(processors)
     if architecture is None:
@@ -97,7 +99,7 @@ def microarchitecture(processors: Sequence[Processor]) -> str | None:
     return str(max(special, key=_depth).name if special else generic.name)
 
 
-def _fits(target: Any, head: Processor, architecture: str) -> bool:  # noqa: ANN401 - archspec has no types
+def _fits(target: Any, head: Processor, architecture: str) -> bool:
     if str(target.family) != architecture:
         return False
     if architecture == "riscv64":
@@ -105,7 +107,7 @@ def _fits(target: Any, head: Processor, architecture: str) -> bool:  # noqa: ANN
         if uarch is None and head.get("model name") == "Spacemit(R) X60":
             uarch = "x60"
         return bool(target.name == uarch or target.vendor == "generic")
-    if architecture == "ppc64le":
+    if architecture == "ppc64":
         generation = re.search(r"POWER(\d{1,3})", head.get("cpu", ""))
         return bool(target.generation <= (int(generation[1]) if generation else 0))
     if architecture == "aarch64" and target.vendor == "generic" and target.name != "aarch64":
@@ -114,7 +116,7 @@ def _fits(target: Any, head: Processor, architecture: str) -> bool:  # noqa: ANN
     return target.vendor in vendors and bool(target.features <= _flags(head))
 
 
-def _depth(target: Any) -> tuple[int, int]:  # noqa: ANN401
+def _depth(target: Any) -> tuple[int, int]:
     return len(target.ancestors), len(target.features)
 
 
@@ -136,7 +138,7 @@ def _architecture(processors: Sequence[Processor]) -> str | None:
     if head.get("isa", "").startswith("rv"):
         return "riscv64" if head["isa"].startswith("rv64") else "riscv32"
     if "POWER" in head.get("cpu", ""):
-        return "ppc64le"
+        return "ppc64"
     if "S390" in head.get("vendor_id", ""):
         return "s390x"
     if "flags" in keys and ("vendor_id" in keys or "fpu" in keys or "cpu family" in keys):
@@ -157,7 +159,8 @@ def _microcode(files: Files, head: Processor, online: Sequence[int]) -> str | No
     found = [parse_words(head.get("microcode"))]
     if found[0] is None:
         found = [
-            parse_words(files.text(f"sys/devices/system/cpu/cpu{cpu}/microcode/version")) for cpu in online[:1]
+            parse_words(files.text(f"sys/devices/system/cpu/cpu{cpu}/microcode/version"))
+            for cpu in online[:1]
         ]
     return next((text for text in found if text and re.fullmatch(r"0x[0-9a-f]{1,16}", text)), None)
 

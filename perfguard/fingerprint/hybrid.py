@@ -1,4 +1,6 @@
-"""Kinds of cores. What is asked, in this order; the first that answers decides:
+"""Kinds of cores.
+
+What is asked, in this order; the first that answers decides:
 
 1. The kernel's own lists, `/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower` (Intel).
 2. Arm: the part number of each core, ranked by `cpu_capacity`.
@@ -9,12 +11,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from perfguard.fingerprint.cpu import Processor
 from perfguard.fingerprint.parsing import Files, parse_count, parse_size_bytes, read_cpus, read_hz
 from perfguard.model.machine import CoreClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perfguard.fingerprint.cpu import Processor
 
 _GAP = 0.8
 _KERNEL_LISTS = (
@@ -140,7 +147,7 @@ def _by_gap(traits: Mapping[int, CoreTraits]) -> dict[int, CoreClass]:
     known = sorted({speed for speed in speeds.values() if speed is not None}, reverse=True)
     if None in speeds.values() or not known:
         return dict.fromkeys(traits, CoreClass.PERFORMANCE)
-    edge = next((low for high, low in zip(known, known[1:], strict=False) if low <= _GAP * high), None)
+    edge = next((low for high, low in pairwise(known) if low <= _GAP * high), None)
     return {
         cpu: CoreClass.EFFICIENCY if edge is not None and (speed or 0) <= edge else CoreClass.PERFORMANCE
         for cpu, speed in speeds.items()

@@ -1,7 +1,7 @@
 """Two identities: what makes timings comparable, and what software ran.
 
-Left out of both on purpose: serial numbers (`ppin`, DMI), addresses, host names; anything that differs between two
-boots or two moments of the same machine (current frequency, load, memory to the byte, the order of files).
+Left out of both on purpose: serial numbers (`ppin`, DMI), addresses, host names; whatever differs between
+two boots or two moments of the same machine (current frequency, load, memory to the byte, order of files).
 Microcode and kernel are left out too: `match` names them, because they change while the machine stays.
 """
 
@@ -11,9 +11,12 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from perfguard.model.machine import Fingerprint, SoftwareFacts, Topology
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perfguard.model.machine import Fingerprint, SoftwareFacts, Topology
 
 _HASH_DIGITS = 8
 _KERNEL_SHARE = 1.12
@@ -59,10 +62,13 @@ def machine_facts(found: Fingerprint) -> dict[str, object]:
         "cores": topology.cores,
         "threads": topology.threads_online,
         "smt": topology.smt,
-        "classes": [[group.core_class.value, group.cores, len(group.cpus)] for group in topology.core_classes],
+        "classes": [
+            [group.core_class.value, group.cores, len(group.cpus)] for group in topology.core_classes
+        ],
         "frequencies_hz": _tally(cpu.max_frequency_hz for cpu in topology.cpus),
         "caches": [
-            [cache.level, cache.kind, cache.size_bytes, cache.instances, cache.shared_by] for cache in found.caches
+            [cache.level, cache.kind, cache.size_bytes, cache.instances, cache.shared_by]
+            for cache in found.caches
         ],
         "nodes": _node_shapes(topology),
     }
@@ -80,7 +86,12 @@ def stack_facts(software: SoftwareFacts) -> dict[str, object]:
             software.torch_cxx11_abi,
         ],
         "isa": [software.aten_isa, software.onednn_isa, software.mkl_isa],
-        "libraries": [software.onednn_version, software.mkl_version, software.ipex_version, software.numpy_version],
+        "libraries": [
+            software.onednn_version,
+            software.mkl_version,
+            software.ipex_version,
+            software.numpy_version,
+        ],
         "openmp": _names(software.openmp_runtimes),
         "malloc": _names(software.malloc_libraries),
         "settings": [
@@ -103,13 +114,17 @@ def stack_environment(environment: Mapping[str, str] | None) -> dict[str, str] |
 def _node_shapes(topology: Topology) -> list[list[object]]:
     """CPUs, rough memory and distances of each node."""
     return [
-        [len(node.cpus) if node.cpus is not None else None, _rounded_memory(node.memory_bytes), node.distances]
+        [
+            len(node.cpus) if node.cpus is not None else None,
+            _rounded_memory(node.memory_bytes),
+            node.distances,
+        ]
         for node in topology.numa_nodes
     ]
 
 
 def _rounded_memory(size: int | None) -> int | None:
-    """The power of two below, with 12 % room for what firmware and the kernel keep, which differs between boots."""
+    """A power of two, with 12 % room for what firmware and the kernel keep, which differs between boots."""
     return int(size * _KERNEL_SHARE).bit_length() if size is not None else None
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from perfguard.fingerprint.cpu import Processor
 from perfguard.model.machine import AmxPermission, Cpu, EffectiveIsa, Isa, IsaSource, SoftwareFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfguard.fingerprint.cpu import Processor
 
 X86_FEATURES = frozenset(
     {
@@ -44,7 +48,7 @@ _ONEDNN_LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("avx", frozenset({"avx"})),
     ("sse41", frozenset({"sse4_1"})),
 )
-"""oneDNN's levels, best first, with the flags that each needs. Source: oneDNN src/cpu/x64/cpu_isa_traits.hpp."""
+"""oneDNN's levels, best first, and what each needs. Source: oneDNN src/cpu/x64/cpu_isa_traits.hpp."""
 
 
 def read_isa(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfguard.fingerprint.caches import read_caches
 from perfguard.fingerprint.cgroup import read_limits
@@ -12,11 +13,13 @@ from perfguard.fingerprint.identity import machine_id, stack_id
 from perfguard.fingerprint.isa import read_isa
 from perfguard.fingerprint.live import amx_permission, fill_from_host
 from perfguard.fingerprint.notes import notes_for
-from perfguard.fingerprint.parsing import Files
 from perfguard.fingerprint.reading import open_tree
 from perfguard.fingerprint.state import read_state
 from perfguard.fingerprint.topology import online_cpus, read_topology
 from perfguard.model.machine import AmxPermission, Fingerprint, SoftwareFacts
+
+if TYPE_CHECKING:
+    from perfguard.fingerprint.parsing import Files
 
 
 def probe(root: Path = Path("/"), *, software: SoftwareFacts | None = None) -> Fingerprint:

@@ -3,19 +3,24 @@
 Whatever a recorded tree holds, nothing outside it is read: links that lead out count as missing.
 """
 
+# ruff: noqa: PTH118
+# os.path throughout: Path.resolve raises on loops of links, and thousands of paths are faster as strings.
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from perfguard.errors import FingerprintError, UsageError
 from perfguard.fingerprint.archives import extract, is_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MAX_FILE_BYTES = 16 << 20
 _MAX_NAMES = 100_000
@@ -36,7 +41,7 @@ class MachineTree:
     _inside: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self, path: str) -> str | None:
-        """Contents as text, bad bytes replaced; None for anything but a readable plain file within the root."""
+        """Contents as text, bad bytes replaced; None unless it is a readable plain file within the root."""
         full = self._locate(path)
         if full is None:
             return None
@@ -45,7 +50,7 @@ class MachineTree:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 return None
-            target = os.path.realpath(full)  # noqa: PTH - Path.resolve raises on loops
+            target = os.path.realpath(full)
             if not self._contains(target):
                 return None
             data = _read_or_none(target)
@@ -65,8 +70,8 @@ class MachineTree:
 
     def place(self, path: str) -> str | None:
         """The path with links resolved, relative to the root."""
-        full = os.path.realpath(self.root / path.lstrip("/"))  # noqa: PTH
-        if not self._contains(full) or not os.path.lexists(full):  # noqa: PTH
+        full = os.path.realpath(self.root / path.lstrip("/"))
+        if not self._contains(full) or not os.path.lexists(full):
             return None
         return os.path.relpath(full, self.root)
 
@@ -74,14 +79,14 @@ class MachineTree:
         folder, _, name = path.lstrip("/").rpartition("/")
         if name in {"", ".", ".."} or "\0" in path:
             return None
-        parent = os.path.join(self.root, folder)  # noqa: PTH - thousands of files: strings are what is fast
+        parent = os.path.join(self.root, folder)
         if parent not in self._inside:
-            self._inside[parent] = self._contains(os.path.realpath(parent))  # noqa: PTH
-        return os.path.join(parent, name) if self._inside[parent] else None  # noqa: PTH
+            self._inside[parent] = self._contains(os.path.realpath(parent))
+        return os.path.join(parent, name) if self._inside[parent] else None
 
     def _contains(self, real: str) -> bool:
         root = str(self.root)
-        return root == "/" or real == root or real.startswith(root + "/")
+        return real == root or real.startswith(root.rstrip("/") + "/")
 
 
 @contextmanager
@@ -96,7 +101,9 @@ def open_tree(root: Path) -> Iterator[MachineTree]:
         yield MachineTree(Path("/"), live=True)
         return
     if not root.exists():
-        raise UsageError(f"--root {root}: no such folder or file; give a recorded machine's folder or tarball.")
+        raise UsageError(
+            f"--root {root}: no such folder or file; give a recorded machine's folder or tarball."
+        )
     with TemporaryDirectory(prefix="perfguard-root-") as scratch:
         folder = root
         archive = _archive_at(root)
@@ -128,7 +135,7 @@ def _find_machine(folder: Path, *, shown: Path) -> Path:
     if len(found) > 1:
         names = ", ".join(os.path.relpath(path, folder) for path in found[:8])
         raise UsageError(f"{shown} holds several machines ({names}); unpack it and name one as --root.")
-    return Path(os.path.realpath(found[0]))  # noqa: PTH
+    return Path(os.path.realpath(found[0]))
 
 
 def _machines_below(folder: Path) -> list[Path]:
@@ -166,7 +173,7 @@ def _read_or_none(path: str) -> bytes | None:
 
 
 def _read_plain_file(path: str) -> bytes | None:
-    """Bytes of a plain file, at most 16 MiB; links, pipes, devices and folders are refused, never waited for."""
+    """Bytes of a plain file, at most 16 MiB; links, pipes, devices and folders are refused at once."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -3,22 +3,33 @@
 What is read and what is not:
 - The package is `physical_package_id`, never `core_siblings`: some kernels split packages there.
 - The core is `core_cpus_list` or `thread_siblings_list`: CPU numbers alone say nothing about siblings.
-- The online set is the kernel's `online` file, else the CPUs that have a topology; never cpuinfo's list first,
-  which on a recorded machine may hold CPUs that are off.
+- The online set is the kernel's `online` file, else the CPUs that have a topology; cpuinfo's list comes
+  last, which on a recorded machine may hold CPUs that are off.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from perfguard.fingerprint.cpu import Processor
 from perfguard.fingerprint.hybrid import CoreTraits, classify_cores, read_traits
 from perfguard.fingerprint.numa import read_nodes
-from perfguard.fingerprint.parsing import Files, parse_count, parse_int, parse_switch, read_cpus, read_cpus_or_mask
+from perfguard.fingerprint.parsing import (
+    Files,
+    parse_count,
+    parse_int,
+    parse_switch,
+    read_cpus,
+    read_cpus_or_mask,
+)
 from perfguard.model.cpuset import MAX_CPUS
 from perfguard.model.machine import CoreClass, CoreClassGroup, Cpu, LogicalCpu, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from perfguard.fingerprint.cpu import Processor
 
 CPU_ROOT = "sys/devices/system/cpu"
 

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
+from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, Design, Outcome
 from perfguard.stats.one_sided import p_faster, p_slower
 from perfguard.stats.paired import block_log_ratio, estimate_paired
@@ -83,9 +84,7 @@ def compare_rounds(
     )
 
 
-def _compare_blocks(
-    case: Case, entries: Sequence[CaseSlices], voiding: Voiding, policy: Policy
-) -> Comparison:
+def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding, policy: Policy) -> Comparison:
     blocks = _join_blocks(entries)
     kept = [slices for block, slices in blocks.items() if block not in voiding.blocks]
     voided = len(blocks) - len(kept)
@@ -127,9 +126,7 @@ def _nothing_usable(case: Case, blocks: int, voided: int, policy: Policy) -> Com
     return _problem(case, reason, Outcome.FAILED, policy, blocks_voided=voided)
 
 
-def _compare_sides(
-    case: Case, baseline: Sequence[Round], candidate: Sequence[Round], policy: Policy
-) -> Comparison:
+def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Round], policy: Policy) -> Comparison:
     if not baseline:
         return _problem(
             case,
@@ -139,17 +136,13 @@ def _compare_sides(
             design=Design.ROUNDS,
         )
     if not candidate:
-        return _problem(
-            case, "no round of the candidate completed", Outcome.FAILED, policy, design=Design.ROUNDS
-        )
+        return _problem(case, "no round of the candidate completed", Outcome.FAILED, policy, design=Design.ROUNDS)
     # Too few rounds, or none with a canary, is thin evidence; what else is refused is a broken measurement.
     thin = min(len(baseline), len(candidate)) < MIN_ROUNDS or not all(
         entry.canary_s for entry in (*baseline, *candidate)
     )
     try:
-        result = estimate_rounds(
-            baseline, candidate, margin_ratio=policy.margin_ratio, level=policy.interval_level
-        )
+        result = estimate_rounds(baseline, candidate, margin_ratio=policy.margin_ratio, level=policy.interval_level)
     except MeasurementError as error:
         outcome = Outcome.INCONCLUSIVE if thin else Outcome.FAILED
         return _problem(case, str(error), outcome, policy, design=Design.ROUNDS)
@@ -167,6 +160,10 @@ def _compare_sides(
 
 
 def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) -> Comparison:
+    if failure.missing and failure.arm is Arm.BASELINE:
+        return _problem(
+            case, f"the baseline has no such case: {failure.reason}", Outcome.NO_BASELINE, policy, design=design
+        )
     reason = f"the {failure.arm.value} failed: {failure.reason}"
     return _problem(case, reason, Outcome.FAILED, policy, design=design)
 

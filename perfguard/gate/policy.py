@@ -103,9 +103,7 @@ def judge(
     )
 
 
-def exit_code(
-    result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES, exit_zero: bool = False
-) -> ExitCode:
+def exit_code(result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES, exit_zero: bool = False) -> ExitCode:
     """The process exit code that a gate's result stands for.
 
     What is not in `fail_on` is passed over, and whatever else holds of the gate then decides: with
@@ -164,9 +162,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
 
 
 def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
-    used = tested or _Tested(
-        p_slower=_p(comparison.p_regressed), p_faster=_p(comparison.p_improved), family=None
-    )
+    used = tested or _Tested(p_slower=_p(comparison.p_regressed), p_faster=_p(comparison.p_improved), family=None)
     test_alpha = policy.alpha / (used.family or 1)
     mde_ratio = _mde(comparison, test_alpha)
     if used.p_slower <= policy.alpha:
@@ -180,9 +176,7 @@ def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
         reason = sentences.unchanged_sentence(comparison, policy)
     else:
         outcome = Outcome.INCONCLUSIVE
-        reason = sentences.inconclusive_sentence(
-            comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha
-        )
+        reason = sentences.inconclusive_sentence(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
     return Verdict(
         case_id=comparison.case_id,
         outcome=outcome,
@@ -233,9 +227,7 @@ def _too_few(comparison: Comparison, policy: Policy) -> bool:
 
 
 def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
-    return comparison.estimate is not None and comparison.estimate.block_sd > math.log1p(
-        policy.max_block_sd_ratio
-    )
+    return comparison.estimate is not None and comparison.estimate.block_sd > math.log1p(policy.max_block_sd_ratio)
 
 
 def _p(p_value: float | None) -> float:

@@ -41,9 +41,7 @@ def too_few_sentence(comparison: Comparison, needed: int) -> str:
     return f"only {_sample(comparison)}; at least {needed} are needed for a verdict"
 
 
-def inconclusive_sentence(
-    comparison: Comparison, policy: Policy, *, mde_ratio: float, test_alpha: float
-) -> str:
+def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: float, test_alpha: float) -> str:
     """What could not be seen, and how many blocks would show it."""
     estimate = _estimate(comparison)
     target = policy.equivalence_ratio
@@ -51,9 +49,7 @@ def inconclusive_sentence(
         text = f"could not see effects under {format_ratio(mde_ratio)} in {_sample(comparison)}"
         if comparison.design is Design.ROUNDS:
             return text
-        needed = blocks_needed(
-            target, estimate.block_sd, alpha=test_alpha, margin_ratio=comparison.margin_ratio
-        )
+        needed = blocks_needed(target, estimate.block_sd, alpha=test_alpha, margin_ratio=comparison.margin_ratio)
         if needed is not None and needed > estimate.blocks:
             text += f"; about {needed} blocks would do for {format_ratio(target)}"
         return text
@@ -87,9 +83,7 @@ def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
     return tuple(f"block {entry.block} voided: {'; '.join(entry.reasons)}" for entry in voiding.voided)
 
 
-def _gate_part(
-    outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, voiding: Voiding | None
-) -> str:
+def _gate_part(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, voiding: Voiding | None) -> str:
     if outcome is GateOutcome.PASS:
         faster = [v for v in gating if v.outcome is Outcome.IMPROVED]
         unchanged = len(gating) - len(faster)
@@ -128,9 +122,7 @@ def _measured(comparison: Comparison) -> str:
 def _sample(comparison: Comparison) -> str:
     blocks = _estimate(comparison).blocks
     unit = "paired block" if comparison.design is Design.PAIRED else "round"
-    return f"{blocks} {unit}{'' if blocks == 1 else 's'}" + (
-        "" if comparison.design is Design.PAIRED else " a side"
-    )
+    return f"{blocks} {unit}{'' if blocks == 1 else 's'}" + ("" if comparison.design is Design.PAIRED else " a side")
 
 
 def _cases(count: int | None) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_CPUS = 1 << 16
 """No CPU or node id at or above this is believed; Linux itself stops at 8192."""
 
 
 def parse_cpu_list(text: str) -> frozenset[int] | None:
-    """Ids of a list such as `0-3,8` or `0-30:2/8`; empty text is the empty set, nonsense or huge ids are None."""
+    """Ids of a list such as `0-3,8` or `0-30:2/8`; no text is the empty set, nonsense or huge ids None."""
     body = text.strip()
     if body in {"", "(null)"}:
         return frozenset()

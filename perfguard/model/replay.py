@@ -93,9 +93,7 @@ class RunData:
             values = self._slices.get((block, case_id, Arm.CANDIDATE))
             if end is not None and values:
                 canary = tuple(self._canary.get(block, ()))
-                found[case_id].append(
-                    Round(values_s=tuple(values), canary_s=canary, started_at=end.started_at)
-                )
+                found[case_id].append(Round(values_s=tuple(values), canary_s=canary, started_at=end.started_at))
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
 
     def _conditions(self, end: BlockFinished) -> BlockConditions:
@@ -110,5 +108,5 @@ class RunData:
     @staticmethod
     def _failure(failed: CaseFailed) -> CaseFailure:
         return CaseFailure(
-            case_id=failed.case_id, arm=failed.arm, reason=failed.reason, detail=failed.detail
+            case_id=failed.case_id, arm=failed.arm, reason=failed.reason, detail=failed.detail, missing=failed.missing
         )

@@ -55,6 +55,8 @@ class CaseFailure:
     """One sentence for the table."""
     detail: str = ""
     """Tail of the worker's stderr or traceback."""
+    missing: bool = False
+    """True where the arm has no such benchmark; in the baseline that is a new case, not a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

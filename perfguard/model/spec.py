@@ -111,6 +111,4 @@ def expand(spec: BenchmarkSpec) -> tuple[Case, ...]:
 
 def _case(spec: BenchmarkSpec, parameters: tuple[tuple[str, ParameterValue], ...]) -> Case:
     phase = next((Phase(str(value)) for name, value in parameters if name == "phase"), spec.phase)
-    return Case(
-        benchmark=spec.name, target=spec.target, parameters=parameters, phase=phase, tags=spec.tags
-    )
+    return Case(benchmark=spec.name, target=spec.target, parameters=parameters, phase=phase, tags=spec.tags)

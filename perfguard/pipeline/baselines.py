@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
-from perfguard.errors import HostUnfitError, MeasurementError, StoreError, UsageError
+from perfguard.errors import ArmError, HostUnfitError, MeasurementError, StoreError, UsageError
 from perfguard.fingerprint.checks import run_checks
 from perfguard.fingerprint.probe import probe
 from perfguard.model.machine import CheckStatus
@@ -146,8 +147,8 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
     state = git.tree_state(request.loaded.project)
     if state.dirty and not options.allow_dirty:
         raise UsageError(
-            f"{request.loaded.project} has uncommitted changes, so the baseline could not be traced to a commit; commit "
-            "them, or use --allow-dirty"
+            f"{request.loaded.project} has uncommitted changes, so the baseline could not be traced to a commit; "
+            "commit them, or use --allow-dirty"
         )
     if not options.allow_unfit:
         failed = [
@@ -174,8 +175,8 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
     few = [case_id for case_id, found in rounds.items() if len(found) < min(MIN_ROUNDS, options.rounds)]
     if few and not options.allow_few:
         raise MeasurementError(
-            f"the budget of {session.request.budget_s:.0f} s ended before {MIN_ROUNDS} rounds of {few[0]} were measured; "
-            "raise --budget, or use --allow-few"
+            f"the budget of {session.request.budget_s:.0f} s ended before {MIN_ROUNDS} rounds of {few[0]} were "
+            "measured; raise --budget, or use --allow-few"
         )
 
 
@@ -222,9 +223,7 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
     import pyperf
 
     suite = read_suite(session.folder.path / "candidate.json")
-    metadata = {
-        benchmark.get_name(): benchmark.get_runs()[0].get_metadata() for benchmark in suite.get_benchmarks()
-    }
+    metadata = {benchmark.get_name(): benchmark.get_runs()[0].get_metadata() for benchmark in suite.get_benchmarks()}
     keep = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
     runs: dict[str, list[Any]] = {}
     for case_id, rounds in session.data.rounds().items():
@@ -243,3 +242,34 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
             for entry in rounds
         ]
     return runs
+
+
+def named_baseline(loaded: LoadedConfig, name: str | None) -> StoredBaseline:
+    """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
+
+    Raises:
+        StoreError: There is none.
+        ArmError: Git knows no such revision.
+    """
+    store = store_of(loaded)
+    if name is None:
+        return store.load(require_stored(loaded, loaded.config.suite))
+    if not name.startswith("git:"):
+        place = loaded.project / name
+        return store.load(place)
+    repository = git.top_level(loaded.project)
+    if repository is None:
+        raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
+    relative = store.place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
+    commit = git.resolve_commit(repository, name.removeprefix("git:"))
+    with tempfile.TemporaryDirectory(prefix="perfguard-") as scratch:
+        for file in ("info.json", "fingerprint.json", "noise.json", "timings.json"):
+            (Path(scratch) / file).write_bytes(_committed(repository, commit, relative / file, name))
+        return store.load(Path(scratch))
+
+
+def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:
+    try:
+        return git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
+    except ArmError:
+        raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None

@@ -14,9 +14,7 @@ from perfguard.pipeline.session import Request, Session, calibrate, measure, ope
 from perfguard.stats.voiding import void_blocks
 
 
-def compare_arms(
-    request: Request, baseline: ArmSpec, candidate: ArmSpec, *, notes: tuple[str, ...] = ()
-) -> RunResult:
+def compare_arms(request: Request, baseline: ArmSpec, candidate: ArmSpec, *, notes: tuple[str, ...] = ()) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
     What was measured before an interruption is judged too; the result then says `interrupted`.

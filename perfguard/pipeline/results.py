@@ -18,9 +18,7 @@ from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
 
-def finish(
-    session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = ()
-) -> RunResult:
+def finish(session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = ()) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:
         _emit_verdicts(session, gate)
@@ -83,9 +81,7 @@ def describe_rounds(
     medians = [statistics.median(entry.values_s) for entry in rounds]
     logs = [math.log(value) for value in medians]
     within = [
-        statistics.stdev([math.log(value) for value in entry.values_s])
-        for entry in rounds
-        if len(entry.values_s) > 1
+        statistics.stdev([math.log(value) for value in entry.values_s]) for entry in rounds if len(entry.values_s) > 1
     ]
     return CaseMeasured(
         case_id=case_id,
@@ -132,7 +128,7 @@ def _join_raw_files(session: Session) -> None:
     """One pyperf suite for each arm, beside the raw files of each process."""
     raw = session.folder.path / "raw"
     for code, name in (("a", "baseline"), ("b", "candidate")):
-        files = [path for path in raw.glob(f"[0-9]*-{code}.json")]
+        files = list(raw.glob(f"[0-9]*-{code}.json"))
         if not files:
             continue
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from perfguard.fingerprint.match import match
 from perfguard.gate.compare import compare_rounds
 from perfguard.gate.policy import judge
 from perfguard.model.machine import CompatibilityLevel
@@ -13,7 +14,6 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, GateResult, Outcome
-from perfguard.fingerprint.match import match
 from perfguard.pipeline.paired import policy_of
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms

@@ -29,7 +29,7 @@ from perfguard.runner.arms import (
 from perfguard.runner.attestation import Attested, attested, compare_attested
 from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, plan_cases
 from perfguard.runner.environment import ignored_variables, pad_to_equal_size
-from perfguard.runner.interrupt import Interrupts
+from perfguard.runner.interrupt import Interrupts, catch_interrupts
 from perfguard.runner.lock import host_lock
 from perfguard.runner.measure import Measuring, measure_blocks
 from perfguard.runner.placement import select_cpus
@@ -115,7 +115,7 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         UsageError: The asked-for CPUs cannot be used.
     """
     started = time.monotonic()
-    with Interrupts() as interrupts, host_lock():
+    with catch_interrupts() as interrupts, host_lock():
         request.progress("looking at the machine")
         fingerprint = probe()
         selection = choose_cpus(request.loaded, fingerprint)
@@ -203,9 +203,7 @@ def start_arms(session: Session, specs: Mapping[Arm, ArmSpec]) -> tuple[ProcessS
     return starter, arms
 
 
-def calibrate(
-    session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm]
-) -> tuple[CasePlan, ...]:
+def calibrate(session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm]) -> tuple[CasePlan, ...]:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
     Raises:
@@ -345,5 +343,3 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
             stack_id=completed.stack_id,
         )
     )
-
-

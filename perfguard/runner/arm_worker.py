@@ -113,7 +113,9 @@ class ArmWorker:
         message = self._worker.receive(timeout_s or self._settings.slice_timeout_s)
         if message.get("reply") == "failed":
             raise CaseRefused(
-                str(message.get("reason")), str(message.get("detail")), missing=message.get("kind") == "missing"
+                str(message.get("reason")),
+                str(message.get("detail")),
+                missing=message.get("kind") == "missing",
             )
         if message.get("reply") not in replies:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {replies[0]!r} was due")

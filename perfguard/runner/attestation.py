@@ -38,8 +38,9 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
     """
     for module in report["foreign"]:
         raise ArmError(
-            f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an editable "
-            "install or a PYTHONPATH of the interpreter points there: give each arm its own environment (setup command)"
+            f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "
+            "editable install or a PYTHONPATH of the interpreter points there: give each arm its own environment "
+            "(setup command)"
         )
     for module in report["shadowed"]:
         raise ArmError(

@@ -13,6 +13,8 @@ from pathlib import Path
 import perfguard
 from perfguard.errors import MeasurementError
 
+START_SCRIPT = "start.py"
+"""At the bundle's root: starts a module of the bundle, given by name."""
 _MODULES = ("__init__.py", "errors.py", "units.py")
 _PACKAGES = ("model", "worker", "benchmarks")
 
@@ -39,6 +41,7 @@ def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
             source = tree / "perfguard" if tree is not None and own_benchmarks and name == "benchmarks" else package
             _copy_tree(source / name, target / name)
         _copy_tree(_pyperf_package(), destination / "pyperf")
+        shutil.copy2(package / "worker" / START_SCRIPT, destination / START_SCRIPT)
     except OSError as error:
         raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
     return target / "benchmarks" if own_benchmarks else None

@@ -73,13 +73,14 @@ def calibrate_arm(
         try:
             _calibrate_cases(arm, left, worker, calibration, report)
             report.attested = worker.attest(roots, foreign_roots)
-            return report
         except WorkerFailure as failure:
             # The case that took the worker down is the first that has neither a time nor a failure.
             broken = next((c for c in left if c.id not in report.iteration_s and c.id not in report.failed), None)
             if broken is None:
                 raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
             report.failed[broken.id] = _failed(broken, arm, failure.reason, failure.detail)
+        else:
+            return report
         finally:
             worker.close()
         left = [c for c in left if c.id not in report.failed]
@@ -114,9 +115,7 @@ def _calibrate_cases(
                 report.iteration_s[case.id] = worker.slice().value_s
         except CaseRefused as refused:
             report.iteration_s.pop(case.id, None)
-            report.failed[case.id] = _failed(
-                case, arm, refused.reason, refused.detail, missing=refused.missing
-            )
+            report.failed[case.id] = _failed(case, arm, refused.reason, refused.detail, missing=refused.missing)
 
 
 def plan_cases(

@@ -12,7 +12,7 @@ from pathlib import Path
 from perfguard.codec import from_builtins
 from perfguard.errors import ConfigError
 from perfguard.model.spec import BenchmarkSpec
-from perfguard.runner.bundle import build_bundle
+from perfguard.runner.bundle import START_SCRIPT, build_bundle
 
 _TIMEOUT_S = 300.0
 
@@ -32,9 +32,7 @@ def discover(project: Path, patterns: Sequence[str], interpreter: str) -> tuple[
         answer = _ask(interpreter, bundle, project, files)
     for error in answer.get("errors", ()):
         raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
-    return tuple(
-        from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"]
-    )
+    return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
 
 
 def _matching_files(project: Path, patterns: Sequence[str]) -> list[str]:
@@ -59,7 +57,7 @@ def _ask(interpreter: str, bundle: Path, project: Path, files: Sequence[str]) ->
     }
     try:
         done = subprocess.run(
-            [interpreter, "-m", "perfguard.worker.discover", *files],
+            [interpreter, str(bundle / START_SCRIPT), "perfguard.worker.discover", *files],
             cwd=project,
             env=environment,
             capture_output=True,

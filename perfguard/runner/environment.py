@@ -62,9 +62,7 @@ def base_environment(
         environment.setdefault("OMP_NUM_THREADS", str(threads))
     else:
         environment.update(_stable(threads, glibc))
-    environment.update(
-        PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1"
-    )
+    environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     return environment
 
 

@@ -33,9 +33,7 @@ def read_steal(root: Path = Path("/")) -> StealSnapshot:
     return StealSnapshot(stolen_s=stolen)
 
 
-def steal_ratio(
-    before: StealSnapshot, after: StealSnapshot, cpus: tuple[int, ...], elapsed_s: float
-) -> float | None:
+def steal_ratio(before: StealSnapshot, after: StealSnapshot, cpus: tuple[int, ...], elapsed_s: float) -> float | None:
     """Stolen over wall time of the worst measured CPU; None where unknown."""
     shares = [
         (after.stolen_s[cpu] - before.stolen_s[cpu]) / elapsed_s

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 
 class Interrupts:
-    """While entered, SIGINT and SIGTERM set a flag instead of raising; a second one raises KeyboardInterrupt."""
+    """Whether the user wants the run to end. A second signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self._asked = False
-        self._previous: dict[int, object] = {}
-
-    def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # whatever signal.signal returned
 
     @property
     def asked(self) -> bool:
         """Whether the user wants the run to end."""
         return self._asked
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT or SIGTERM."""
         del number, frame
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
         sys.stderr.write("\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
         sys.stderr.flush()
+
+
+@contextmanager
+def catch_interrupts() -> Iterator[Interrupts]:
+    """While entered, SIGINT and SIGTERM set a flag instead of ending the program."""
+    interrupts = Interrupts()
+    previous = {number: signal.signal(number, interrupts.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

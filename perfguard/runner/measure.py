@@ -127,9 +127,7 @@ class _Loop:
     def _run_block(self, plan: BlockPlan, canary: Worker | None) -> bool:
         """One block; True where it finished (perhaps with fewer cases)."""
         order = tuple(case.case.id for i in plan.case_order if (case := self._cases[i]) is not None)
-        self._m.emit(
-            BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order)
-        )
+        self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
         switches = 0
@@ -179,9 +177,7 @@ class _Loop:
                 raise _BlockAborted from failure
         self._start_failures = 0
 
-    def _prepare_all(
-        self, plan: BlockPlan, workers: dict[Arm, ArmWorker]
-    ) -> dict[tuple[int, Arm], float]:
+    def _prepare_all(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> dict[tuple[int, Arm], float]:
         """Set every case up, in the same order in both arms, one arm at a time."""
         digests: dict[tuple[int, Arm], float] = {}
         for arm, worker in workers.items():
@@ -278,9 +274,7 @@ class _Loop:
         case = self._cases[index]
         self._cases[index] = None
         if case is not None:
-            self._m.emit(
-                CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail)
-            )
+            self._m.emit(CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail))
 
     def _time_canary(self, block: int, canary: Worker | None) -> None:
         if canary is None:

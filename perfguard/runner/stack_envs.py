@@ -114,9 +114,7 @@ def check_environment(stack: StackEnvironment, python: Path) -> dict[str, str]:
     Raises:
         MeasurementError: The import fails, or torch and the extension do not belong together.
     """
-    done = subprocess.run(
-        [str(python), "-c", stack.check], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run([str(python), "-c", stack.check], capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
     if "needs to work with PyTorch" in said:
         line = next(line for line in said.splitlines() if "needs to work with PyTorch" in line)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from perfguard.model.plan import BlockPlan, MeasureSettings, ResolvedArm
 from perfguard.model.run import Arm
+from perfguard.runner.bundle import START_SCRIPT
 from perfguard.runner.process import Launch, Worker, WorkerProcess
 
 CALIBRATION_MIN_TIME_S = 0.02
@@ -56,7 +57,7 @@ class ProcessStarter:
             Launch(
                 arguments=(
                     resolved.interpreter,
-                    "-m",
+                    str(Path(resolved.bundle) / START_SCRIPT),
                     "perfguard.worker",
                     *self._pyperf_options(calibrate=calibrate),
                     "--affinity",
@@ -76,8 +77,16 @@ class ProcessStarter:
         """The canary in perfguard's own interpreter, on the same CPUs."""
         return WorkerProcess(
             Launch(
-                arguments=(sys.executable, "-m", "perfguard.worker.canary"),
-                environment={"PYTHONPATH": self.canary_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
+                arguments=(
+                    sys.executable,
+                    str(Path(self.canary_bundle) / START_SCRIPT),
+                    "perfguard.worker.canary",
+                ),
+                environment={
+                    "PYTHONPATH": self.canary_bundle,
+                    "PYTHONHASHSEED": "0",
+                    "PATH": "/usr/bin:/bin",
+                },
                 directory=str(self.folder),
                 cpus=self.cpus[:1],
                 memory_node=self.memory_node,

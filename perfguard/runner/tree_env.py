@@ -13,9 +13,7 @@ from perfguard.errors import ArmError
 _TIMEOUT_S = 1800.0
 
 
-def environment_for_tree(
-    tree: Path, source_id: str, *, command: str, base_interpreter: str, project: Path
-) -> Path:
+def environment_for_tree(tree: Path, source_id: str, *, command: str, base_interpreter: str, project: Path) -> Path:
     """Interpreter of a venv in which `command` has been run inside `tree`.
 
     The venv is kept under `.perfguard/envs/` and reused for the same tree, command and interpreter. An editable
@@ -46,7 +44,13 @@ def _run(arguments: list[str], failure: str, *, cwd: Path, path: Path | None) ->
         environment["PATH"] = f"{path / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
     try:
         done = subprocess.run(
-            arguments, cwd=cwd, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False, text=True
+            arguments,
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            text=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ArmError(f"{failure}: {error}") from error

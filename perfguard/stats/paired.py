@@ -120,9 +120,7 @@ def estimate_paired(block_log_ratios: Sequence[float], level: float) -> Estimate
     values = np.asarray(block_log_ratios, dtype=np.float64)
     values = np.sort(values[~np.isnan(values)])
     if np.isinf(values).any():
-        raise MeasurementError(
-            "a block's log-ratio is infinite; one arm's time must have been zero or infinite"
-        )
+        raise MeasurementError("a block's log-ratio is infinite; one arm's time must have been zero or infinite")
     blocks = int(values.size)
     if blocks < 2:
         return _without_variance(float(values[0]) if blocks else math.nan, blocks, level)

@@ -97,9 +97,7 @@ def _side(rounds: Sequence[Round], name: str) -> _Side:
             f"at least {MIN_ROUNDS} are needed to know how rounds differ"
         )
     if not all(entry.canary_s for entry in rounds):
-        raise MeasurementError(
-            f"a {name} round has no canary, so a slower machine cannot be told from slower code"
-        )
+        raise MeasurementError(f"a {name} round has no canary, so a slower machine cannot be told from slower code")
     if not all(entry.values_s for entry in rounds):
         raise MeasurementError(f"a {name} round has no values")
     return _Side(

@@ -100,16 +100,12 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
         key=lambda v: (-v.severity, v.block),
     )
     allowed = math.floor(max_fraction * len(conditions))
-    return Voiding(
-        voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions)
-    )
+    return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))
 
 
 def _voided(block: int, found: list[tuple[float, str]]) -> VoidedBlock:
     worst_first = sorted(found, reverse=True)
-    return VoidedBlock(
-        block=block, severity=worst_first[0][0], reasons=tuple(reason for _, reason in worst_first)
-    )
+    return VoidedBlock(block=block, severity=worst_first[0][0], reasons=tuple(reason for _, reason in worst_first))
 
 
 def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
@@ -120,9 +116,7 @@ def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[
             findings[entry.block].append((steal / MAX_STEAL_RATIO, reason))
 
 
-def _find_switches(
-    conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]
-) -> None:
+def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
     known = [e for e in conditions if e.involuntary_switches is not None and e.duration_s > 0]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
@@ -137,9 +131,7 @@ def _find_switches(
             findings[entry.block].append((float(excess), reason))
 
 
-def _find_slow_canary(
-    conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]
-) -> None:
+def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
     known = [e for e in conditions if e.canary_s]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return

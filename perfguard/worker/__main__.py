@@ -14,6 +14,7 @@ import sys
 from perfguard.model.protocol import CONTROL_VARIABLE
 from perfguard.worker.serve import Control, Worker
 
+
 def main() -> None:
     """Serve commands until `exit` or the end of the stream."""
     # The parent decides about Ctrl-C: it lets the slice end, then says exit.

@@ -88,10 +88,8 @@ def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Cal
     if call is None:
         raise UnsoundCaseError(f"{case['target']} returns nothing; it must return the function to time")
     if not callable(call):
-        raise UnsoundCaseError(
-            f"{case['target']} returns {type(call).__name__}; it must return the function to time"
-        )
-    return call  # type: ignore[no-any-return]  # callable() narrows to an untyped callable
+        raise UnsoundCaseError(f"{case['target']} returns {type(call).__name__}; it must return the function to time")
+    return call
 
 
 def _seed_everything(seed: int) -> None:
@@ -139,7 +137,7 @@ def load_factory(target: str) -> Callable[..., Any]:
         found = getattr(found, part, None)
         if found is None:
             raise MissingTargetError(f"{location} has no {name!r} in this arm")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def load_module(location: str) -> ModuleType:

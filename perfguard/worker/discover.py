@@ -28,9 +28,7 @@ def main(paths: list[str]) -> None:
         for name in sorted(set(declared) - before):
             spec = declared[name].spec
             qualname = spec.target.rpartition(":")[2]
-            found["benchmarks"].append(
-                dataclasses.asdict(dataclasses.replace(spec, target=f"{path}:{qualname}"))
-            )
+            found["benchmarks"].append(dataclasses.asdict(dataclasses.replace(spec, target=f"{path}:{qualname}")))
     with os.fdopen(out, "w") as answer:
         json.dump(found, answer)
 

@@ -21,8 +21,8 @@ class Control:
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         # Benchmarks may start processes of their own; those must not hold the pipes open.
-        os.set_inheritable(read_fd, False)
-        os.set_inheritable(write_fd, False)
+        for descriptor in (read_fd, write_fd):
+            os.set_inheritable(descriptor, False)  # noqa: FBT003 - os takes no keyword here
         self._reader = os.fdopen(read_fd, "rb")
         self._write_fd = write_fd
 
@@ -94,12 +94,8 @@ class Worker:
     def _bench(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
         inner_loops = int(command["inner_loops"])
-        timer = SliceTimer(
-            self._control, case, inner_loops=inner_loops, spin_s=command.get("spin_s", 0.0)
-        )
-        self._pyperf().bench_time_func(
-            case.id, timer, inner_loops=inner_loops, metadata=self._job.get("metadata", {})
-        )
+        timer = SliceTimer(self._control, case, inner_loops=inner_loops, spin_s=command.get("spin_s", 0.0))
+        self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=self._job.get("metadata", {}))
         case.check_last(timer.last_result)
         self._control.send("benched", case=case.id, digest=case.digest)
 

@@ -29,9 +29,7 @@ def test_a_slower_machine_changes_no_block(baseline, candidate, factor):
 
 @given(slices, slices)
 def test_swapping_the_arms_negates_a_block(baseline, candidate):
-    assert block_log_ratio(candidate, baseline) == pytest.approx(
-        -block_log_ratio(baseline, candidate), abs=1e-9
-    )
+    assert block_log_ratio(candidate, baseline) == pytest.approx(-block_log_ratio(baseline, candidate), abs=1e-9)
 
 
 @given(log_ratios, margins)

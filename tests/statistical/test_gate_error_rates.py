@@ -72,9 +72,7 @@ def paired_gate(rng, *, blocks, cases, kind, sd, effects, correlation=0.3, slice
             effect = effects[index] + noise[block, index]
             baseline_s, candidate_s = np.exp(drift + slice_noise + np.array([[0.0], [effect]])) * 1e-3
             entries.append(
-                CaseSlices(
-                    case_id=case.id, block=block, baseline_s=tuple(baseline_s), candidate_s=tuple(candidate_s)
-                )
+                CaseSlices(case_id=case.id, block=block, baseline_s=tuple(baseline_s), candidate_s=tuple(candidate_s))
             )
     conditions = tuple(
         BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
@@ -147,9 +145,7 @@ def test_pooling_slices_instead_of_blocks_raises_false_alarms_many_times_over():
     cases = cases_named(1)
     gates, pooled_red, block_red = 150, 0, 0
     for _ in range(gates):
-        data = paired_gate(
-            rng, blocks=10, cases=cases, kind="normal", sd=0.01, effects=[AT_MARGIN], slices=20
-        )
+        data = paired_gate(rng, blocks=10, cases=cases, kind="normal", sd=0.01, effects=[AT_MARGIN], slices=20)
         pooled = np.concatenate([np.log(s.candidate_s) - np.log(s.baseline_s) for s in data.slices])
         t = (pooled.mean() - AT_MARGIN) / (pooled.std(ddof=1) / math.sqrt(pooled.size))
         pooled_red += bool(stats.t.sf(t, pooled.size - 1) <= LOUD.alpha)
@@ -177,7 +173,7 @@ def test_intervals_cover_the_effect_as_often_as_they_say(kind, blocks):
 @pytest.mark.parametrize(
     ("kind", "blocks", "effect", "power"),
     [
-        # Power at 300 000 trials for one case among 12: 0.98, 0.96 and above 0.995.
+        # Seen in 400 other gates: 0.97, 0.98, 0.92 and 1.00; untrimmed blocks fail the third.
         ("normal", 20, 0.02, 0.95),
         ("t4", 20, 0.02, 0.95),
         ("t3, 5 % of blocks x10", 20, 0.02, 0.90),
@@ -188,7 +184,7 @@ def test_a_real_slowdown_is_found_and_named(kind, blocks, effect, power):
     rng = np.random.default_rng([5, blocks, len(kind)])
     cases = cases_named(12)
     effects = [0.0] * 11 + [math.log1p(effect)]
-    gates = 50
+    gates = 120
     found = 0
     for _ in range(gates):
         data = paired_gate(rng, blocks=blocks, cases=cases, kind=kind, sd=0.01, effects=effects, slices=2)
@@ -235,8 +231,7 @@ def test_a_stored_baseline_raises_no_alarm_when_the_machine_changed_speed(follow
     for _ in range(gates):
         baseline = {c.id: rounds_of(rng, 6, speed=0, own_sd=0.007, follows=follows) for c in cases}
         candidate = {
-            c.id: rounds_of(rng, 4, speed=shift, own_sd=0.007, follows=follows, effect=AT_MARGIN)
-            for c in cases
+            c.id: rounds_of(rng, 4, speed=shift, own_sd=0.007, follows=follows, effect=AT_MARGIN) for c in cases
         }
         result = judge(compare_rounds(baseline, candidate, cases, LOUD), LOUD)
         red += result.outcome is GateOutcome.REGRESSED

@@ -13,13 +13,13 @@ import perfguard
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES, builtin_catalog
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.model.spec import BenchmarkSpec, Catalog, Gating, Phase, expand
+from perfguard.model.spec import BenchmarkSpec, Catalog, Gating, Phase, SuiteSpec, expand
 
 CATALOG = builtin_catalog()
 ROOT = Path(perfguard.__file__).parent.parent
 ORDER = ("dtype", "memory_format", "mode", "phase")
 
-linear_case = "kernel.linear[m=512,dtype=bf16,phase=forward]"
+LINEAR_CASE = "kernel.linear[m=512,dtype=bf16,phase=forward]"
 
 
 @lru_cache
@@ -36,7 +36,8 @@ def factory(spec: BenchmarkSpec) -> ast.FunctionDef:
 @pytest.mark.parametrize("spec", BENCHMARKS, ids=lambda spec: spec.name)
 def test_factory_takes_exactly_the_specs_parameters_as_keywords(spec: BenchmarkSpec) -> None:
     arguments = factory(spec).args
-    assert not (arguments.args or arguments.posonlyargs or arguments.vararg or arguments.kwarg)
+    assert [*arguments.posonlyargs, *arguments.args] == []
+    assert (arguments.vararg, arguments.kwarg) == (None, None)
     names = [argument.arg for argument in arguments.kwonlyargs]
     required = {n for n, default in zip(names, arguments.kw_defaults, strict=True) if default is None}
     assert required == {name for name, _ in spec.parameters}
@@ -81,8 +82,8 @@ def test_the_issues_list_of_benchmarks_is_complete() -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
-def test_each_suite_resolves_without_duplicates(suite: object) -> None:
-    cases = suite_cases(CATALOG, suite.name)  # type: ignore[attr-defined]
+def test_each_suite_resolves_without_duplicates(suite: SuiteSpec) -> None:
+    cases = suite_cases(CATALOG, suite.name)
     assert len({case.id for case in cases}) == len(cases)
 
 
@@ -110,7 +111,7 @@ def test_torch_compile_is_only_in_full() -> None:
 
 
 def test_exact_id_selects_one_case() -> None:
-    assert [case.id for case in select(CATALOG, [linear_case])] == [linear_case]
+    assert [case.id for case in select(CATALOG, [LINEAR_CASE])] == [LINEAR_CASE]
 
 
 def test_bare_name_selects_all_cases_of_that_benchmark_only() -> None:
@@ -136,8 +137,8 @@ def test_tag_selects_all_steps() -> None:
 
 
 def test_patterns_keep_their_order_and_select_a_case_once() -> None:
-    cases = select(CATALOG, ["kernel.copy", linear_case, "kernel.*"])
-    assert cases[8].id == linear_case
+    cases = select(CATALOG, ["kernel.copy", LINEAR_CASE, "kernel.*"])
+    assert cases[8].id == LINEAR_CASE
     assert len(cases) == len(select(CATALOG, ["kernel.*"]))
 
 
@@ -146,13 +147,13 @@ def test_patterns_keep_their_order_and_select_a_case_once() -> None:
     [
         ("kernel.liner", "kernel.linear"),
         ("kernel.liner*", "kernel.linear"),
-        ("kernel.linear[m=512,dtype=bf16,phase=forwrd]", linear_case),
+        ("kernel.linear[m=512,dtype=bf16,phase=forwrd]", LINEAR_CASE),
         ("tag:stp", "tag:step"),
     ],
 )
 def test_unknown_pattern_names_the_nearest_match(pattern: str, nearest: str) -> None:
     with pytest.raises(NothingSelectedError) as caught:
-        select(CATALOG, [linear_case, pattern])
+        select(CATALOG, [LINEAR_CASE, pattern])
     assert repr(pattern) in str(caught.value)
     assert repr(nearest) in str(caught.value)
 

@@ -15,9 +15,7 @@ A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gati
 
 
 def block(case, number, ratio=1.0, slices=2):
-    return CaseSlices(
-        case_id=case.id, block=number, baseline_s=(1e-3,) * slices, candidate_s=(1e-3 * ratio,) * slices
-    )
+    return CaseSlices(case_id=case.id, block=number, baseline_s=(1e-3,) * slices, candidate_s=(1e-3 * ratio,) * slices)
 
 
 def conditions(count, stolen=()):
@@ -113,9 +111,7 @@ def rounds(*times, canary=(1.0,)):
 
 
 def test_rounds_are_compared_with_the_stored_ones():
-    (comparison,) = compare_rounds(
-        {"a": rounds(1.0, 1.01, 0.99)}, {"a": rounds(1.5, 1.52, 1.49)}, [A], POLICY
-    )
+    (comparison,) = compare_rounds({"a": rounds(1.0, 1.01, 0.99)}, {"a": rounds(1.5, 1.52, 1.49)}, [A], POLICY)
     assert comparison.design is Design.ROUNDS
     assert comparison.estimate.log_ratio == pytest.approx(math.log(1.5), abs=0.01)
     assert comparison.p_regressed < 1e-4 < comparison.p_improved

@@ -198,9 +198,7 @@ def test_rounds_have_a_minimum_of_their_own():
 def test_one_block_is_inconclusive_whatever_the_policy():
     one = replace(
         SLOW,
-        estimate=replace(
-            SLOW.estimate, blocks=1, degrees_of_freedom=0.0, standard_error=math.inf, block_sd=math.nan
-        ),
+        estimate=replace(SLOW.estimate, blocks=1, degrees_of_freedom=0.0, standard_error=math.inf, block_sd=math.nan),
         p_regressed=1.0,
         p_improved=1.0,
     )
@@ -215,8 +213,7 @@ def test_unchanged_needs_the_whole_interval():
 
 def test_the_reasons_hold_the_numbers():
     slow, wide, same, between = (
-        verdict.reason
-        for verdict in judge([SLOW, WIDE, SAME, measured("m", 0.014, sd=0.0075)], POLICY).verdicts
+        verdict.reason for verdict in judge([SLOW, WIDE, SAME, measured("m", 0.0145, sd=0.0082)], POLICY).verdicts
     )
     assert slow.startswith("12.0 % slower [+11.7 %, +12.3 %] in 10 paired blocks; p = ")
     assert slow.endswith("after correction for 4 cases")

@@ -64,9 +64,7 @@ def test_switches_are_counted_by_the_second():
 
 
 def test_signals_that_a_host_lacks_void_nothing():
-    assert (
-        voided([quiet(b, steal_ratio=None, involuntary_switches=None, canary_s=()) for b in range(12)]) == []
-    )
+    assert voided([quiet(b, steal_ratio=None, involuntary_switches=None, canary_s=()) for b in range(12)]) == []
 
 
 def test_a_block_may_have_several_reasons():

@@ -1,0 +1,45 @@
+# Two commands for a newcomer: `make run` and `make test`. Everything lives in .venv; nothing else is touched.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: run test check lint types layers schemas build clean help
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tui]' \
+	    build hypothesis import-linter jsonschema mypy pytest pytest-timeout ruff
+	touch $(READY)
+
+run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, judge
+	$(BIN)/perfguard gate --suite quick $(ARGS)
+
+test: $(READY) ## The whole test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types layers test ## Everything that CI checks
+
+lint: $(READY) ## Format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+layers: $(READY) ## import-linter contracts
+	$(BIN)/lint-imports
+
+schemas: $(READY) ## Write the published JSON schemas anew
+	for name in result events fingerprint; do \
+	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
+
+build: $(READY) ## Wheel and sdist
+	$(BIN)/python -m build
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) build dist *.egg-info

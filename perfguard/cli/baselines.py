@@ -1,0 +1,69 @@
+"""Stored baselines as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from perfguard.codec import to_json
+from perfguard.model.record import CaseNoise, StoredBaseline
+from perfguard.pipeline.baselines import CaseChange
+from perfguard.store.baselines import BaselineStore
+from perfguard.units import format_effect, format_ratio, format_seconds
+
+
+def print_stored(store: BaselineStore, *, as_json: bool) -> None:
+    """One line for each stored baseline; a corrupt one says so instead."""
+    places = store.stored()
+    if as_json:
+        click.echo(to_json([str(place) for place in places], indent=1))
+        return
+    if not places:
+        click.echo(f"no baseline is stored in {store.root}; run `perfguard baseline update`")
+    for place in places:
+        info = store.load(place).info
+        click.echo(
+            f"{info.machine_id}  {info.suite:<8} {info.created_at}  commit {(info.commit or 'unknown')[:12]}  "
+            f"{info.cpus} CPU, {info.env_profile}, over {info.span_s:.0f} s"
+        )
+
+
+def print_baseline(baseline: StoredBaseline, place: Path, *, as_json: bool) -> None:
+    """Provenance and each case's median and spread."""
+    if as_json:
+        click.echo(to_json({"info": baseline.info, "noise": baseline.noise}, indent=1))
+        return
+    info = baseline.info
+    click.echo(
+        f"{place}\n  measured {info.created_at} by perfguard {info.perfguard}, commit {info.commit or 'unknown'}"
+    )
+    click.echo(f"  {info.cpus} CPU, profile {info.env_profile}, rounds over {info.span_s:.0f} s")
+    width = max((len(case_id) for case_id in baseline.noise), default=4)
+    click.echo(f"  {'case':<{width}}  rounds      median   between    within")
+    for case_id, noise in sorted(baseline.noise.items()):
+        click.echo(
+            f"  {case_id:<{width}}  {noise.rounds:>6}  {format_seconds(noise.median_s):>10}  "
+            f"{format_ratio(noise.between_round_sd_ratio):>8}  {format_ratio(noise.within_round_sd_ratio):>8}"
+        )
+
+
+def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
+    """Each case before and after."""
+    if as_json:
+        click.echo(to_json(changes, indent=1))
+        return
+    width = max((len(change.case_id) for change in changes), default=4)
+    for change in changes:
+        click.echo(f"{change.case_id:<{width}}  {_change(change.before, change.after)}", err=to_stderr)
+
+
+def _change(before: CaseNoise | None, after: CaseNoise | None) -> str:
+    if before is None:
+        return f"new        {format_seconds(after.median_s) if after else '-':>10}"
+    if after is None:
+        return f"gone       {format_seconds(before.median_s):>10}"
+    effect = format_effect(math.log(after.median_s / before.median_s))
+    return f"{effect:>9}  {format_seconds(before.median_s):>10} -> {format_seconds(after.median_s):>10}"

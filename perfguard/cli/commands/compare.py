@@ -1,0 +1,48 @@
+"""`perfguard compare`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load, measuring_options, output_options, verdict_options
+
+_ARMS = """\b
+ARM is one of, or several joined by '+':
+  git:REV            a revision, checked out in a worktree of its own
+  dir:PATH           a directory
+  python:PATH        another interpreter or virtual environment
+  env:KEY=VALUE,…    variables; an empty value unsets one
+  stack:ipex         the environment of `perfguard env create ipex`
+  stored             the stored baseline of this machine (baseline only)
+For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
+"""
+
+
+@click.command("compare", epilog=_ARMS)
+@click.option("--baseline", default="git:HEAD", show_default=True, metavar="ARM", help="What to compare with.")
+@click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
+@measuring_options
+@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@click.option(
+    "--inject",
+    "injections",
+    multiple=True,
+    metavar="PATTERN=+5%",
+    help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
+)
+@verdict_options
+@output_options
+def command(**options: Any) -> None:
+    """Measure two arms in interleaved blocks and judge each case."""
+    from perfguard.cli.measuring import build_request, show
+    from perfguard.errors import ArmError
+    from perfguard.pipeline.gates import compare_or_gate
+    from perfguard.runner.arm_spec import parse_arm
+
+    baseline, candidate = parse_arm(options["baseline"]), parse_arm(options["candidate"])
+    if candidate.stored:
+        raise ArmError("--candidate stored: only the baseline can be a stored one")
+    request = build_request("compare", load(options), options, injections=options["injections"])
+    show(compare_or_gate(request, baseline, candidate), options)

@@ -1,0 +1,36 @@
+"""`perfguard doctor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.option("--cpus", metavar="LIST", help="CPUs that would be measured on.")
+@click.option("--threads", type=int, metavar="N", help="How many of them.")
+@click.option("--numa", metavar="NODE", help="NUMA node.")
+@click.option("--env-profile", type=click.Choice(["stable", "production"]))
+def command(*, as_json: bool, **options: Any) -> None:
+    """Check the host for sources of noise: what was seen, why it matters, and the command that mends it.
+
+    Exits with 3 where a check fails outright; warnings alone exit with 0.
+    """
+    from perfguard.codec import to_json
+    from perfguard.errors import ExitCode
+    from perfguard.model.machine import CheckStatus
+    from perfguard.pipeline.machine import check_host
+
+    checks = check_host(load(options))
+    if as_json:
+        click.echo(to_json(checks, indent=1))
+    else:
+        from perfguard.cli.output import print_checks
+
+        print_checks(checks)
+    if any(check.status is CheckStatus.FAIL for check in checks):
+        raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))

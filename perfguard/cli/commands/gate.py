@@ -1,0 +1,46 @@
+"""`perfguard gate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load, measuring_options, output_options, verdict_options
+
+
+@click.command("gate")
+@click.option(
+    "--baseline",
+    metavar="ARM",
+    help="What to compare with; default: the stored baseline where one fits this machine, else git:HEAD.",
+)
+@click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
+@measuring_options
+@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@click.option(
+    "--inject",
+    "injections",
+    multiple=True,
+    metavar="PATTERN=+5%",
+    help="Slow cases on purpose, to test the gate.",
+)
+@verdict_options
+@output_options
+def command(**options: Any) -> None:
+    """Judge the working tree against the stored baseline or the last commit.
+
+    Exits with 1 on a regression, 4 where the noise was too high to tell. See `perfguard compare --help` for arms.
+    """
+    from perfguard.cli.measuring import build_request, show
+    from perfguard.errors import ArmError
+    from perfguard.pipeline.gates import compare_or_gate, default_gate
+    from perfguard.runner.arm_spec import parse_arm
+
+    baseline = parse_arm(options["baseline"]) if options["baseline"] else None
+    candidate = parse_arm(options["candidate"])
+    if candidate.stored:
+        raise ArmError("--candidate stored: only the baseline can be a stored one")
+    request = build_request("gate", load(options), options, injections=options["injections"])
+    result = default_gate(request, candidate) if baseline is None else compare_or_gate(request, baseline, candidate)
+    show(result, options)

@@ -1,0 +1,35 @@
+"""`perfguard run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load, measuring_options, output_options
+
+
+@click.command("run")
+@measuring_options
+@click.option(
+    "--arm",
+    default="dir:.",
+    show_default=True,
+    metavar="ARM",
+    help="What to measure: git:REV, python:PATH, …",
+)
+@click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in.")
+@output_options
+def command(**options: Any) -> None:
+    """Measure a suite in fresh, pinned processes; compare with nothing.
+
+    The raw samples are pyperf files in the run's folder.
+    """
+    from perfguard.cli.measuring import build_request, show
+    from perfguard.pipeline.rounds import run_arm
+    from perfguard.runner.arm_spec import parse_arm
+
+    arm = parse_arm(options["arm"])
+    loaded = load(options)
+    request = build_request("run", loaded, options)
+    show(run_arm(request, arm, rounds=loaded.config.rounds), options)

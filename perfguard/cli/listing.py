@@ -1,0 +1,48 @@
+"""Suites, benchmarks and cases as text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from perfguard.benchmarks.selection import suite_cases
+from perfguard.codec import to_json
+from perfguard.model.spec import Case, Catalog, Gating, expand
+from perfguard.units import format_duration
+
+
+def print_cases(cases: Sequence[Case], *, as_json: bool) -> None:
+    """One case a line: id, phase, whether it gates."""
+    if as_json:
+        rows = [{"id": c.id, "target": c.target, "phase": c.phase, "tags": c.tags, "gating": c.gating} for c in cases]
+        click.echo(to_json(rows, indent=1))
+        return
+    width = max((len(case.id) for case in cases), default=0)
+    for case in cases:
+        advisory = "advisory" if case.gating is Gating.ADVISORY else "gating"
+        click.echo(f"{case.id:<{width}}  {case.phase.value:<16}  {advisory}")
+
+
+def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
+    """Suites with their sizes, then benchmarks with their parameters."""
+    if as_json:
+        click.echo(to_json(catalog, indent=1))
+        return
+    click.echo("Suites")
+    for suite in catalog.suites:
+        cases = suite_cases(catalog, suite.name)
+        gating = sum(case.gating is Gating.GATING for case in cases)
+        advisory = len(cases) - gating
+        more = f", {advisory} advisory" if advisory else ""
+        click.echo(f"  {suite.name:<8} {gating} gating cases{more}, {format_duration(suite.budget_s)}: {suite.doc}")
+    click.echo("\nBenchmarks")
+    width = max(len(spec.name) for spec in catalog.benchmarks)
+    for spec in catalog.benchmarks:
+        click.echo(f"  {spec.name:<{width}}  {spec.doc}")
+        if every_case:
+            for case in expand(spec):
+                click.echo(f"    {case.id}")
+        else:
+            for name, values in spec.parameters:
+                click.echo(f"  {'':<{width}}    {name} = {', '.join(map(str, values))}")

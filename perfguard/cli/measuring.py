@@ -1,0 +1,81 @@
+"""From a command's options to a request, and from its result to stdout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from perfguard.cli.options import command_line
+from perfguard.cli.progress import make_progress
+from perfguard.codec import to_json
+from perfguard.config import LoadedConfig
+from perfguard.errors import UsageError
+from perfguard.model.plan import Injection
+from perfguard.model.result import RunResult
+from perfguard.model.spec import Case
+from perfguard.pipeline.selection import budget_of, load_catalog, selected_cases
+from perfguard.pipeline.session import Request
+
+
+def build_request(
+    command: str, loaded: LoadedConfig, options: dict[str, Any], *, injections: tuple[str, ...] = ()
+) -> Request:
+    """The request that a command's options describe.
+
+    Raises:
+        UsageError: Unknown suite, or an injection that cannot be understood.
+        NothingSelectedError: No case matches.
+    """
+    catalog = load_catalog(loaded)
+    patterns = tuple(options.get("patterns") or ())
+    suite = loaded.config.suite
+    cases = selected_cases(catalog, suite=suite, patterns=patterns)
+    progress = make_progress(enabled=not options.get("no_progress"))
+    return Request(
+        command=command,
+        arguments=command_line(),
+        loaded=loaded,
+        suite=" ".join(patterns) or suite,
+        cases=cases,
+        budget_s=budget_of(catalog, loaded, suite),
+        injections=tuple(pair for text in injections for pair in _injected(text, cases)),
+        observe=progress.observe,
+        progress=progress.step,
+    )
+
+
+def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:
+    """Pairs of case id and injection from `PATTERN=+5%`."""
+    from perfguard.benchmarks.selection import select_from
+
+    pattern, equals, amount = text.rpartition("=")
+    try:
+        if not equals or not amount.endswith("%"):
+            raise ValueError(text)
+        effect = float(amount.rstrip("%")) / 100
+    except ValueError:
+        raise UsageError(f"--inject {text!r} is not PATTERN=+5%") from None
+    if not -0.9 < effect < 10:
+        raise UsageError(f"--inject {text!r}: use an effect between -90% and +1000%")
+    injection = Injection(pattern=pattern, effect_ratio=effect)
+    return [(case.id, injection) for case in select_from(cases, (pattern,))]
+
+
+def show(result: RunResult, options: dict[str, Any]) -> None:
+    """Print a result in the wanted format and exit with its code."""
+    if options.get("exit_zero") and result.exit_code in (1, 4):
+        result = replace(result, exit_code=0)
+    output_format = options.get("output_format", "table")
+    if output_format == "json":
+        click.echo(to_json(result, indent=1))
+    elif output_format == "md":
+        from perfguard.report.markdown import render_markdown
+
+        click.echo(render_markdown(result))
+    else:
+        from perfguard.cli.output import print_result
+
+        print_result(result)
+    raise click.exceptions.Exit(result.exit_code)

@@ -1,0 +1,53 @@
+"""Everything that goes to stdout for people."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from perfguard.model.machine import CheckResult, CheckStatus
+from perfguard.model.result import RunResult
+from perfguard.report.terminal import render_result
+
+_PLAIN_WIDTH = 160
+"""Width where stdout is a file or a CI log: nothing there wraps lines for us, so rows stay whole."""
+
+
+def print_result(result: RunResult) -> None:
+    """Print a result, as wide as the terminal."""
+    console = _console()
+    for part in render_result(result):
+        console.print(part)
+
+
+def _console() -> Console:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
+    return Console(width=width, highlight=False)
+
+
+_CHECK_SIGNS = {
+    CheckStatus.OK: ("✓", "green"),
+    CheckStatus.WARN: ("!", "yellow"),
+    CheckStatus.FAIL: ("✗", "bold red"),
+    CheckStatus.UNKNOWN: ("?", "dim"),
+    CheckStatus.NOT_APPLICABLE: ("-", "dim"),
+}
+
+
+def print_checks(checks: Sequence[CheckResult]) -> None:
+    """Print doctor's rows: sign, name, what was seen; for anything but ok also why and the fix."""
+    console = _console()
+    width = max(len(check.id) for check in checks)
+    for check in checks:
+        sign, style = _CHECK_SIGNS[check.status]
+        console.print(Text.assemble((f"{sign} {check.id:<{width}}  ", style), check.observed))
+        if check.status in (CheckStatus.WARN, CheckStatus.FAIL):
+            console.print(Text(f"  {'':<{width}}  why: {check.why}", style="dim"))
+            if check.fix:
+                console.print(Text(f"  {'':<{width}}  fix: {check.fix}"))
+    bad = sum(check.status in (CheckStatus.WARN, CheckStatus.FAIL) for check in checks)
+    console.print(f"{len(checks)} checks, {bad} to look at" if bad else f"{len(checks)} checks, nothing to do")

@@ -1,0 +1,59 @@
+"""Which kind of comparison a gate is: against a stored baseline, or paired with a revision."""
+
+from __future__ import annotations
+
+from perfguard.errors import ArmError, UsageError
+from perfguard.model.plan import ArmSpec
+from perfguard.model.result import RunResult
+from perfguard.pipeline.baselines import find_stored, require_stored, store_of
+from perfguard.pipeline.paired import compare_arms
+from perfguard.pipeline.rounds import gate_against_stored
+from perfguard.pipeline.session import Request
+from perfguard.runner import git
+from perfguard.runner.arm_spec import parse_arm
+
+
+def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> RunResult:
+    """Compare with the stored baseline where that is asked for, else in interleaved blocks.
+
+    Raises:
+        StoreError: `stored` was asked for, and there is none for this machine and suite.
+        UsageError: Injections need both arms.
+    """
+    if not baseline.stored:
+        return compare_arms(request, baseline, candidate)
+    _require_no_injection(request)
+    place = require_stored(request.loaded, request.suite)
+    return gate_against_stored(request, candidate, store_of(request.loaded).load(place), str(place))
+
+
+def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
+    """Judge against the stored baseline of this machine where there is one, else against the last commit.
+
+    Raises:
+        ArmError: There is neither.
+    """
+    place = None if request.injections else find_stored(request.loaded, request.suite)
+    if place is not None:
+        return gate_against_stored(request, candidate, store_of(request.loaded).load(place), str(place))
+    if git.top_level(request.loaded.project) is None:
+        raise ArmError(
+            f"no baseline is stored for this machine, and {request.loaded.project} is not inside a git repository; run "
+            "`perfguard baseline update`, or name both sides with --baseline and --candidate"
+        )
+    return compare_arms(
+        request,
+        parse_arm("git:HEAD"),
+        candidate,
+        notes=(
+            (
+                "no stored baseline fits this machine and suite: the last commit (git:HEAD) is paired with the working "
+                f"tree; to store one, run `perfguard baseline update --suite {request.suite}`"
+            ),
+        ),
+    )
+
+
+def _require_no_injection(request: Request) -> None:
+    if request.injections:
+        raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")

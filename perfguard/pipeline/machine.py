@@ -1,0 +1,46 @@
+"""`fingerprint` and `doctor`: what this machine is, and whether it is fit to be measured on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from perfguard.config import LoadedConfig
+from perfguard.errors import UsageError
+from perfguard.fingerprint.checks import run_checks
+from perfguard.fingerprint.probe import probe
+from perfguard.fingerprint.software import query_software
+from perfguard.model.machine import CheckResult, Fingerprint
+from perfguard.pipeline.session import choose_cpus
+from perfguard.runner.arms import glibc_version
+from perfguard.runner.environment import base_environment
+
+
+def fingerprint_of(root: Path | None, *, python: str | None, ask_software: bool) -> Fingerprint:
+    """The fingerprint of this machine, or of a recorded one, which has no software stack.
+
+    Raises:
+        UsageError: The root does not exist, or a recorded machine was asked for its interpreter.
+        FingerprintError: The root holds no machine.
+    """
+    if root is not None:
+        if python is not None:
+            raise UsageError("--root shows a recorded machine, which has no interpreter to ask; drop --python")
+        return probe(root)
+    software = query_software(Path(python or sys.executable)) if ask_software else None
+    return probe(software=software)
+
+
+def check_host(loaded: LoadedConfig) -> tuple[CheckResult, ...]:
+    """One row for each source of noise, for the CPUs and the environment that a run would use.
+
+    Raises:
+        UsageError: The configured CPUs cannot be used.
+    """
+    fingerprint = probe()
+    selection = choose_cpus(loaded, fingerprint)
+    environment = base_environment(
+        os.environ, profile=loaded.config.env_profile, threads=selection.threads, glibc=glibc_version()
+    )
+    return run_checks(fingerprint, environment=environment, threads=selection.threads, cpus=selection.cpus)

@@ -1,0 +1,94 @@
+"""A result as Markdown, for a comment or a job summary."""
+
+from __future__ import annotations
+
+from perfguard.model.result import CaseMeasured, RunResult
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Outcome, Verdict
+from perfguard.report.terminal import SIGNS, format_interval
+from perfguard.units import format_effect, format_ratio, format_seconds
+
+_ORDER = (
+    Outcome.FAILED,
+    Outcome.REGRESSED,
+    Outcome.INCOMPARABLE,
+    Outcome.NO_BASELINE,
+    Outcome.INCONCLUSIVE,
+    Outcome.IMPROVED,
+    Outcome.UNCHANGED,
+)
+"""What a reader must see first."""
+
+
+def render_markdown(result: RunResult) -> str:
+    """One heading with the verdict, the table, then what else there is to know."""
+    lines = [f"## perfguard: {result.verdict}", "", escape(result.reason), ""]
+    if result.gate is not None:
+        lines += _verdicts(result.gate.verdicts)
+    elif result.measured:
+        lines += _measured(result.measured)
+    lines += [
+        "",
+        f"Machine: {escape(result.machine)} (`{result.machine_id}`), CPU {','.join(map(str, result.cpus))}",
+        "",
+    ]
+    for role, arm in sorted(result.arms.items()):
+        lines.append(f"- {role}: `{arm.text}`" + (f", torch {arm.torch}" if arm.torch else ""))
+    lines += [f"- {escape(note)}" for note in (*result.notes, *(result.gate.notes if result.gate else ()))]
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    """Text that Markdown and HTML leave as it is."""
+    for plain, safe in (
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("|", "\\|"),
+        ("`", "'"),
+        ("*", "\\*"),
+        ("_", "\\_"),
+    ):
+        text = text.replace(plain, safe)
+    return " ".join(text.split())
+
+
+def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
+    lines = [
+        "| | case | baseline | candidate | effect | 95 % interval | block SD | verdict |",
+        "|---|---|--:|--:|--:|---|--:|---|",
+    ]
+    for verdict in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome)):
+        c, e = verdict.comparison, verdict.comparison.estimate
+        advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
+        cells = (
+            SIGNS[verdict.outcome][0],
+            f"`{verdict.case_id}`",
+            format_seconds(c.baseline_median_s),
+            format_seconds(c.candidate_median_s),
+            format_effect(e.log_ratio) if e else "-",
+            format_interval(c).replace("\\", ""),
+            format_ratio(e.block_sd) if e else "-",
+            f"**{verdict.outcome.value}**{advisory}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        *(
+            f"- `{v.case_id}`: {escape(v.reason)}"
+            for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
+            if v.outcome is not Outcome.UNCHANGED
+        ),
+    ]
+    return lines
+
+
+def _measured(measured: tuple[CaseMeasured, ...]) -> list[str]:
+    lines = ["| case | rounds | median | between rounds | |", "|---|--:|--:|--:|---|"]
+    for case in measured:
+        problem = escape(case.problem) if case.problem else ""
+        lines.append(
+            f"| `{case.case_id}` | {case.rounds} | {format_seconds(case.median_s)} | "
+            f"{format_ratio(case.between_sd_ratio)} | {problem} |"
+        )
+    return lines

@@ -1,0 +1,127 @@
+"""A result as people read it in a terminal: what was found, then the table, the verdict last."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from perfguard.model.result import CaseMeasured, RunResult
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, Outcome, Verdict
+from perfguard.units import format_duration, format_effect, format_ratio, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+SIGNS = {
+    Outcome.REGRESSED: ("▲", "bold red"),
+    Outcome.IMPROVED: ("▼", "bold green"),
+    Outcome.UNCHANGED: ("=", "green"),
+    Outcome.INCONCLUSIVE: ("?", "yellow"),
+    Outcome.INCOMPARABLE: ("≠", "yellow"),
+    Outcome.NO_BASELINE: ("∅", "yellow"),
+    Outcome.FAILED: ("✗", "bold red"),
+}
+"""A sign and a colour for each outcome; the word always stands beside them."""
+
+_VERDICT_STYLES = {"pass": "bold green", "measured": "bold", "regressed": "bold red", "failed": "bold red"}
+
+
+def render_result(result: RunResult) -> list[RenderableType]:
+    """What to print, in order."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(line, style="dim") for line in _head(result)]
+    if result.gate is not None:
+        parts.extend(Text(line) for line in _reasons(result.gate.verdicts))
+        parts.append(_verdict_table(result.gate.verdicts))
+    elif result.measured:
+        parts.append(_measured_table(result.measured))
+    style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
+    parts.append(Text(f"{result.verdict}: {result.reason}", style=style))
+    return parts
+
+
+def _head(result: RunResult) -> list[str]:
+    cpus = ",".join(map(str, result.cpus))
+    lines = [
+        f"machine    {result.machine} [{result.machine_id}], measured on CPU {cpus}",
+        *(
+            f"{role:<10} {arm.text}"
+            + (f", torch {arm.torch}" if arm.torch else "")
+            + (f", Python {arm.python}" if arm.python else "")
+            for role, arm in sorted(result.arms.items())
+        ),
+    ]
+    notes = [*result.notes, *(result.gate.notes if result.gate else ())]
+    lines.extend(f"note       {note}" for note in notes)
+    lines.append(f"run        {result.folder} ({format_duration(result.duration_s)})")
+    return lines
+
+
+def _reasons(verdicts: tuple[Verdict, ...]) -> list[str]:
+    """A sentence for every verdict that needs one."""
+    return [f"{SIGNS[v.outcome][0]} {v.case_id}: {v.reason}" for v in verdicts if v.outcome is not Outcome.UNCHANGED]
+
+
+def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
+    table = _table("case", ">blocks", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
+    for verdict in verdicts:
+        table.add_row(*_verdict_row(verdict))
+    return table
+
+
+def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    comparison = verdict.comparison
+    sign, style = SIGNS[verdict.outcome]
+    advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
+    estimate = comparison.estimate
+    return (
+        escape(verdict.case_id),
+        str(estimate.blocks) if estimate else "-",
+        format_seconds(comparison.baseline_median_s),
+        format_seconds(comparison.candidate_median_s),
+        format_effect(estimate.log_ratio) if estimate else "-",
+        format_interval(comparison),
+        format_ratio(estimate.block_sd) if estimate else "-",
+        f"[{style}]{sign} {verdict.outcome.value}[/]{advisory}",
+    )
+
+
+def format_interval(comparison: Comparison) -> str:
+    """`[+1.2 %, +3.4 %]`; `-` where it is unknown."""
+    estimate = comparison.estimate
+    if estimate is None or math.isinf(estimate.interval.lower):
+        return "-"
+    return f"\\[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
+
+
+def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
+    from rich.markup import escape
+
+    table = _table("case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "")
+    for case in measured:
+        table.add_row(
+            escape(case.case_id),
+            str(case.rounds),
+            format_seconds(case.median_s),
+            format_ratio(case.between_sd_ratio),
+            format_ratio(case.within_sd_ratio),
+            str(case.inner_loops or "-"),
+            escape(f"✗ {case.problem}") if case.problem else "",
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name.startswith(">")
+        table.add_column(name.lstrip(">"), justify="right" if right else "left", no_wrap=not name.startswith("case"))
+    return table
