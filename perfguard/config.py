@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:  # pragma: no cover - Python 3.10 only
     import tomli as tomllib
+
+_LONGEST_S = 30 * 86400.0
+_BUDGET = "positive and at most 2592000 seconds (30 days)"
 
 FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing")
 """What may make a gate's exit code non-zero."""
@@ -246,9 +250,13 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
     require("alpha", 0 < config.alpha < 0.5, "between 0 and 0.5")
     require("margin", 0 <= config.margin < 1, "at least 0 and below 1")
     require("equivalence", 0 < config.equivalence < 1, "between 0 and 1")
-    require("max_block_sd", config.max_block_sd > 0, "positive")
-    require("budget_s", config.budget_s is None or config.budget_s > 0, "positive")
+    require("max_block_sd", 0 < config.max_block_sd < math.inf, "positive and finite")
+    require("budget_s", config.budget_s is None or 0 < config.budget_s <= _LONGEST_S, _BUDGET)
     require("threads", config.threads is None or config.threads >= 1, "at least 1")
+    for name, suite in config.suites.items():
+        if not 0 < suite.budget_s <= _LONGEST_S:
+            origin = origins.get("suites", "built-in")
+            raise ConfigError(f"{origin}: suites.{name}.budget_s = {suite.budget_s!r} must be {_BUDGET}")
     for outcome in config.fail_on:
         if outcome not in FAIL_ON_CHOICES:
             near = difflib.get_close_matches(outcome, FAIL_ON_CHOICES, n=1)

@@ -1,1 +1,1 @@
-"""What is measured. `api`, `catalog` and `suites` are light; kernels, steps and models import torch (child only)."""
+"""What is measured. `api`, `catalog` and `selection` are light; kernels, steps and models import torch (child only)."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from perfguard.codec import to_json
+from perfguard.errors import StoreError
 from perfguard.model.record import CaseNoise, StoredBaseline
 from perfguard.pipeline.baselines import CaseChange
 from perfguard.store.baselines import BaselineStore
@@ -16,19 +17,31 @@ from perfguard.units import format_effect, format_ratio, format_seconds
 
 
 def print_stored(store: BaselineStore, *, as_json: bool) -> None:
-    """One line for each stored baseline; a corrupt one says so instead."""
+    """One line for each stored baseline; a corrupt one says so instead.
+
+    Raises:
+        StoreError: One was corrupt; after all lines.
+    """
     places = store.stored()
     if as_json:
         click.echo(to_json([str(place) for place in places], indent=1))
         return
     if not places:
         click.echo(f"no baseline is stored in {store.root}; run `perfguard baseline update`")
+    corrupt = []
     for place in places:
-        info = store.load(place).info
+        try:
+            info = store.load(place).info
+        except StoreError as error:
+            corrupt.append(place.name)
+            click.echo(f"{place.parent.name}  {place.name:<8} corrupt: {error}")
+            continue
         click.echo(
             f"{info.machine_id}  {info.suite:<8} {info.created_at}  commit {(info.commit or 'unknown')[:12]}  "
             f"{info.cpus} CPU, {info.env_profile}, over {info.span_s:.0f} s"
         )
+    if corrupt:
+        raise StoreError(f"{len(corrupt)} of {len(places)} stored baselines cannot be read, see above")
 
 
 def print_baseline(baseline: StoredBaseline, place: Path, *, as_json: bool) -> None:

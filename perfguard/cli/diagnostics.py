@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import NoReturn
 
 import click
@@ -12,13 +14,32 @@ import click
 from perfguard.errors import ExitCode, PerfguardError
 
 
+@contextlib.contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """While entered, a closed stdout is no error: what is left to print is dropped.
+
+    click and rich turn a broken pipe into SystemExit(1), which would read as a regression.
+    """
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as gone:
+        if not isinstance(gone, BrokenPipeError) and not isinstance(gone.__context__, BrokenPipeError):
+            raise
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
     """Run a command and exit with its code; every error becomes one message on stderr."""
+    code: object = ExitCode.PASS
     try:
-        code = group.main(args=arguments, prog_name="perfguard", standalone_mode=False)
+        with reader_may_leave():
+            code = group.main(args=arguments, prog_name="perfguard", standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("perfguard: aborted", err=True)
         code = ExitCode.INTERRUPTED
     except click.ClickException as error:
         error.show()
@@ -26,13 +47,6 @@ def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
     except PerfguardError as error:
         click.echo(f"perfguard: {error}", err=True)
         code = error.exit_code
-    except KeyboardInterrupt:
-        click.echo("perfguard: aborted", err=True)
-        code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone; that is its business.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = ExitCode.PASS
     except Exception as error:  # noqa: BLE001 - a defect of ours: say so, with what is needed to report it
         traceback.print_exc()
         click.echo(

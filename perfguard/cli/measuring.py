@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.options import command_line
 from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
@@ -67,7 +68,12 @@ def show(result: RunResult, options: dict[str, Any]) -> None:
     """Print a result in the wanted format and exit with its code."""
     if options.get("exit_zero") and result.exit_code in (1, 4):
         result = replace(result, exit_code=0)
-    output_format = options.get("output_format", "table")
+    with reader_may_leave():  # the exit code stands, whoever reads
+        _print(result, options.get("output_format", "table"))
+    raise click.exceptions.Exit(result.exit_code)
+
+
+def _print(result: RunResult, output_format: str) -> None:
     if output_format == "json":
         click.echo(to_json(result, indent=1))
     elif output_format == "md":
@@ -78,4 +84,3 @@ def show(result: RunResult, options: dict[str, Any]) -> None:
         from perfguard.cli.output import print_result
 
         print_result(result)
-    raise click.exceptions.Exit(result.exit_code)

@@ -13,7 +13,7 @@ from perfguard.model.machine import CheckResult, CheckStatus
 from perfguard.model.result import RunResult
 from perfguard.report.terminal import render_result
 
-_PLAIN_WIDTH = 160
+_PLAIN_WIDTH = 200
 """Width where stdout is a file or a CI log: nothing there wraps lines for us, so rows stay whole."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import tarfile
 import zlib
 from contextlib import suppress
@@ -18,7 +19,11 @@ _MAX_TOTAL_BYTES = 512 << 20
 _MAX_FILE_BYTES = 16 << 20
 _BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
 _SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_UNUSED = ("/sys/devices/pci", "/sys/bus/pci", "/proc/irq/", "/power/", "/hugepages/")
+_UNUSED = re.compile(
+    r"/sys/devices/pci|/sys/bus/pci|/sys/class/net/|/sys/devices/system/(memory|machinecheck)/|/proc/irq/"
+    r"|/node\d+/memory\d+/|/(power|hugepages|cpuidle|hotplug|thermal_throttle|driver|firmware_node)/"
+)
+"""Most of a tree, and of no use here: unpacking it would take minutes."""
 
 
 def is_archive(path: Path) -> bool:
@@ -40,9 +45,7 @@ def extract(archive: Path, target: Path) -> None:
         with tarfile.open(archive) as tar:
             links = _unpack_files(tar, target)
     except _BROKEN as error:
-        raise FingerprintError(
-            f"{archive} cannot be unpacked ({error}); give a tarball of proc and sys."
-        ) from error
+        raise FingerprintError(f"{archive} cannot be unpacked ({error}); give a tarball of proc and sys.") from error
     for path, link in links:
         _link_inside(target, path, link)
 
@@ -50,24 +53,31 @@ def extract(archive: Path, target: Path) -> None:
 def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
     """Write folders and files; return the links, made last so that nothing is written through them."""
     links: list[tuple[Path, str]] = []
+    made: set[Path] = set()
     total = 0
     for number, member in enumerate(tar):
         if number >= _MAX_MEMBERS or total > _MAX_TOTAL_BYTES:
             raise FingerprintError(f"{tar.name!r} is too large for a recorded machine.")
         path = _safe_path(target, member.name)
-        if path is None or any(part in f"/{member.name}/" for part in _UNUSED):
+        if path is None or _UNUSED.search(f"/{member.name}/"):
             continue
         if member.isdir():
-            path.mkdir(parents=True, exist_ok=True)
+            _make_folder(path, made)
         elif member.issym():
             links.append((path, member.linkname))
         elif member.isreg() and member.size <= _MAX_FILE_BYTES:
             total += member.size
             content = tar.extractfile(member)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent, made)
             if content is not None and not path.exists():
                 path.write_bytes(content.read())
     return links
+
+
+def _make_folder(path: Path, made: set[Path]) -> None:
+    if path not in made:
+        path.mkdir(parents=True, exist_ok=True)
+        made.add(path)
 
 
 def _safe_path(target: Path, name: str) -> Path | None:

@@ -50,9 +50,7 @@ def read_limits(files: Files) -> Limits:
     ruling = cpuset if cpuset.version is not None else cpu
     return Limits(
         cgroup_version=2 if ruling.version == 2 else (None if ruling.version is None else 1),
-        allowed_cpus=_nearest(
-            files, cpuset, ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
-        ),
+        allowed_cpus=_nearest(files, cpuset, ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus", "cpus")),
         allowed_nodes=_nearest(
             files, cpuset, ("cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems", "mems")
         ),
@@ -152,11 +150,7 @@ def _nearest(files: Files, groups: _Groups, names: Sequence[str]) -> tuple[int, 
 
 
 def _quota(files: Files, groups: _Groups) -> Quota:
-    found = [
-        quota
-        for folder in groups.folders
-        if (quota := _folder_quota(files, folder, groups.version)) is not None
-    ]
+    found = [quota for folder in groups.folders if (quota := _folder_quota(files, folder, groups.version)) is not None]
     limits = [quota.cpus for quota in found if quota.cpus is not None]
     if limits:
         return Quota(state=QuotaState.LIMITED, cpus=min(limits))

@@ -56,9 +56,7 @@ def run_checks(
     with open_tree(root) as tree:
         load = parse_float((tree.text("proc/loadavg") or "").partition(" ")[0])
     width = len(mask) if mask is not None else fingerprint.topology.threads_online or 1
-    host = _Host(
-        fingerprint=fingerprint, environment=environment, threads=threads or width, cpus=mask, load=load
-    )
+    host = _Host(fingerprint=fingerprint, environment=environment, threads=threads or width, cpus=mask, load=load)
     return tuple(check(host) for check in _CHECKS)
 
 
@@ -121,9 +119,7 @@ def _load(host: _Host) -> CheckResult:
     if load + host.threads > online + 0.5:
         return _row("load", _FAIL if load > 0.5 else _OK, observed, why, fix if load > 0.5 else "")
     return (
-        _row("load", _WARN, observed, why, fix)
-        if load > max(0.5, 0.05 * online)
-        else _row("load", _OK, observed, why)
+        _row("load", _WARN, observed, why, fix) if load > max(0.5, 0.05 * online) else _row("load", _OK, observed, why)
     )
 
 
@@ -150,11 +146,7 @@ def _numa_balancing(host: _Host) -> CheckResult:
     if balancing is None:
         return _row("numa-balancing", _UNKNOWN, "unknown", why)
     fix = "sudo sysctl -w kernel.numa_balancing=0"
-    return (
-        _row("numa-balancing", _WARN, "on", why, fix)
-        if balancing
-        else _row("numa-balancing", _OK, "off", why)
-    )
+    return _row("numa-balancing", _WARN, "on", why, fix) if balancing else _row("numa-balancing", _OK, "off", why)
 
 
 def _thp(host: _Host) -> CheckResult:
@@ -230,19 +222,13 @@ def _threads(host: _Host) -> CheckResult:
         return _row("threads", _UNKNOWN, "unknown", why)
     observed = f"{host.threads} threads on {len(mask)} CPUs ({format_cpu_list(mask)})"
     counts = {name: parse_count(host.environment.get(name)) for name in _THREAD_COUNTS}
-    too_many = [
-        f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask)
-    ]
+    too_many = [f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask)]
     if host.threads > len(mask) or too_many:
         observed = f"{observed}; {', '.join(too_many)}" if too_many else observed
-        return _row(
-            "threads", _FAIL, observed, why, f"export OMP_NUM_THREADS={len(mask)} MKL_NUM_THREADS={len(mask)}"
-        )
+        return _row("threads", _FAIL, observed, why, f"export OMP_NUM_THREADS={len(mask)} MKL_NUM_THREADS={len(mask)}")
     binding = [name for name in _BINDING if name in host.environment]
     if binding:
-        return _row(
-            "threads", _WARN, f"{observed}; {', '.join(binding)} set", why, f"unset {' '.join(binding)}"
-        )
+        return _row("threads", _WARN, f"{observed}; {', '.join(binding)} set", why, f"unset {' '.join(binding)}")
     return _row("threads", _OK, observed, why)
 
 

@@ -158,10 +158,7 @@ def _vendor(head: Processor, architecture: str | None) -> str | None:
 def _microcode(files: Files, head: Processor, online: Sequence[int]) -> str | None:
     found = [parse_words(head.get("microcode"))]
     if found[0] is None:
-        found = [
-            parse_words(files.text(f"sys/devices/system/cpu/cpu{cpu}/microcode/version"))
-            for cpu in online[:1]
-        ]
+        found = [parse_words(files.text(f"sys/devices/system/cpu/cpu{cpu}/microcode/version")) for cpu in online[:1]]
     return next((text for text in found if text and re.fullmatch(r"0x[0-9a-f]{1,16}", text)), None)
 
 

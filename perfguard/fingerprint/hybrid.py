@@ -131,9 +131,7 @@ def _ranked(
     return {cpu: names[kind] for cpu, kind in kinds.items()}
 
 
-def _split_low_power(
-    classes: Mapping[int, CoreClass], traits: Mapping[int, CoreTraits]
-) -> dict[int, CoreClass]:
+def _split_low_power(classes: Mapping[int, CoreClass], traits: Mapping[int, CoreTraits]) -> dict[int, CoreClass]:
     """Efficiency cores beyond the L3 are low power ones, where others of their kind have it."""
     efficient = [cpu for cpu, found in classes.items() if found is CoreClass.EFFICIENCY]
     if not any(traits[cpu].has_l3 for cpu in efficient):

@@ -62,13 +62,10 @@ def machine_facts(found: Fingerprint) -> dict[str, object]:
         "cores": topology.cores,
         "threads": topology.threads_online,
         "smt": topology.smt,
-        "classes": [
-            [group.core_class.value, group.cores, len(group.cpus)] for group in topology.core_classes
-        ],
+        "classes": [[group.core_class.value, group.cores, len(group.cpus)] for group in topology.core_classes],
         "frequencies_hz": _tally(cpu.max_frequency_hz for cpu in topology.cpus),
         "caches": [
-            [cache.level, cache.kind, cache.size_bytes, cache.instances, cache.shared_by]
-            for cache in found.caches
+            [cache.level, cache.kind, cache.size_bytes, cache.instances, cache.shared_by] for cache in found.caches
         ],
         "nodes": _node_shapes(topology),
     }

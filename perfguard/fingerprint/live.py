@@ -26,9 +26,7 @@ def amx_permission() -> AmxPermission:
         syscall = ctypes.CDLL(None, use_errno=True).syscall
     except (OSError, AttributeError):
         return AmxPermission.NOT_ASKED
-    arguments = (
-        ctypes.c_long(number) for number in (_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
-    )
+    arguments = (ctypes.c_long(number) for number in (_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA))
     return AmxPermission.GRANTED if syscall(*arguments) == 0 else AmxPermission.DENIED
 
 

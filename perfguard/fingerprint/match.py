@@ -231,8 +231,5 @@ def _show(value: object) -> str:
         return "unknown"
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, list | tuple):
-        text = ", ".join(_show(item) for item in value) or "nothing"
-    else:
-        text = str(value)
+    text = (", ".join(map(_show, value)) or "nothing") if isinstance(value, list | tuple) else str(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

@@ -22,13 +22,9 @@ def _about_cpu(found: Fingerprint) -> list[str]:
     if found.cpu.architecture in {"aarch64", "arm"}:
         notes.append("Arm CPU: AVX, AMX, MKL, microcode and Intel's turbo switch do not apply.")
     elif found.cpu.architecture not in {"x86_64", None}:
-        notes.append(
-            f"Architecture {found.cpu.architecture}: instruction set levels and MKL are not known for it."
-        )
+        notes.append(f"Architecture {found.cpu.architecture}: instruction set levels and MKL are not known for it.")
     if found.cpu.vendor in {"AuthenticAMD", "HygonGenuine"}:
-        notes.append(
-            "AMD CPU: AMX does not apply; MKL's path is known only when measured: mind it in fp32 GEMM."
-        )
+        notes.append("AMD CPU: AMX does not apply; MKL's path is known only when measured: mind it in fp32 GEMM.")
     return notes
 
 
@@ -38,9 +34,7 @@ def _about_topology(found: Fingerprint) -> list[str]:
     if topology.cores is None:
         notes.append("Physical cores are unknown: no sibling lists or core ids were found.")
     if found.cpu.hypervisor:
-        notes.append(
-            "Virtual machine: packages, caches and SMT are what the hypervisor shows, and may not be real."
-        )
+        notes.append("Virtual machine: packages, caches and SMT are what the hypervisor shows, and may not be real.")
     if found.cpu.architecture == "aarch64" and topology.hybrid:
         notes.append("Arm: P, E and LP-E stand for the fastest, middle and slowest kind of core.")
     empty = [str(node.id) for node in topology.numa_nodes if node.cpus == ()]

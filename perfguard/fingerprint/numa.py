@@ -77,9 +77,7 @@ def _memory_kinds(
     package_hbm: bool,
 ) -> dict[int, MemoryKind]:
     devices = _dax_nodes(files)
-    dram_speed = min(
-        (speed for node in cpus if cpus[node] and (speed := _bandwidth(files, node))), default=None
-    )
+    dram_speed = min((speed for node in cpus if cpus[node] and (speed := _bandwidth(files, node))), default=None)
     kinds = {}
     for node, members in cpus.items():
         speed = _bandwidth(files, node)

@@ -65,9 +65,7 @@ def parse_words(text: str | None) -> str | None:
     if text is None or len(text) > 16 * _MAX_TEXT:
         return None
     words = " ".join(text.split())
-    return (
-        words if words and words.isprintable() and "\ufffd" not in words and len(words) <= _MAX_TEXT else None
-    )
+    return words if words and words.isprintable() and "\ufffd" not in words and len(words) <= _MAX_TEXT else None
 
 
 def parse_choice(text: str | None) -> str | None:

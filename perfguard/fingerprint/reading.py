@@ -101,9 +101,7 @@ def open_tree(root: Path) -> Iterator[MachineTree]:
         yield MachineTree(Path("/"), live=True)
         return
     if not root.exists():
-        raise UsageError(
-            f"--root {root}: no such folder or file; give a recorded machine's folder or tarball."
-        )
+        raise UsageError(f"--root {root}: no such folder or file; give a recorded machine's folder or tarball.")
     with TemporaryDirectory(prefix="perfguard-root-") as scratch:
         folder = root
         archive = _archive_at(root)

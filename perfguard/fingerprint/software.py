@@ -71,9 +71,7 @@ def query_software(
         answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
     except (ValueError, RecursionError):
         tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
-        return SoftwareFacts(
-            problem=parse_words(f"{python} ended with status {done.returncode}: {tail}"[:250])
-        )
+        return SoftwareFacts(problem=parse_words(f"{python} ended with status {done.returncode}: {tail}"[:250]))
     return decode_software(answer)
 
 
@@ -106,8 +104,4 @@ def _environment(value: object) -> dict[str, str] | None:
     if not isinstance(value, Mapping):
         return None
     pairs = ((_text(name), content) for name, content in list(value.items())[:_MAX_ITEMS])
-    return {
-        name: _text(content) or ""
-        for name, content in sorted(pairs, key=str)
-        if name and isinstance(content, str)
-    }
+    return {name: _text(content) or "" for name, content in sorted(pairs, key=str) if name and isinstance(content, str)}

@@ -42,9 +42,7 @@ def read_state(files: Files, online: Sequence[int]) -> State:
         numa_balancing=_above_zero(files.text("proc/sys/kernel/numa_balancing")),
         aslr=_in_range(parse_count(files.text("proc/sys/kernel/randomize_va_space")), 2),
         kernel=parse_kernel(files.text("proc/sys/kernel/osrelease"), files.text("proc/version")),
-        clocksource=parse_choice(
-            files.text("sys/devices/system/clocksource/clocksource0/current_clocksource")
-        ),
+        clocksource=parse_choice(files.text("sys/devices/system/clocksource/clocksource0/current_clocksource")),
         mitigations=_mitigations(files),
         memory_bytes=parse_meminfo(files.text("proc/meminfo"), "MemTotal"),
         swap_bytes=parse_meminfo(files.text("proc/meminfo"), "SwapTotal"),
@@ -111,12 +109,8 @@ def _turbo(files: Files) -> bool | None:
 
 def _mitigations(files: Files) -> dict[str, str] | None:
     folder = f"{_CPU_ROOT}/vulnerabilities"
-    names = [
-        name for name in files.names(folder)[:_MAX_MITIGATIONS] if re.fullmatch(r"[a-z0-9_]{1,64}", name)
-    ]
-    found = {
-        name: words for name in names if (words := parse_words(files.text(f"{folder}/{name}"))) is not None
-    }
+    names = [name for name in files.names(folder)[:_MAX_MITIGATIONS] if re.fullmatch(r"[a-z0-9_]{1,64}", name)]
+    found = {name: words for name in names if (words := parse_words(files.text(f"{folder}/{name}"))) is not None}
     return found or None
 
 

@@ -193,9 +193,7 @@ def _smt(files: Files, cores: Iterable[tuple[int, ...] | None]) -> bool | None:
     return parse_switch(files.text(f"{CPU_ROOT}/smt/active"))
 
 
-def _offline(
-    files: Files, possible: frozenset[int] | None, online: tuple[int, ...] | None
-) -> tuple[int, ...] | None:
+def _offline(files: Files, possible: frozenset[int] | None, online: tuple[int, ...] | None) -> tuple[int, ...] | None:
     listed = read_cpus(files, f"{CPU_ROOT}/offline")
     if listed is not None:
         return _sorted(listed)

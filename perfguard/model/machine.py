@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.model.software import SoftwareFacts as SoftwareFacts
-from perfguard.model.state import FrequencyDomain as FrequencyDomain
-from perfguard.model.state import State as State
+from perfguard.model.software import SoftwareFacts as SoftwareFacts  # noqa: PLC0414 - part of this module's names
+from perfguard.model.state import FrequencyDomain as FrequencyDomain  # noqa: PLC0414 - part of this module's names
+from perfguard.model.state import State as State  # noqa: PLC0414 - part of this module's names
 
 SCHEMA_VERSION = 1
 """Raised when a field changes its meaning; fingerprints of another version are never equal."""

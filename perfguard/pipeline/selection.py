@@ -10,6 +10,7 @@ from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.config import LoadedConfig, suite_specs
 from perfguard.errors import ConfigError
 from perfguard.model.spec import Case, Catalog
+from perfguard.runner.arms import find_interpreter
 from perfguard.runner.discovery import discover
 
 
@@ -20,13 +21,24 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
         ConfigError: A user's file cannot be imported, or a benchmark takes a built-in name.
     """
     config = loaded.config
-    own = discover(loaded.project, config.benchmarks, config.python or sys.executable)
+    own = discover(loaded.project, config.benchmarks, _interpreter(loaded)) if config.benchmarks else ()
     taken = {spec.name for spec in BENCHMARKS}
     for spec in own:
         if spec.name in taken:
             raise ConfigError(f"{spec.target}: the name {spec.name!r} is built in; choose another")
     named = {suite.name: suite for suite in (*SUITES, *suite_specs(config))}
     return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()))
+
+
+def _interpreter(loaded: LoadedConfig) -> str:
+    asked = loaded.config.python
+    if asked is None:
+        return sys.executable
+    found = find_interpreter(asked, loaded.project)
+    if found is None:
+        origin = loaded.origins.get("python", "built-in")
+        raise ConfigError(f"{origin}: there is no interpreter {asked!r}; give the path of a python executable")
+    return found
 
 
 def selected_cases(catalog: Catalog, *, suite: str, patterns: Sequence[str]) -> tuple[Case, ...]:

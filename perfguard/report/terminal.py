@@ -123,5 +123,5 @@ def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         right = name.startswith(">")
-        table.add_column(name.lstrip(">"), justify="right" if right else "left", no_wrap=not name.startswith("case"))
+        table.add_column(name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold")
     return table

@@ -45,14 +45,16 @@ class ArmWorker:
         self.arm = arm
         self._worker = worker
         self._settings = settings
+        self._cpus: tuple[int, ...] = ()
         self.is_waiting = False
 
     def hello(self, job: Message, *, cpus: tuple[int, ...]) -> Message:
         """Have the worker import its stack, and check that the affinity mask survived."""
         self._worker.send("hello", protocol=PROTOCOL_VERSION, job=job)
         ready = self._expect("ready", self._settings.setup_timeout_s)
+        self._cpus = tuple(sorted(cpus))
         for moment in ("affinity_before", "affinity_after"):
-            if tuple(ready[moment]) != tuple(sorted(cpus)):
+            if tuple(ready[moment]) != self._cpus:
                 when = "before" if moment == "affinity_before" else "after"
                 raise WorkerFailure(
                     f"the worker may run on CPUs {ready[moment]} instead of {sorted(cpus)} {when} importing torch; an "
@@ -67,7 +69,9 @@ class ArmWorker:
             CaseRefused: The benchmark raises, is missing, or is not worth timing.
         """
         self._worker.send("prepare", case=_described(case), seed=seed, check=check)
-        return float(self._expect("prepared", self._settings.setup_timeout_s)["digest"])
+        prepared = self._expect("prepared", self._settings.setup_timeout_s)
+        self._require_mask(prepared)
+        return float(prepared["digest"])
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first slice then waits."""
@@ -79,6 +83,7 @@ class ArmWorker:
         """Hand the baton over for one slice, and take it back when the worker waits again or has all its values."""
         self._worker.send("go")
         reply = self._expect("slice", self._settings.slice_timeout_s)
+        self._require_mask(reply)
         timed = TimedSlice(
             value_s=float(reply["value_s"]),
             cpu_s=float(reply["cpu_s"]),
@@ -105,6 +110,14 @@ class ArmWorker:
     def close(self) -> None:
         """End the process."""
         self._worker.close()
+
+    def _require_mask(self, reply: Message) -> None:
+        """Fail the worker where a benchmark has moved it: nothing that it times from now on can be compared."""
+        if tuple(reply["affinity"]) != self._cpus:
+            raise WorkerFailure(
+                f"the benchmark moved its process to CPUs {reply['affinity']} instead of {list(self._cpus)}; it must "
+                "leave the affinity alone"
+            )
 
     def _expect(self, reply: str, timeout_s: float) -> Message:
         return self._expect_any((reply,), timeout_s)

@@ -14,7 +14,7 @@ from perfguard.errors import ArmError
 from perfguard.model.plan import ArmSpec, EnvProfile, ResolvedArm
 from perfguard.model.run import Arm
 from perfguard.runner import git
-from perfguard.runner.bundle import build_bundle
+from perfguard.runner.bundle import build_bundle, compile_bundle
 from perfguard.runner.environment import apply_overrides, base_environment
 from perfguard.runner.stack_envs import ready_environment
 from perfguard.runner.tree_env import environment_for_tree
@@ -54,6 +54,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     tree, source_id = _tree(spec, settings, place / "tree")
     interpreter = _interpreter(spec, settings, tree, source_id)
     from_tree = build_bundle(place / "lib", tree=tree)
+    compile_bundle(place / "lib", interpreter)
     entries = [place / "lib", tree]
     if (tree / "src").is_dir():
         entries.append(tree / "src")
@@ -133,14 +134,15 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
             )
         )
     chosen = spec.interpreter or settings.interpreter or sys.executable
-    path = _executable(chosen, settings.project)
+    path = find_interpreter(chosen, settings.project)
     if path is None:
         raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
     return path
 
 
-def _executable(text: str, project: Path) -> str | None:
-    if os.sep not in text:
+def find_interpreter(text: str, project: Path) -> str | None:
+    """The executable that a name, a path or a virtual environment stands for, relative to the project; or None."""
+    if os.sep not in text and not (project / text).is_dir():
         return shutil.which(text)
     path = Path(text).expanduser()
     if not path.is_absolute():

@@ -9,6 +9,9 @@ from perfguard.errors import ArmError
 from perfguard.model.plan import ResolvedArm
 from perfguard.model.protocol import Message
 
+_SHOWN = 6
+"""Longer lists are cut in notes; `arms.json` in the run's folder holds them whole."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attested:
@@ -80,11 +83,31 @@ def compare_attested(baseline: Attested, candidate: Attested) -> Sequence[str]:
     if same_stack and baseline.code == candidate.code:
         notes.append("both arms ran identical code in the same environment (A/A)")
     if changed := _changed_files(baseline, candidate):
-        notes.append(f"imported files that differ: {', '.join(changed[:8])}" + (" …" if len(changed) > 8 else ""))
-    moved = sorted(set(baseline.distributions) ^ set(candidate.distributions))
-    if moved:
-        notes.append(f"distributions that differ: {', '.join(moved[:8])}" + (" …" if len(moved) > 8 else ""))
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        notes.append(f"imported files that differ: {', '.join(changed[:_SHOWN])}{more}")
+    if baseline.distributions != candidate.distributions:
+        notes.append(_changed_distributions(baseline, candidate))
     return notes
+
+
+def _changed_distributions(baseline: Attested, candidate: Attested) -> str:
+    """What is installed in other versions, torch first; what only one side has is counted."""
+    old = dict(item.split("==", 1) for item in baseline.distributions)
+    new = dict(item.split("==", 1) for item in candidate.distributions)
+    changed = sorted((name for name in old.keys() & new.keys() if old[name] != new[name]), key=_torch_first)
+    parts = [f"{name} {old[name]} → {new[name]}" for name in changed[:_SHOWN]]
+    if len(changed) > _SHOWN:
+        parts.append(f"{len(changed) - _SHOWN} more in other versions")
+    parts += [
+        f"{len(names)} only in the {side}"
+        for side, names in (("baseline", old.keys() - new.keys()), ("candidate", new.keys() - old.keys()))
+        if names
+    ]
+    return f"installed packages differ: {', '.join(parts)}"
+
+
+def _torch_first(name: str) -> tuple[bool, str]:
+    return (name not in ("torch", "numpy", "intel_extension_for_pytorch"), name)
 
 
 def _changed_files(baseline: Attested, candidate: Attested) -> list[str]:

@@ -6,8 +6,10 @@ catalogue and pyperf, copied, so that the files of both arms lie at equally long
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
+import subprocess
 from pathlib import Path
 
 import perfguard
@@ -17,6 +19,7 @@ START_SCRIPT = "start.py"
 """At the bundle's root: starts a module of the bundle, given by name."""
 _MODULES = ("__init__.py", "errors.py", "units.py")
 _PACKAGES = ("model", "worker", "benchmarks")
+_COMPILE_TIMEOUT_S = 120.0
 
 
 def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
@@ -45,6 +48,17 @@ def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
     except OSError as error:
         raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
     return target / "benchmarks" if own_benchmarks else None
+
+
+def compile_bundle(destination: Path, interpreter: str) -> None:
+    """Write byte code for the interpreter under test, so that no block spends time on it; failing only costs time."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            [interpreter, "-m", "compileall", "-q", str(destination)],
+            capture_output=True,
+            timeout=_COMPILE_TIMEOUT_S,
+            check=False,
+        )
 
 
 def is_perfguard_checkout(tree: Path) -> bool:

@@ -93,8 +93,10 @@ def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
     job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
     try:
         report.ready = worker.hello(job, cpus=calibration.cpus)
-    except (WorkerFailure, CaseRefused) as failure:
+    except BaseException as failure:
         worker.close()
+        if not isinstance(failure, (WorkerFailure, CaseRefused)):
+            raise
         raise MeasurementError(
             f"the {arm.value} worker cannot be started: {failure.reason}\n{_last_lines(failure.detail)}".strip()
         ) from failure
@@ -105,16 +107,20 @@ def _calibrate_cases(
     arm: Arm, cases: Sequence[Case], worker: ArmWorker, calibration: Calibration, report: ArmReport
 ) -> None:
     for case in cases:
-        if case.id in report.iteration_s or calibration.should_stop():
+        if calibration.should_stop():
             continue
+        # After a restart, cases that are known are only set up again: what they import has to be attested.
+        known = report.iteration_s.pop(case.id, None)
         calibration.progress(f"{arm.value}: checking {case.id}")
         try:
-            worker.prepare(case, seed=calibration.settings.seed, check=True)
-            worker.open(case, inner_loops=1, spin_s=0.0)
-            while worker.is_waiting:
-                report.iteration_s[case.id] = worker.slice().value_s
+            worker.prepare(case, seed=calibration.settings.seed, check=known is None)
+            if known is None:
+                worker.open(case, inner_loops=1, spin_s=0.0)
+                while worker.is_waiting:
+                    known = worker.slice().value_s
+            if known is not None:
+                report.iteration_s[case.id] = known
         except CaseRefused as refused:
-            report.iteration_s.pop(case.id, None)
             report.failed[case.id] = _failed(case, arm, refused.reason, refused.detail, missing=refused.missing)
 
 

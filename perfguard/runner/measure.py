@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from perfguard.errors import MeasurementError
@@ -70,20 +70,17 @@ def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measur
 @contextmanager
 def _canary(measuring: Measuring) -> Iterator[Worker | None]:
     """The canary; a run without one is still a run, so its failure is only noted."""
-    worker: Worker | None = None
-    try:
-        worker = measuring.starter.start_canary()
-        worker.receive(_CANARY_TIMEOUT_S)
-    except (WorkerFailure, MeasurementError) as error:
-        measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
-        if worker is not None:
-            worker.close()
-        worker = None
-    try:
+    with ExitStack() as closing:
+        worker: Worker | None = None
+        try:
+            worker = measuring.starter.start_canary()
+            closing.callback(worker.close)
+            worker.receive(_CANARY_TIMEOUT_S)
+        except (WorkerFailure, MeasurementError) as error:
+            measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
+            closing.close()
+            worker = None
         yield worker
-    finally:
-        if worker is not None:
-            worker.close()
 
 
 class _BlockAborted(Exception):  # noqa: N818 - ends a block, not the run
@@ -131,18 +128,13 @@ class _Loop:
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
         switches = 0
-        try:
-            self._start_workers(plan, workers)
+        with suppress(_BlockAborted), ExitStack() as closing:
+            self._start_workers(plan, workers, closing)
             digests = self._prepare_all(plan, workers)
             for index in plan.case_order:
                 if self._cases[index] is not None and not self._m.should_stop():
                     switches += self._measure_case(plan, index, workers, digests)
                     self._time_canary(plan.index, canary)
-        except _BlockAborted:
-            pass
-        finally:
-            for worker in workers.values():
-                worker.close()
         elapsed = time.monotonic() - started
         self._longest_block_s = max(self._longest_block_s, elapsed)
         self._m.emit(
@@ -156,12 +148,13 @@ class _Loop:
         )
         return not self._m.should_stop()
 
-    def _start_workers(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> None:
+    def _start_workers(self, plan: BlockPlan, workers: dict[Arm, ArmWorker], closing: ExitStack) -> None:
         """Start and greet one arm after the other, so that neither start-up disturbs the other."""
         for arm in self._m.arms:
             try:
                 worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
                 workers[arm] = worker
+                closing.callback(worker.close)
                 job = {
                     "import_torch": self._m.needs_torch,
                     "metadata": {"perfguard_arm": arm.value, "perfguard_block": plan.index},

@@ -43,7 +43,7 @@ def select_cpus(
     usable = _usable(fingerprint, available)
     node = _node(fingerprint, numa, usable)
     if cpus is not None:
-        return _explicit(fingerprint, cpus, threads, node, available)
+        return _explicit(fingerprint, cpus, threads, node if numa is not None else None, available)
     return _automatic(fingerprint, threads, node, usable, is_asked_for=numa is not None)
 
 

@@ -74,6 +74,7 @@ class WorkerProcess:
     def __init__(self, launch: Launch) -> None:
         self._log_path = launch.log
         self._buffer = b""
+        self._owes_answer = False
         command_read, self._command_write = os.pipe()
         self._reply_read, reply_write = os.pipe()
         try:
@@ -95,6 +96,7 @@ class WorkerProcess:
         finally:
             os.close(command_read)
             os.close(reply_write)
+        self._died = _death_of(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -103,24 +105,27 @@ class WorkerProcess:
 
     def send(self, do: str, **fields: object) -> None:
         """Give one command; a worker that is gone shows at the next receive."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._command_write, encode({"do": do, **fields}))
+        self._owes_answer = True
+        self._write({"do": do, **fields})
 
     def receive(self, timeout_s: float) -> Message:
         """Wait for one reply."""
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._reply_read], [], [], left)[0]:
+            ready = select.select([self._reply_read, *self._died], [], [], left)[0] if left > 0 else []
+            if not ready:
                 self._kill()
                 raise WorkerFailure(f"the worker gave no answer in {timeout_s:.0f} s and was killed", self._tail())
-            chunk = os.read(self._reply_read, 65536)
+            # A worker that died may have left children that hold the pipe open, so its end alone says too little.
+            chunk = os.read(self._reply_read, 65536) if self._reply_read in ready else b""
             if not chunk:
                 raise WorkerFailure(self._how_it_ended(), self._tail())
             self._buffer += chunk
             if len(self._buffer) > MAX_LINE_BYTES:
                 self._kill()
                 raise WorkerFailure("the worker wrote rubbish into its control pipe and was killed", self._tail())
+        self._owes_answer = False
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             return decode(line)
@@ -129,15 +134,22 @@ class WorkerProcess:
             raise WorkerFailure(f"the worker wrote rubbish into its control pipe ({error})", self._tail()) from None
 
     def close(self) -> None:
-        """Ask the worker to end, and kill it and everything it started where it does not."""
-        self.send("exit")
+        """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
+        self._write({"do": "exit"})
         with contextlib.suppress(OSError):
-            os.close(self._command_write)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_EXIT_GRACE_S)
-        self._kill()
-        with contextlib.suppress(OSError):
-            os.close(self._reply_read)
+            os.close(self._command_write)  # a worker whose slice still waits takes the first message as its end
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0 if self._owes_answer else _EXIT_GRACE_S)
+        finally:
+            self._kill()
+            for descriptor in (self._reply_read, *self._died):
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+
+    def _write(self, message: Message) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._command_write, encode(message))
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -163,6 +175,14 @@ class WorkerProcess:
                 return log.read().decode(errors="replace").strip()
         except OSError:
             return ""
+
+
+def _death_of(pid: int) -> tuple[int, ...]:
+    """A descriptor that becomes readable when the process ends; none where the kernel knows no such thing."""
+    try:
+        return (os.pidfd_open(pid),)
+    except (AttributeError, OSError):
+        return ()
 
 
 def _command(launch: Launch) -> list[str]:

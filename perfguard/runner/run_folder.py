@@ -66,7 +66,9 @@ class RunFolder:
         """
         line = encode_event(event, seq=self._seq, t_wall=time.time(), t_mono=time.monotonic())
         try:
-            os.write(self._stream.fileno(), line)
+            left = line
+            while left:  # a disk that fills up may take only part of a line
+                left = left[os.write(self._stream.fileno(), left) :]
             if isinstance(event, _SYNCED):
                 os.fsync(self._stream.fileno())
         except OSError as error:

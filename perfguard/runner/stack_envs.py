@@ -163,8 +163,8 @@ def _run(arguments: list[str], progress: Callable[[str], None]) -> None:
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             for line in process.stdout or ():
                 last = [*last[-20:], line.rstrip()]
-                if line.startswith(("Collecting", "Downloading", "Installing", "Successfully", "ERROR")):
-                    progress(line.rstrip()[:120])
+                if line.lstrip().startswith(("Collecting", "Downloading", "Installing", "Successfully", "ERROR")):
+                    progress(line.strip()[:120])
             code = process.wait(_STEP_TIMEOUT_S)
     except OSError as error:
         raise MeasurementError(f"{arguments[0]} cannot be started: {error}") from error

@@ -13,6 +13,10 @@ from typing import Any
 _FROM_BUNDLE = ("__main__", "perfguard", "pyperf")
 """Names that the worker bundle brings, whatever the tree holds."""
 
+_NOT_SOURCE = frozenset((".perfguard", "site-packages", "dist-packages"))
+"""Directories that may lie inside a source tree but hold other things: run folders with the bundles and worktrees of
+both arms, and whatever is installed in an environment that lives inside the project."""
+
 
 def interpreter_facts() -> dict[str, Any]:
     """Identity of the interpreter: executable, prefix, version."""
@@ -61,18 +65,26 @@ def _imported_files() -> dict[str, Path]:
 def _below(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
     found = []
     for name, path in sorted(files.items()):
-        root = next((root for root in roots if root in path.parents), None)
+        root = next((root for root in roots if _holds(root, path)), None)
         if root is not None and path.is_file():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             found.append({"name": name, "path": str(path.relative_to(root)), "sha256": digest})
     return found
 
 
+def _holds(root: Path, path: Path) -> bool:
+    """Whether a file is source of a tree; an environment inside the tree is none of it."""
+    if root not in path.parents or not _NOT_SOURCE.isdisjoint(path.relative_to(root).parts):
+        return False
+    prefixes = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    return not any(root in prefix.parents and prefix in path.parents for prefix in prefixes)
+
+
 def _shadowed(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
     """Top-level names that a tree could have given, but that came from somewhere else."""
     found = []
     for name, path in sorted(files.items()):
-        if "." in name or name in _FROM_BUNDLE or any(root in path.parents for root in roots):
+        if "." in name or name in _FROM_BUNDLE or any(_holds(root, path) for root in roots):
             continue
         for root in roots:
             if (root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file():

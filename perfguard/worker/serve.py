@@ -57,10 +57,10 @@ class Worker:
                 return
             try:
                 handlers[command["do"]](command)
-            except Exception as error:  # noqa: BLE001 - the child's boundary: every failure becomes a reply
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the child's boundary: every failure is a reply
                 self._failed(command, error)
 
-    def _failed(self, command: Message, error: Exception) -> None:
+    def _failed(self, command: Message, error: Exception | SystemExit) -> None:
         self._control.send(
             "failed",
             case=command.get("case", {}).get("id"),
@@ -89,7 +89,13 @@ class Worker:
         started = time.monotonic()
         case = prepare_case(command["case"], seed=command["seed"], check=command.get("check", False))
         self._cases[case.id] = case
-        self._control.send("prepared", case=case.id, digest=case.digest, setup_s=time.monotonic() - started)
+        self._control.send(
+            "prepared",
+            case=case.id,
+            digest=case.digest,
+            affinity=sorted(os.sched_getaffinity(0)),
+            setup_s=time.monotonic() - started,
+        )
 
     def _bench(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
@@ -125,7 +131,7 @@ def _import_stack(job: Message) -> Message:
     return facts
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception | SystemExit) -> str:
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, MissingTargetError) or getattr(error, "is_plain", False):
         return text[:300]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -61,6 +62,7 @@ class SliceTimer:
             cpu_s=(_cpu_s(after) - _cpu_s(before)) / iterations,
             minor_faults=after.ru_minflt - before.ru_minflt,
             involuntary_switches=after.ru_nivcsw - before.ru_nivcsw,
+            affinity=sorted(os.sched_getaffinity(0)),
         )
         return elapsed.seconds
 

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _torch_facts(torch: Any) -> dict[str, object]:
-    build: str = _ask(torch.__config__.show) or ""
+    build: str = _ask(lambda: str(torch.__config__.show())) or ""
     asked: dict[str, Callable[[], object]] = {
         "torch_version": lambda: str(torch.__version__),
         "torch_git_version": lambda: str(torch.version.git_version),

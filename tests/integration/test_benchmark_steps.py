@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib import import_module
 from statistics import fmean
@@ -139,6 +140,14 @@ def test_compile_without_a_compiler_says_what_is_missing(monkeypatch: pytest.Mon
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(MeasurementError, match=r"needs a C\+\+ compiler, and 'no-such-compiler'"):
         build("step.dlrm", **SMALL_STEPS["step.dlrm"], dtype="fp32", mode="compile")
+
+
+# torch's own import of Dynamo uses its deprecated scripting.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="mode=compile needs g++")
+def test_compile_that_compiles_nothing_does_not_pass_for_compiled() -> None:
+    with pytest.raises(MeasurementError, match="compiled nothing of LSTMLanguageModel"):
+        build("step.lstm_lm", **SMALL_STEPS["step.lstm_lm"], dtype="fp32", mode="compile")
 
 
 def test_wrong_names_are_usage_errors() -> None:

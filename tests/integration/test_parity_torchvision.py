@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 torch = pytest.importorskip("torch")
-torchvision = pytest.importorskip(
-    "torchvision", reason="parity with torchvision is checked only where it is installed"
-)
+torchvision = pytest.importorskip("torchvision", reason="parity with torchvision is checked only where it is installed")
 
 from torchvision.models import mobilenet_v3_large, mobilenet_v3_small, resnet50, resnext50_32x4d  # noqa: E402
 from torchvision.models.detection import RetinaNet as ReferenceRetinaNet  # noqa: E402
@@ -108,9 +106,7 @@ def test_retinanet_equals_torchvision_in_outputs_loss_and_gradients() -> None:
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
     loss.backward()
     expected.backward()
-    for (name, parameter), (_, other) in zip(
-        model.named_parameters(), reference.named_parameters(), strict=True
-    ):
+    for (name, parameter), (_, other) in zip(model.named_parameters(), reference.named_parameters(), strict=True):
         if parameter.requires_grad:
             torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-3, atol=1e-4, msg=name)
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from perfguard.benchmarks.api import Timed
 
 
-def embedding_bag(
-    *, bags: int, rows: int, dtype: str, phase: str, lookups: int = 20, features: int = 64
-) -> Timed:
+def embedding_bag(*, bags: int, rows: int, dtype: str, phase: str, lookups: int = 20, features: int = 64) -> Timed:
     """Sums of `lookups` rows for each bag, with a sparse gradient as DLRM trains (arXiv 1906.00091)."""
     layer = nn.EmbeddingBag(rows, features, mode="sum", sparse=True)
     module = prepare_module(layer, dtype=dtype)

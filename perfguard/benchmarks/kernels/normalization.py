@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from perfguard.benchmarks.api import Timed
 
 
-def batch_norm(
-    *, channels: int, size: int, dtype: str, memory_format: str, phase: str, batch: int = 8
-) -> Timed:
+def batch_norm(*, channels: int, size: int, dtype: str, memory_format: str, phase: str, batch: int = 8) -> Timed:
     """Batch statistics over (batch, channels, size, size); the output does not depend on running ones."""
     features = leaf(batch, channels, size, size, dtype=dtype, memory_format=memory_format)
     layer = prepare_module(nn.BatchNorm2d(channels), dtype=dtype)

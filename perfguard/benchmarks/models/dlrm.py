@@ -36,9 +36,7 @@ class DLRM(nn.Module):
         """
         super().__init__()
         self.bottom = _mlp((DENSE_FEATURES, 512, 256, features))
-        self.tables = nn.ModuleList(
-            nn.EmbeddingBag(rows, features, mode="sum", sparse=True) for _ in range(TABLES)
-        )
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, features, mode="sum", sparse=True) for _ in range(TABLES))
         for table in self.tables:
             nn.init.uniform_(table.weight, -(rows**-0.5), rows**-0.5)  # type: ignore[arg-type]
         vectors = TABLES + 1

@@ -38,9 +38,7 @@ class FeaturePyramidNetwork(nn.Module):
         super().__init__()
         # Each convolution sits in a Sequential of one, so that the names equal torchvision's.
         self.inner_blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(c, channels, 1)) for c in inputs)
-        self.layer_blocks = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1)) for _ in inputs
-        )
+        self.layer_blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1)) for _ in inputs)
         for module in (*self.inner_blocks.modules(), *self.layer_blocks.modules()):
             if isinstance(module, nn.Conv2d):
                 _initialise(module)

@@ -184,9 +184,7 @@ def _convolution(
     depthwise: bool = False,
 ) -> nn.Sequential:
     groups = inputs if depthwise else 1
-    convolution = nn.Conv2d(
-        inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-    )
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
     layers = [convolution, _NORM(outputs)]
     return nn.Sequential(*layers) if activation is None else nn.Sequential(*layers, activation())
 

@@ -25,9 +25,7 @@ STAGE_PLANES = (64, 128, 256, 512)
 class Bottleneck(nn.Module):
     """1x1, 3x3 (grouped in ResNeXt) and 1x1 convolutions around a residual connection."""
 
-    def __init__(
-        self, inputs: int, planes: int, *, stride: int, groups: int, base_width: int, norm: NormLayer
-    ) -> None:
+    def __init__(self, inputs: int, planes: int, *, stride: int, groups: int, base_width: int, norm: NormLayer) -> None:
         super().__init__()
         width = planes * base_width // 64 * groups
         outputs = planes * EXPANSION
@@ -40,9 +38,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample: nn.Module | None = None
         if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), norm(outputs)
-            )
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), norm(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs, h, w) to (batch, 4·planes, h/stride, w/stride)."""
@@ -70,9 +66,7 @@ class ResNetTrunk(nn.Module):
             stage = nn.Sequential()
             for block in range(blocks):
                 stride = 2 if planes > 64 and block == 0 else 1
-                stage.append(
-                    Bottleneck(inputs, planes, stride=stride, groups=groups, base_width=base_width, norm=norm)
-                )
+                stage.append(Bottleneck(inputs, planes, stride=stride, groups=groups, base_width=base_width, norm=norm))
                 inputs = planes * EXPANSION
             stages.append(stage)
         self.layer1, self.layer2, self.layer3, self.layer4 = stages

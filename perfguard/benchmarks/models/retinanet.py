@@ -82,10 +82,7 @@ class ConvolutionTower(nn.Module):
         super().__init__()
         channels = PYRAMID_CHANNELS
         self.conv = nn.Sequential(
-            *(
-                nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(inplace=True))
-                for _ in range(4)
-            )
+            *(nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(inplace=True)) for _ in range(4))
         )
         for module in self.conv.modules():
             if isinstance(module, nn.Conv2d):
@@ -165,14 +162,10 @@ class RetinaNet(nn.Module):
         """The training loss: classification plus box regression, a 0-d tensor."""
         detections = self.detect(images)
         matches = [matcher.match(matcher.box_iou(target.boxes, detections.anchors)) for target in targets]
-        return classification_loss(detections, targets, matches) + regression_loss(
-            detections, targets, matches
-        )
+        return classification_loss(detections, targets, matches) + regression_loss(detections, targets, matches)
 
 
-def classification_loss(
-    detections: Detections, targets: Sequence[Target], matches: Sequence[Tensor]
-) -> Tensor:
+def classification_loss(detections: Detections, targets: Sequence[Target], matches: Sequence[Tensor]) -> Tensor:
     """Focal loss over all but the ignored anchors / max(1, foreground anchors), mean over images."""
     losses = []
     for logits, target, matched in zip(detections.logits, targets, matches, strict=True):

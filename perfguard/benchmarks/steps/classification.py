@@ -32,15 +32,11 @@ def resnet50(*, image_size: int, batch: int, dtype: str, memory_format: str, mod
     return training_step(prepared, lambda net: _loss(net, pixels, labels), dtype=dtype, mode=mode)
 
 
-def mobilenetv3(
-    *, variant: str, image_size: int, batch: int, dtype: str, memory_format: str, mode: str
-) -> Timed:
+def mobilenetv3(*, variant: str, image_size: int, batch: int, dtype: str, memory_format: str, mode: str) -> Timed:
     """MobileNetV3 with RMSprop as in the paper: momentum 0.9, weight decay 1e-5."""
     pixels, labels = _batch(image_size, batch, memory_format)
     model = in_memory_format(MobileNetV3(variant=variant, classes=CLASSES), memory_format)
-    optimizer = torch.optim.RMSprop(
-        model.parameters(), lr=1e-4, alpha=0.9, eps=0.0316, momentum=0.9, weight_decay=1e-5
-    )
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-4, alpha=0.9, eps=0.0316, momentum=0.9, weight_decay=1e-5)
     prepared = prepare(model, optimizer, dtype=dtype)
     return training_step(prepared, lambda net: _loss(net, pixels, labels), dtype=dtype, mode=mode)
 

@@ -44,7 +44,7 @@ def training_step(
 
     Raises:
         UsageError: Unknown dtype or mode.
-        MeasurementError: There is no C++ compiler for mode `compile`.
+        MeasurementError: Mode `compile` has no C++ compiler, or nothing of this model can be compiled.
     """
     autocast = dtype_of(dtype) is not torch.float32
     model, optimizer = prepared.model, prepared.optimizer
@@ -65,10 +65,23 @@ def training_step(
         return loss.detach()
 
     if mode == "compile":
-        require_cxx_compiler()
-        model.compile()
-        step()
+        _compile(model, step)
     return step
+
+
+def _compile(model: nn.Module, step: Timed) -> None:
+    from torch._dynamo.utils import counters
+
+    require_cxx_compiler()
+    graphs_before = counters["stats"]["unique_graphs"]
+    model.compile()
+    step()
+    # Where Dynamo gives up on the outermost frame it silently runs eagerly: that must not pass for compiled.
+    if counters["stats"]["unique_graphs"] == graphs_before:
+        raise MeasurementError(
+            f"torch.compile of torch {torch.__version__} compiled nothing of {type(model).__name__}; "
+            "choose the case with mode=eager"
+        )
 
 
 def require_cxx_compiler() -> None:

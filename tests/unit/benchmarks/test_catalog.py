@@ -13,7 +13,7 @@ import perfguard
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES, builtin_catalog
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.model.spec import BenchmarkSpec, Catalog, Gating, Phase, SuiteSpec, expand
+from perfguard.model.spec import BenchmarkSpec, Case, Catalog, Gating, Phase, SuiteSpec, expand
 
 CATALOG = builtin_catalog()
 ROOT = Path(perfguard.__file__).parent.parent
@@ -98,16 +98,22 @@ def test_pr_has_twelve_gating_cases_of_which_six_are_training_steps() -> None:
     assert sum(case.phase is Phase.STEP for case in cases) == 6
 
 
-def test_full_has_everything_and_gates_only_on_the_cases_of_pr() -> None:
+def compiled(case: Case) -> bool:
+    return ("mode", "compile") in case.parameters
+
+
+def test_full_has_all_eager_cases_and_gates_only_on_the_cases_of_pr() -> None:
     cases = suite_cases(CATALOG, "full")
-    assert {case.id for case in cases} == {case.id for spec in BENCHMARKS for case in expand(spec)}
+    everything = [case for spec in BENCHMARKS for case in expand(spec)]
+    assert {case.id for case in cases if not compiled(case)} == {case.id for case in everything if not compiled(case)}
     gating = [case for case in cases if case.gating is Gating.GATING]
     assert gating == list(suite_cases(CATALOG, "pr"))
 
 
-def test_torch_compile_is_only_in_full() -> None:
-    for name in ("quick", "pr"):
-        assert not any(("mode", "compile") in case.parameters for case in suite_cases(CATALOG, name))
+def test_torch_compile_is_only_in_full_once_for_each_step_that_has_it() -> None:
+    assert not any(map(compiled, [*suite_cases(CATALOG, "quick"), *suite_cases(CATALOG, "pr")]))
+    names = [case.benchmark for case in suite_cases(CATALOG, "full") if compiled(case)]
+    assert sorted(names) == sorted(spec.name for spec in BENCHMARKS if any(map(compiled, expand(spec))))
 
 
 def test_exact_id_selects_one_case() -> None:

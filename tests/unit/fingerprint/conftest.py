@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class MemoryFiles:

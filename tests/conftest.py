@@ -1,0 +1,204 @@
+"""Fixtures for all levels: what the test machine offers, and small projects to run perfguard in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+import perfguard
+
+SOURCE = Path(perfguard.__file__).parent.parent
+
+CONFIG = """\
+suite = "tiny"
+benchmarks = ["bench_*.py"]
+slice_s = 0.005
+slices = 3
+max_blocks = 7
+max_block_sd = 0.5
+
+[suites.tiny]
+gating = ["tiny.sum", "tiny.sort"]
+budget_s = 20
+"""
+
+BENCHMARKS = """\
+import perfguard
+from tiny_work import total, ordered
+
+
+@perfguard.benchmark(name="tiny.sum", tags=["no-torch"], phase="forward")
+def tiny_sum():
+    return lambda: float(total())
+
+
+@perfguard.benchmark(name="tiny.sort", tags=["no-torch"], phase="forward")
+def tiny_sort():
+    return lambda: float(ordered())
+"""
+
+WORK = """\
+LENGTH = 20_000
+
+
+def total():
+    return sum(range(LENGTH))
+
+
+def ordered():
+    return sorted(range(8_000, 0, -1))[0]
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A git repository with a configuration and two benchmarks that need no torch, and a place of its own for locks."""
+
+    path: Path
+    environment: dict[str, str]
+
+    def git(self, *arguments: str) -> str:
+        identity = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
+        done = subprocess.run(
+            ["git", *identity, *arguments], cwd=self.path, env=self.environment, check=True, capture_output=True
+        )
+        return done.stdout.decode().strip()
+
+    def commit(self, message: str = "change") -> str:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = (self.path / name).read_text(encoding="utf-8")
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def run(self, *arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "perfguard", *arguments],
+            cwd=cwd or self.path,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "perfguard", *arguments],
+            cwd=self.path,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A run started in the background of a shell inherits an ignored SIGINT, which Python then leaves ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    def result(self, *arguments: str, **variables: str) -> dict:
+        """The result of a paired comparison as JSON; asked for again where the host was too disturbed to tell."""
+        for _ in range(3):
+            done = self.run(*arguments, "--format", "json", **variables)
+            assert done.stdout, done.stderr
+            found = json.loads(done.stdout)
+            assert found["exit_code"] == done.returncode
+            if found["verdict"] != "host-unstable":
+                break
+        return found
+
+    def latest_run(self) -> Path:
+        return max((self.path / ".perfguard" / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
+
+    def workers(self) -> list[psutil.Process]:
+        """Live processes that were started from this project's run folders."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if str(self.path) in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """The test's own environment without the user's settings; locks and temporary files below `home`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PERFGUARD_", "GIT_", "PYTHON"))}
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {
+        **kept,
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "TMPDIR": str(temporary),
+        "PYTHONPATH": str(SOURCE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONWARNINGS": "error",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": str(home),
+    }
+
+
+def _project_in(place: Path) -> Project:
+    return Project(path=place / "project", environment=clean_environment(place / "home"))
+
+
+@pytest.fixture
+def empty_project(tmp_path):
+    """A directory that holds nothing, outside any repository; whatever a test leaves running there is ended."""
+    made = _project_in(tmp_path)
+    made.path.mkdir()
+    yield made
+    for process in made.workers():
+        process.kill()
+
+
+@pytest.fixture
+def project(empty_project):
+    """A committed project with a suite of two small cases."""
+    _fill(empty_project)
+    return empty_project
+
+
+def _fill(project: Project) -> None:
+    project.write("perfguard.toml", CONFIG)
+    project.write("bench_tiny.py", BENCHMARKS)
+    project.write("tiny_work.py", WORK)
+    project.git("init", "-q", "-b", "main")
+    project.commit("start")
+
+
+@pytest.fixture(scope="session")
+def _recorded(tmp_path_factory):
+    made = _project_in(tmp_path_factory.mktemp("recorded"))
+    made.path.mkdir()
+    _fill(made)
+    done = made.run("baseline", "update", "--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
+    assert done.returncode == 0, done.stderr
+    made.commit("baseline")
+    shutil.rmtree(made.path / ".perfguard")
+    return made.path
+
+
+@pytest.fixture
+def project_with_baseline(_recorded, tmp_path):
+    """A project whose stored baseline of this machine is committed."""
+    shutil.copytree(_recorded, tmp_path / "project")
+    return _project_in(tmp_path)

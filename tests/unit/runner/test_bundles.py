@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from perfguard.errors import MeasurementError
+from perfguard.runner.bundle import build_bundle, is_perfguard_checkout
+
+
+def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):
+    assert build_bundle(tmp_path / "lib", tree=None) is None
+    package = tmp_path / "lib" / "perfguard"
+    assert {path.name for path in package.iterdir() if path.is_dir()} == {"model", "worker", "benchmarks"}
+    assert (tmp_path / "lib" / "pyperf" / "__init__.py").is_file()
+    assert not list((tmp_path / "lib").rglob("*.pyc"))
+
+
+def test_a_bundle_works_in_an_interpreter_that_knows_nothing_else(tmp_path):
+    """-I and -S: no site-packages, no PYTHONPATH; what a foreign environment offers at the least."""
+    build_bundle(tmp_path / "lib", tree=None)
+    (tmp_path / "bench.py").write_text(
+        "import perfguard\n@perfguard.benchmark(params={'n': [1, 2]})\ndef own(n):\n    return lambda: n\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", str(tmp_path / "lib" / "start.py"), "perfguard.worker.discover", "bench.py"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"name": "own"' in done.stdout
+
+
+def test_another_projects_tree_leaves_the_bundle_as_it_is(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "perfguard").mkdir(parents=True)
+    assert not is_perfguard_checkout(tree)
+    assert build_bundle(tmp_path / "lib", tree=tree) is None
+
+
+def test_of_a_perfguard_checkout_the_benchmarks_are_under_test(tmp_path):
+    benchmarks = tmp_path / "tree" / "perfguard" / "benchmarks"
+    benchmarks.mkdir(parents=True)
+    (benchmarks / "catalog.py").write_text("MARK = 'the checkout'\n")
+    assert is_perfguard_checkout(tmp_path / "tree")
+    root = build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
+    assert root == tmp_path / "lib" / "perfguard" / "benchmarks"
+    assert "the checkout" in (root / "catalog.py").read_text()
+    assert (tmp_path / "lib" / "perfguard" / "worker" / "serve.py").is_file()
+
+
+def test_a_bundle_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MeasurementError, match="the worker bundle cannot be written to"):
+        build_bundle(tmp_path / "file" / "lib", tree=None)
