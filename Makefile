@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check lint types layers schemas build clean help
+.PHONY: run test check lint types layers schemas proof-spine build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -37,6 +37,9 @@ layers: $(READY) ## import-linter contracts
 schemas: $(READY) ## Write the published JSON schemas anew
 	for name in result events fingerprint; do \
 	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
+
+proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
+	$(BIN)/python tests/proof/spine.py
 
 build: $(READY) ## Wheel and sdist
 	$(BIN)/python -m build

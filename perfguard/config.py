@@ -110,7 +110,7 @@ class LoadedConfig:
     origins: Mapping[str, str]
     """Key to origin; keys that are not here have their built-in value."""
     project: Path
-    """Directory of the project's file; the working directory where there is none."""
+    """Directory of the project's file; without one the repository, without either the working directory."""
 
 
 def load_config(start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> LoadedConfig:
@@ -124,7 +124,7 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
     Raises:
         ConfigError: A file cannot be read or parsed, or a key or value is wrong; with origin and nearest match.
     """
-    project_file, project_layer = _project_layer(start)
+    project, project_layer = _project_layer(start.resolve())
     layers = [
         _user_layer(environment),
         project_layer,
@@ -139,7 +139,7 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
     return LoadedConfig(
         config=config,
         origins={key: origin for key, (_, origin) in merged.items()},
-        project=(project_file.parent if project_file else start).resolve(),
+        project=project,
     )
 
 
@@ -151,20 +151,22 @@ def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:
     )
 
 
-def _project_layer(start: Path) -> tuple[Path | None, dict[str, tuple[Any, str]]]:
-    start = start.resolve()
+def _project_layer(start: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
+    """The project's directory and the settings of its file."""
     for directory in (start, *start.parents):
         own = directory / "perfguard.toml"
         if own.is_file():
-            return own, _layer(_read_toml(own), str(own))
+            return directory, _layer(_read_toml(own), str(own))
         shared = directory / "pyproject.toml"
         if shared.is_file():
-            table = _read_toml(shared).get("tool", {}).get("perfguard")
-            if table is not None:
-                return shared, _layer(table, f"{shared} [tool.perfguard]")
+            tools = _read_toml(shared).get("tool", {})
+            if not isinstance(tools, dict):
+                raise ConfigError(f"{shared}: tool must be a table")
+            if tools.get("perfguard") is not None:
+                return directory, _layer(tools["perfguard"], f"{shared} [tool.perfguard]")
         if (directory / ".git").exists():
-            return None, {}
-    return None, {}
+            return directory, {}
+    return start, {}
 
 
 def _user_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
@@ -189,13 +191,18 @@ def _from_text(key: str, text: str) -> Any:
     if key in ("benchmarks", "pass_env", "fail_on"):
         return [item.strip() for item in text.split(",") if item.strip()]
     if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
-        return int(text) if text.lstrip("-").isdigit() else text
+        return _number_from(text, int)
     if key in ("budget_s", "slice_s", "margin", "alpha", "equivalence", "max_block_sd", "spread_s"):
-        try:
-            return float(text)
-        except ValueError:
-            return text
+        return _number_from(text, float)
     return text
+
+
+def _number_from(text: str, kind: type[int | float]) -> Any:
+    """The number, or the text as it is, which the strict decoding then refuses by name."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -230,9 +237,21 @@ def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
             msgspec.convert({key: value}, Config, strict=True)
         except msgspec.ValidationError as error:
             raise ConfigError(f"{origins[key]}: {key}: {error}") from error
+        if key == "suites":
+            _check_suite_keys(value, origins[key])
     config = msgspec.convert(values, Config, strict=True)
     _check_ranges(config, origins)
     return config
+
+
+def _check_suite_keys(suites: Mapping[str, Mapping[str, Any]], origin: str) -> None:
+    names = [f.name for f in dataclasses.fields(SuiteConfig)]
+    for suite, table in suites.items():
+        for key in table:
+            if key not in names:
+                near = difflib.get_close_matches(key, names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
+                raise ConfigError(f"{origin}: suites.{suite}: unknown key {key!r}; {hint}")
 
 
 def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:

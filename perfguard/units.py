@@ -1,4 +1,4 @@
-"""Aliases for quantities, and the only formatter of numbers for people."""
+"""The only formatter of numbers for people, and what makes foreign text safe to show."""
 
 from __future__ import annotations
 
@@ -58,6 +58,16 @@ def format_duration(value_s: float) -> str:
         return f"{minutes} min {seconds:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Text without control characters, which could move a terminal or begin a line: each becomes a space.
+
+    Args:
+        text: From a benchmark, its log or its exception.
+        keep: Control characters that stay, such as a line break.
+    """
+    return "".join(character if character.isprintable() or character in keep else " " for character in text)
 
 
 def _significant(value: float) -> str:

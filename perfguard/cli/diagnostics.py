@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import NoReturn
 import click
 
 from perfguard.errors import ExitCode, PerfguardError
+from perfguard.units import printable
 
 
 @contextlib.contextmanager
@@ -22,12 +24,21 @@ def reader_may_leave() -> Iterator[None]:
     """
     try:
         yield
-    except (BrokenPipeError, SystemExit) as gone:
-        if not isinstance(gone, BrokenPipeError) and not isinstance(gone.__context__, BrokenPipeError):
+    except (BrokenPipeError, SystemExit):
+        if not _reader_is_gone():
             raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _reader_is_gone() -> bool:
+    poller = select.poll()
+    try:
+        poller.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # no descriptor behind it
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))
 
 
 def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
@@ -45,7 +56,7 @@ def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
         error.show()
         code = error.exit_code
     except PerfguardError as error:
-        click.echo(f"perfguard: {error}", err=True)
+        click.echo("perfguard: " + printable(str(error), keep="\n"), err=True)
         code = error.exit_code
     except Exception as error:  # noqa: BLE001 - a defect of ours: say so, with what is needed to report it
         traceback.print_exc()

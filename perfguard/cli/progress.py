@@ -19,7 +19,7 @@ from perfguard.model.events import (
     RunFinished,
     RunStarted,
 )
-from perfguard.units import format_duration, format_seconds
+from perfguard.units import format_duration, format_seconds, printable
 
 
 class Progress(Protocol):
@@ -69,7 +69,7 @@ class _Plain:
                     err=True,
                 )
             case CaseFailed():
-                click.echo(f"! {event.case_id} failed in the {event.arm.value}: {event.reason}", err=True)
+                click.echo(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}", err=True)
             case BlockFinished():
                 left = max(0.0, self._budget_s - (time.monotonic() - self._started))
                 click.echo(
@@ -108,7 +108,7 @@ class _Live:
             case CaseFinished():
                 self.step(f"block {self._block} · {event.case_id}")
             case CaseFailed():
-                self._print(f"! {event.case_id} failed in the {event.arm.value}: {event.reason}")
+                self._print(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}")
             case Noted(level="warning"):
                 self._print(f"! {event.text}")
             case RunFinished():

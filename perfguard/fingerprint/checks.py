@@ -21,6 +21,8 @@ _UNKNOWN, _NOT_APPLICABLE = CheckStatus.UNKNOWN, CheckStatus.NOT_APPLICABLE
 _STEAL_WARN_RATIO = 0.001
 _STEAL_FAIL_RATIO = 0.01
 _BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+_UNBOUND = ("disabled", "none", "false")
+"""Values of binding variables that bind nothing."""
 _MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 _MALLOC_FIX = "export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592"
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -206,9 +208,10 @@ def _allocator(host: _Host) -> CheckResult:
     if named is not None and loaded is not None and named != loaded:
         fix = f"ldconfig -p | grep {named}   # and put the path it prints into LD_PRELOAD"
         return _row("allocator", _FAIL, f"LD_PRELOAD names {named}, but {loaded} is loaded", why, fix)
-    observed = loaded or named
+    # Without an answer from the interpreter, only LD_PRELOAD could have put another allocator in its place.
+    observed = loaded or named or "system"
     if observed != "system":
-        return _row("allocator", _OK if observed else _UNKNOWN, observed or "unknown", why)
+        return _row("allocator", _OK, observed, why)
     tuned = [name for name in _MALLOC_SETTINGS if name in host.environment]
     if tuned:
         return _row("allocator", _OK, f"the C library's, with {', '.join(tuned)}", why)
@@ -226,7 +229,7 @@ def _threads(host: _Host) -> CheckResult:
     if host.threads > len(mask) or too_many:
         observed = f"{observed}; {', '.join(too_many)}" if too_many else observed
         return _row("threads", _FAIL, observed, why, f"export OMP_NUM_THREADS={len(mask)} MKL_NUM_THREADS={len(mask)}")
-    binding = [name for name in _BINDING if name in host.environment]
+    binding = [name for name in _BINDING if host.environment.get(name, _UNBOUND[0]).lower() not in _UNBOUND]
     if binding:
         return _row("threads", _WARN, f"{observed}; {', '.join(binding)} set", why, f"unset {' '.join(binding)}")
     return _row("threads", _OK, observed, why)

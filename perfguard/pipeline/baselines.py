@@ -222,8 +222,10 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
     """The rounds as pyperf runs, each with its canary; what each process wrote, joined with what only we know."""
     import pyperf
 
-    suite = read_suite(session.folder.path / "candidate.json")
-    metadata = {benchmark.get_name(): benchmark.get_runs()[0].get_metadata() for benchmark in suite.get_benchmarks()}
+    metadata: dict[str, dict[str, Any]] = {}
+    with contextlib.suppress(StoreError):  # it adds facts about the interpreter; the values are in the events
+        suite = read_suite(session.folder.path / "candidate.json")
+        metadata = {found.get_name(): found.get_runs()[0].get_metadata() for found in suite.get_benchmarks()}
     keep = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
     runs: dict[str, list[Any]] = {}
     for case_id, rounds in session.data.rounds().items():

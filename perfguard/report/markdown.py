@@ -6,7 +6,7 @@ from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
 from perfguard.report.terminal import SIGNS, format_interval
-from perfguard.units import format_effect, format_ratio, format_seconds
+from perfguard.units import format_effect, format_ratio, format_seconds, printable
 
 _ORDER = (
     Outcome.FAILED,
@@ -33,7 +33,7 @@ def render_markdown(result: RunResult) -> str:
         "",
     ]
     for role, arm in sorted(result.arms.items()):
-        lines.append(f"- {role}: `{arm.text}`" + (f", torch {arm.torch}" if arm.torch else ""))
+        lines.append(f"- {role}: {code(arm.text)}" + (f", torch {escape(arm.torch)}" if arm.torch else ""))
     lines += [f"- {escape(note)}" for note in (*result.notes, *(result.gate.notes if result.gate else ()))]
     return "\n".join(lines)
 
@@ -50,7 +50,13 @@ def escape(text: str) -> str:
         ("_", "\\_"),
     ):
         text = text.replace(plain, safe)
-    return " ".join(text.split())
+    return " ".join(printable(text).split())
+
+
+def code(text: str) -> str:
+    """A code span that holds the text, also inside a table."""
+    safe = printable(text).replace("`", "'").replace("|", "\\|")
+    return f"`{' '.join(safe.split())}`"
 
 
 def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
@@ -63,7 +69,7 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
         advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
         cells = (
             SIGNS[verdict.outcome][0],
-            f"`{verdict.case_id}`",
+            code(verdict.case_id),
             format_seconds(c.baseline_median_s),
             format_seconds(c.candidate_median_s),
             format_effect(e.log_ratio) if e else "-",
@@ -75,7 +81,7 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
     lines += [
         "",
         *(
-            f"- `{v.case_id}`: {escape(v.reason)}"
+            f"- {code(v.case_id)}: {escape(v.reason)}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
             if v.outcome is not Outcome.UNCHANGED
         ),
@@ -88,7 +94,7 @@ def _measured(measured: tuple[CaseMeasured, ...]) -> list[str]:
     for case in measured:
         problem = escape(case.problem) if case.problem else ""
         lines.append(
-            f"| `{case.case_id}` | {case.rounds} | {format_seconds(case.median_s)} | "
+            f"| {code(case.case_id)} | {case.rounds} | {format_seconds(case.median_s)} | "
             f"{format_ratio(case.between_sd_ratio)} | {problem} |"
         )
     return lines

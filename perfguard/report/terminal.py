@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Outcome, Verdict
-from perfguard.units import format_duration, format_effect, format_ratio, format_seconds
+from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,14 +32,14 @@ def render_result(result: RunResult) -> list[RenderableType]:
     """What to print, in order."""
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(line, style="dim") for line in _head(result)]
+    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result)]
     if result.gate is not None:
-        parts.extend(Text(line) for line in _reasons(result.gate.verdicts))
+        parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts))
         parts.append(_verdict_table(result.gate.verdicts))
     elif result.measured:
         parts.append(_measured_table(result.measured))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
-    parts.append(Text(f"{result.verdict}: {result.reason}", style=style))
+    parts.append(Text(printable(f"{result.verdict}: {result.reason}"), style=style))
     return parts
 
 
@@ -80,7 +80,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     estimate = comparison.estimate
     return (
-        escape(verdict.case_id),
+        escape(printable(verdict.case_id)),
         str(estimate.blocks) if estimate else "-",
         format_seconds(comparison.baseline_median_s),
         format_seconds(comparison.candidate_median_s),
@@ -105,13 +105,13 @@ def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
     table = _table("case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "")
     for case in measured:
         table.add_row(
-            escape(case.case_id),
+            escape(printable(case.case_id)),
             str(case.rounds),
             format_seconds(case.median_s),
             format_ratio(case.between_sd_ratio),
             format_ratio(case.within_sd_ratio),
             str(case.inner_loops or "-"),
-            escape(f"✗ {case.problem}") if case.problem else "",
+            escape(printable(f"✗ {case.problem}")) if case.problem else "",
         )
     return table
 
@@ -123,5 +123,7 @@ def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         right = name.startswith(">")
-        table.add_column(name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold")
+        table.add_column(
+            name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold"
+        )
     return table

@@ -21,6 +21,7 @@ from perfguard.runner.tree_env import environment_for_tree
 
 _ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
 """Equally long names: path lengths must not differ between the arms."""
+_WHOLE_REPOSITORY = "repository"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +87,11 @@ def clean_workshop(workshop: Path, project: Path) -> None:
     """Remove bundles, links and worktrees of a finished run."""
     repository = git.top_level(project)
     for name in _ROLE_DIRECTORY.values():
-        tree = workshop / name / "tree"
-        if tree.is_symlink():
-            tree.unlink()
-        elif tree.exists() and repository is not None:
-            git.remove_worktree(repository, tree)
+        for tree in (workshop / name / "tree", workshop / name / _WHOLE_REPOSITORY):
+            if tree.is_symlink():
+                tree.unlink()
+            elif tree.exists() and repository is not None:
+                git.remove_worktree(repository, tree)
     shutil.rmtree(workshop, ignore_errors=True)
 
 
@@ -111,7 +112,9 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]
         if repository is None:
             raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
         commit = git.resolve_commit(repository, spec.revision)
-        git.add_worktree(repository, place, commit)
+        _check_out(repository, commit, place, below=settings.project.resolve().relative_to(repository.resolve()))
+        if not place.is_dir():
+            raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
         return place, git.tree_of(repository, commit)
     directory = (settings.project / (spec.directory or ".")).resolve()
     if not directory.is_dir():
@@ -119,6 +122,16 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]
     place.symlink_to(directory, target_is_directory=True)
     state = git.tree_state(directory)
     return place, state.source_id if state.tree else f"dir:{directory}"
+
+
+def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> None:
+    """A worktree at `place`; of a project inside a larger repository, a link to the project's directory in one."""
+    if below == Path():
+        git.add_worktree(repository, place, commit)
+        return
+    worktree = place.with_name(_WHOLE_REPOSITORY)
+    git.add_worktree(repository, worktree, commit)
+    place.symlink_to(worktree / below, target_is_directory=True)
 
 
 def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str) -> str:

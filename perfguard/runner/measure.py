@@ -195,26 +195,11 @@ class _Loop:
             return 0
         first = plan.first_arms[index]
         order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
-        switches = 0
         opened: list[ArmWorker] = []
-        try:
-            for worker in order:
-                with self._failures_of(index, worker.arm):
-                    spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
-                    worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
-                    opened.append(worker)
-                if self._cases[index] is None:
-                    return switches
-            for position in range(self._m.settings.warmups + self._m.settings.slices):
-                for worker in order:
-                    with self._failures_of(index, worker.arm):
-                        switches += self._time_slice(plan.index, case.case.id, worker, position)
-                    if self._cases[index] is None:
-                        opened.remove(worker)
-                        return switches
-            opened.clear()
-        finally:
+        switches = self._time_case(plan.index, index, case, order, opened)
+        if self._cases[index] is None:
             self._take_back(opened)
+            return switches
         self._m.emit(
             CaseFinished(
                 block=plan.index,
@@ -223,6 +208,27 @@ class _Loop:
                 candidate_digest=digests.get((index, Arm.CANDIDATE)),
             )
         )
+        return switches
+
+    def _time_case(
+        self, block: int, index: int, case: CasePlan, order: Sequence[ArmWorker], opened: list[ArmWorker]
+    ) -> int:
+        """Open a case and time its slices; where a worker refuses, `opened` keeps those that still wait."""
+        switches = 0
+        for worker in order:
+            with self._failures_of(index, worker.arm):
+                spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
+                worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
+                opened.append(worker)
+            if self._cases[index] is None:
+                return switches
+        for position in range(self._m.settings.warmups + self._m.settings.slices):
+            for worker in order:
+                with self._failures_of(index, worker.arm):
+                    switches += self._time_slice(block, case.case.id, worker, position)
+                if self._cases[index] is None:
+                    opened.remove(worker)
+                    return switches
         return switches
 
     def _time_slice(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import psutil
 
 from perfguard.errors import MeasurementError
 from perfguard.model.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
@@ -135,6 +137,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
+        started = _descendants(self._process.pid)
         self._write({"do": "exit"})
         with contextlib.suppress(OSError):
             os.close(self._command_write)  # a worker whose slice still waits takes the first message as its end
@@ -142,7 +145,7 @@ class WorkerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0 if self._owes_answer else _EXIT_GRACE_S)
         finally:
-            self._kill()
+            self._kill(started)
             for descriptor in (self._reply_read, *self._died):
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
@@ -151,10 +154,15 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._command_write, encode(message))
 
-    def _kill(self) -> None:
+    def _kill(self, started: Sequence[psutil.Process] = ()) -> None:
+        # Those that took a session of their own are in no group of the worker's any more.
+        left = (*started, *_descendants(self._process.pid))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
     def _how_it_ended(self) -> str:
         try:
@@ -183,6 +191,15 @@ def _death_of(pid: int) -> tuple[int, ...]:
         return (os.pidfd_open(pid),)
     except (AttributeError, OSError):
         return ()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """What a process and its children have started and not yet orphaned; nothing where it is gone."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
 
 
 def _command(launch: Launch) -> list[str]:

@@ -27,6 +27,9 @@ PRIVATE_METADATA = (
 )
 """Left out of what is committed: names of hosts and places, and what changes with every run and means nothing."""
 
+_BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What pyperf raises on a file that it did not write, or not to its end."""
+
 
 def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any | None:
     """One pyperf suite with the runs of all files; None where no file holds any.
@@ -39,7 +42,7 @@ def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any
     for path in sorted(paths):
         try:
             suite = pyperf.BenchmarkSuite.load(str(path))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _BROKEN as error:
             skipped(f"{path.name} is not a complete pyperf file and was left out ({error})")
             continue
         for benchmark in suite.get_benchmarks():
@@ -88,7 +91,7 @@ def read_suite(path: Path) -> Any:
         return pyperf.BenchmarkSuite.load(str(path))
     except FileNotFoundError:
         raise StoreError(f"{path} is missing; restore it from git, or run `perfguard baseline update`") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _BROKEN as error:
         raise StoreError(
             f"{path} is not a pyperf file ({error}); restore it from git, or run `perfguard baseline update`"
         ) from error
@@ -103,8 +106,12 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
 

@@ -322,7 +322,14 @@ def test_what_a_benchmark_prints_goes_to_the_log_and_disturbs_nothing(rig):
     assert b"\xff\xfe\0 raw" in log
 
 
-@pytest.mark.parametrize("how", ["os.fork() or time.sleep(600)", "subprocess.Popen(['sleep', '600'])"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "os.fork() or time.sleep(600)",
+        "subprocess.Popen(['sleep', '600'])",
+        "subprocess.Popen(['sleep', '600'], start_new_session=True)",
+    ],
+)
 def test_a_child_that_a_benchmark_leaves_behind_is_gone_when_the_worker_is(rig, how):
     made = rig(
         f"""

@@ -19,7 +19,7 @@ from perfguard.fingerprint.cpu import parse_cpuinfo, read_cpu
 from perfguard.fingerprint.match import match
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.render import render_fingerprint
-from perfguard.fingerprint.schema import fingerprint_schema
+from perfguard.codec import schema_of
 from perfguard.model.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
 from perfguard.model.machine import Fingerprint
 from perfguard.runner.placement import select_cpus
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-VALIDATOR = Draft202012Validator(json.loads(fingerprint_schema()))
+VALIDATOR = Draft202012Validator(schema_of("fingerprint"))
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -13,7 +13,6 @@ import perfguard
 from perfguard.fingerprint.checks import run_checks
 from perfguard.fingerprint.probe import read_fingerprint
 from perfguard.fingerprint.render import render_fingerprint
-from perfguard.fingerprint.schema import fingerprint_schema
 from perfguard.model.machine import CheckResult, CheckStatus, Fingerprint, QuotaState, SoftwareFacts
 
 if TYPE_CHECKING:
@@ -95,6 +94,8 @@ def test_steal_is_of_no_interest_on_bare_metal_and_fails_when_large(found: Finge
 def test_an_unknown_machine_gives_unknown_rows(memory_files: type, idle_root: Path) -> None:
     (idle_root / "proc" / "loadavg").write_text("")
     rows = _checks(read_fingerprint(memory_files({})), idle_root, cpus=None)
+    # The allocator follows from the environment that the workers get, whatever the machine is.
+    assert rows.pop("allocator").status is CheckStatus.WARN
     assert {row.status for row in rows.values()} == {CheckStatus.UNKNOWN}
 
 
@@ -117,10 +118,6 @@ def test_the_text_is_plain_and_aligned(found: Fingerprint) -> None:
         if line.startswith("  ") and "  - " not in line
     }
     assert starts == {18}
-
-
-def test_the_published_schema_is_up_to_date() -> None:
-    assert SCHEMA.read_text(encoding="utf-8") == fingerprint_schema()
 
 
 def test_output_fits_the_schema_and_reads_back(found: Fingerprint, memory_files: type) -> None:

@@ -382,6 +382,15 @@ def test_an_interrupt_while_the_canary_starts_leaves_no_canary():
     assert canary.is_closed
 
 
+def test_an_interrupt_in_a_slice_asks_nothing_more_of_the_workers():
+    """The other worker may be a minute from its next answer."""
+    run = Run(FakeStarter({(0, arm): {("go", "x"): KeyboardInterrupt()} for arm in BOTH}), ["x"])
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+    assert all(worker.sent[-1][0] in ("go", "bench") for worker in run.starter.workers.values())
+    assert run.all_closed
+
+
 def test_every_worker_is_closed_although_closing_another_is_interrupted():
     starter = FakeStarter()
     run = Run(starter, blocks=1)

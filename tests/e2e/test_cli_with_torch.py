@@ -1,0 +1,146 @@
+"""The command line on real PyTorch work, as a user types it. Budgets are short: only large effects are asserted."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+REPOSITORY = Path(__file__).parents[2]
+NORM = "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]"
+LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
+STEP = "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]"
+FAST = ("--slice-s", "0.03", "--slices", "4", "--max-blocks", "8", "--no-progress")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone of this repository's committed state, as a newcomer has it."""
+    place = tmp_path_factory.mktemp("clone") / "perfguard"
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    if head.returncode != 0:
+        pytest.skip("this is not a git checkout, so there is nothing to clone")
+    subprocess.run(["git", "clone", "-q", "--shared", str(REPOSITORY), str(place)], check=True)
+    return place
+
+
+def perfguard(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed command line in the clone."""
+    return subprocess.run(
+        [sys.executable, "-m", "perfguard", *arguments],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONSAFEPATH": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    result: dict[str, Any] = json.loads(done.stdout)
+    return {v["case_id"]: v["outcome"] for v in result["gate"]["verdicts"]}
+
+
+def test_a_gate_of_the_same_code_is_never_red_and_leaves_files_that_pyperf_reads(checkout: Path) -> None:
+    done = perfguard(checkout, "gate", "--baseline", "git:HEAD", "-c", NORM, "-c", LINEAR, *FAST, "--format", "json")
+    assert done.returncode in (0, 4), done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert set(outcomes(done)) == {NORM, LINEAR}
+    assert any("identical code" in note for note in result["notes"])
+
+    folder = Path(result["folder"])
+    attested = json.loads((folder / "arms.json").read_text())
+    paths = {path for path, _ in attested["candidate"]["code"]}
+    assert "kernels/linear.py" in paths
+    for name in ("baseline.json", "candidate.json"):
+        stats = subprocess.run(
+            [sys.executable, "-m", "pyperf", "stats", str(folder / name)], capture_output=True, text=True
+        )
+        assert stats.returncode == 0, stats.stderr
+        assert LINEAR in stats.stdout
+    assert not (folder / "arms").exists()
+
+
+def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None:
+    done = perfguard(
+        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
+        "-c", NORM, "-c", LINEAR, "-c", STEP, "--inject", f"{LINEAR}=+60%", "--inject", f"{STEP}=+60%",
+        *FAST, "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = outcomes(done)
+    assert found.pop(NORM) not in ("regressed", "failed")
+    assert found == {LINEAR: "regressed", STEP: "regressed"}
+
+
+def test_an_injected_speed_up_is_an_improvement_and_passes(checkout: Path) -> None:
+    done = perfguard(
+        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
+        "-c", LINEAR, "--inject", f"{LINEAR}=-40%", *FAST, "--format", "json",
+    )  # fmt: skip
+    assert outcomes(done) == {LINEAR: "improved"}
+    assert done.returncode == 0
+
+
+def test_a_capped_instruction_set_of_the_candidate_is_found(checkout: Path) -> None:
+    """bf16 products lose their native instructions; on a CPU that has none, nothing changes."""
+    flags = Path("/proc/cpuinfo").read_text()
+    if "avx512_bf16" not in flags and "amx_bf16" not in flags:
+        pytest.skip("this CPU has no bf16 instructions that a cap could take away")
+    done = perfguard(
+        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+env:ONEDNN_MAX_CPU_ISA=AVX2",
+        "-c", LINEAR, *FAST, "--format", "json",
+    )  # fmt: skip
+    assert outcomes(done) == {LINEAR: "regressed"}
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs for a mask that can shrink")
+def test_an_arm_whose_mask_shrinks_when_torch_is_imported_is_refused(checkout: Path) -> None:
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+    done = perfguard(
+        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+env:OMP_PROC_BIND=true",
+        "-c", NORM, "--cpus", cpus, *FAST,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert "importing torch" in done.stderr
+    assert "Traceback" not in done.stdout
+
+
+def test_a_missing_stack_says_how_to_make_it(checkout: Path, tmp_path: Path) -> None:
+    done = perfguard(checkout, "compare", "--candidate", "stack:ipex", "-c", NORM, *FAST, PERFGUARD_ENVS=str(tmp_path))
+    assert done.returncode == 2
+    assert "perfguard env create ipex" in done.stderr
+
+
+@pytest.mark.ipex
+def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path) -> None:
+    from perfguard.errors import ArmError
+    from perfguard.runner.stack_envs import ready_environment
+
+    try:
+        ready_environment("ipex")
+    except ArmError as error:
+        if os.environ.get("PERFGUARD_REQUIRE_IPEX"):
+            raise
+        pytest.skip(str(error))
+    mobilenet = (
+        "step.mobilenetv3[variant=small,image_size=96,batch=4,dtype=fp32,memory_format=channels_last,mode=eager]"
+    )
+    done = perfguard(
+        checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+stack:ipex", "-c", mobilenet,
+        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "5", "--no-progress", "--format", "json",
+    )  # fmt: skip
+    assert done.returncode in (0, 1, 4), done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["arms"]["candidate"]["torch"].startswith("2.8.0")
+    fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text())
+    assert fingerprint["software"]["ipex_version"].startswith("2.8.0")
+    assert result["gate"]["verdicts"][0]["comparison"]["estimate"]["blocks"] == 5
+    assert any("intel" in note.lower() or "torch" in note for note in result["notes"])

@@ -1,0 +1,216 @@
+"""Results as text: against golden files, and with hostile names. `PERFGUARD_UPDATE_GOLDEN=1` writes the files anew."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from perfguard.model.estimate import Estimate, Interval
+from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.report.markdown import escape, render_markdown
+from perfguard.report.terminal import render_result
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE = "evil[/][bold red]x[/bold red] | `code` <script>alert(1)</script> **b** _i_ ](http://x) \x1b[31m"
+
+
+def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because it was seen", spread=0.01):
+    estimate = None
+    if effect is not None:
+        center = math.log1p(effect)
+        estimate = Estimate(
+            log_ratio=center,
+            standard_error=spread / 2,
+            block_sd=spread,
+            blocks=12,
+            degrees_of_freedom=11.0,
+            interval=Interval(lower=center - spread, upper=center + spread, level=0.95),
+        )
+    comparison = Comparison(
+        case_id=name,
+        gating=gating,
+        estimate=estimate,
+        p_regressed=None if effect is None else 0.01,
+        p_improved=None if effect is None else 0.99,
+        baseline_median_s=None if effect is None else 0.00123,
+        candidate_median_s=None if effect is None else 0.00123 * (1 + effect),
+        margin_ratio=0.005,
+        problem=None if effect is not None else reason,
+        problem_outcome=None if effect is not None else outcome,
+    )
+    return Verdict(case_id=name, outcome=outcome, gating=gating, reason=reason, comparison=comparison)
+
+
+def result(*verdicts, **fields):
+    gate = GateResult(
+        outcome=GateOutcome.REGRESSED,
+        reason="1 of 4 cases regressed",
+        verdicts=verdicts,
+        policy=Policy(),
+        blocks_total=12,
+        blocks_voided=1,
+        notes=("block 3 voided: canary 40.0% slower than in the typical block",),
+    )
+    arms = {
+        "candidate": ArmSummary(
+            text="dir:.", source_id="s2", interpreter="/py", python="3.11.7", torch="2.13.0", stack_id="t1"
+        ),
+        "baseline": ArmSummary(
+            text="git:main", source_id="s1", interpreter="/py", python="3.11.7", torch=None, stack_id=None
+        ),
+    }
+    defaults = {
+        "command": "compare",
+        "run_id": "20260102T030405-abcdef",
+        "folder": "/project/.perfguard/runs/20260102T030405-abcdef",
+        "suite": "pr",
+        "machine_id": "intel-sapphirerapids-1s2c-0123abcd",
+        "machine": "Intel Xeon (sapphirerapids), 2 cores",
+        "cpus": (2, 3),
+        "arms": arms,
+        "gate": gate,
+        "exit_code": 1,
+        "verdict": "regressed",
+        "reason": "1 of 4 cases regressed",
+        "notes": ("seed 7",),
+        "duration_s": 125.0,
+    }
+    return RunResult(**{**defaults, **fields})
+
+
+COMPARED = result(
+    verdict("step.bert[layers=2,dtype=bf16]", Outcome.UNCHANGED, 0.001),
+    verdict("kernel.linear[m=128,dtype=bf16]", Outcome.REGRESSED, 0.074, reason="7.40 % slower; p = 0.0001"),
+    verdict("kernel.sdpa[causal=false]", Outcome.IMPROVED, -0.21, reason="21.0 % faster"),
+    verdict("kernel.noisy", Outcome.INCONCLUSIVE, 0.01, gating=Gating.ADVISORY, spread=0.2, reason="too noisy to gate"),
+    verdict("kernel.crash", Outcome.FAILED, reason="the candidate failed: out of memory"),
+    verdict("kernel.new", Outcome.NO_BASELINE, reason="the baseline has no such case"),
+    verdict("kernel.other", Outcome.INCOMPARABLE, reason="another machine"),
+)
+MEASURED = result(
+    command="run",
+    gate=None,
+    arms={},
+    exit_code=3,
+    verdict="failed",
+    reason="1 of 2 cases failed",
+    measured=(
+        CaseMeasured(
+            case_id="kernel.linear[m=128]",
+            rounds=8,
+            median_s=0.00123,
+            between_sd_ratio=0.012,
+            within_sd_ratio=0.004,
+            inner_loops=41,
+        ),
+        CaseMeasured(
+            case_id="kernel.crash",
+            rounds=0,
+            median_s=None,
+            between_sd_ratio=None,
+            within_sd_ratio=None,
+            inner_loops=None,
+            problem="out of memory",
+        ),
+    ),
+)
+
+
+def terminal_text(shown, width=140):
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, legacy_windows=False)
+    for part in render_result(shown):
+        console.print(part)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize("name", ["compared", "measured"])
+@pytest.mark.parametrize(("render", "ending"), [(terminal_text, "txt"), (render_markdown, "md")])
+def test_a_result_reads_as_its_golden_file(name, render, ending):
+    text = render({"compared": COMPARED, "measured": MEASURED}[name])
+    path = GOLDEN / f"{name}.{ending}"
+    if os.environ.get("PERFGUARD_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_what_matters_most_comes_first_in_markdown():
+    rows = [line for line in render_markdown(COMPARED).splitlines() if line.startswith("| ")]
+    words = [row.split("**")[1] for row in rows if "**" in row]
+    assert words == ["failed", "regressed", "incomparable", "no-baseline", "inconclusive", "improved", "unchanged"]
+
+
+HOSTILE_RESULT = result(
+    verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
+    reason=HOSTILE,
+    machine=HOSTILE,
+    notes=(HOSTILE,),
+    arms={
+        "candidate": ArmSummary(
+            text=HOSTILE, source_id=None, interpreter=None, python=HOSTILE, torch=HOSTILE, stack_id=None
+        )
+    },
+)
+HOSTILE_MEASURED = replace(
+    MEASURED, reason=HOSTILE, measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),)
+)
+
+
+@pytest.mark.parametrize("shown", [HOSTILE_RESULT, HOSTILE_MEASURED], ids=["compared", "measured"])
+def test_hostile_text_is_neither_html_nor_a_new_cell_nor_a_new_row_in_markdown(shown):
+    text = render_markdown(shown)
+    assert "<script" not in "".join(text.split("`")[::2]), "outside of a code span"
+    assert "\x1b" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
+
+
+@pytest.mark.parametrize("shown", [HOSTILE_RESULT, HOSTILE_MEASURED], ids=["compared", "measured"])
+def test_hostile_text_is_printed_as_it_is_and_moves_no_terminal(shown):
+    text = terminal_text(shown, width=400)
+    assert "evil[/][bold red]x[/bold red]" in text
+    assert "\x1b" not in text
+
+
+def test_a_line_break_in_a_reason_does_not_start_a_heading_or_a_list():
+    text = render_markdown(replace(HOSTILE_RESULT, reason="first\n# second\n- third"))
+    assert "\n# second" not in text
+    assert "\n- third" not in text
+
+
+@given(st.text(max_size=60))
+def test_escaped_text_is_one_line_without_markup(text):
+    escaped = escape(text)
+    assert "\n" not in escaped
+    assert not set("<>`") & set(escaped)
+    assert all(escaped[i - 1] == "\\" for i, character in enumerate(escaped) if character in "|*_")
+
+
+def test_an_unknown_interval_is_a_dash():
+    estimate = Estimate(
+        log_ratio=0.1,
+        standard_error=math.inf,
+        block_sd=math.nan,
+        blocks=1,
+        degrees_of_freedom=0.0,
+        interval=Interval(lower=-math.inf, upper=math.inf, level=0.95),
+    )
+    one = verdict("kernel.one", Outcome.INCONCLUSIVE, 0.1)
+    shown = result(replace(one, comparison=replace(one.comparison, estimate=estimate)))
+    assert "inf" not in terminal_text(shown)
+    assert "nan" not in render_markdown(shown)
+
+
+def test_without_any_case_there_is_still_a_verdict():
+    empty = result(gate=None, arms={}, notes=(), reason="nothing was measured")
+    assert terminal_text(empty).splitlines()[-1] == "regressed: nothing was measured"
+    assert render_markdown(empty).startswith("## perfguard: regressed")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json
+from perfguard.errors import StoreError
+from perfguard.model.events import Noted, SliceTimed
+from perfguard.model.plan import EnvProfile
+from perfguard.model.record import CaseNoise
+from perfguard.model.run import Arm
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@dataclass(frozen=True)
+class Nested:
+    items: tuple[EnvProfile, ...]
+    table: dict[str, float]
+
+
+def test_dataclasses_enums_tuples_and_odd_numbers_become_plain_data():
+    value = Nested(items=(EnvProfile.STABLE,), table={"a": math.nan, "b": -math.inf, "c": 1.5})
+    assert to_builtins(value) == {"items": ["stable"], "table": {"a": None, "b": None, "c": 1.5}}
+    assert to_builtins({Arm.BASELINE: Arm.CANDIDATE}) == {"baseline": "candidate"}
+
+
+def test_json_is_sorted_and_keeps_letters_outside_ascii():
+    assert to_json({"b": "µs ✓", "a": 1}) == '{"a": 1, "b": "µs ✓"}'
+
+
+@given(st.builds(CaseNoise, rounds=st.integers(0), median_s=finite, between_round_sd_ratio=finite,
+                 within_round_sd_ratio=finite, inner_loops=st.integers(0)))  # fmt: skip
+def test_what_was_written_reads_back_to_the_last_bit(noise):
+    assert from_builtins(json.loads(to_json(noise)), CaseNoise, source="here") == noise
+
+
+@given(finite, st.integers(0, 2**53), st.text(st.characters(blacklist_categories=["Cs"])), st.sampled_from(list(Arm)))
+def test_any_event_is_one_line_and_reads_back(number, whole, text, arm):
+    for event in (
+        Noted(level="info", text=text),
+        SliceTimed(
+            block=whole, case_id=text, arm=arm, index=whole, warmup=False, value_s=number, cpu_s=number,
+            minor_faults=whole, involuntary_switches=whole,
+        ),
+    ):  # fmt: skip
+        line = encode_event(event, seq=0, t_wall=0.0, t_mono=0.0)
+        assert line.count(b"\n") == 1
+        assert decode_event(line, source="here") == event
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, "missing required field `rounds`"),
+        ([], "Expected `object`, got `array`"),
+        (None, "Expected `object`, got `null`"),
+        (
+            {"rounds": "4", "median_s": 1, "between_round_sd_ratio": 1, "within_round_sd_ratio": 1, "inner_loops": 1},
+            r"Expected `int`, got `str` - at `\$.rounds`",
+        ),
+    ],
+)
+def test_a_misfit_is_named_with_its_source(data, said):
+    with pytest.raises(StoreError, match=rf"here is not valid: .*{said}"):
+        from_builtins(data, CaseNoise, source="here")
+
+
+@pytest.mark.parametrize("name", ["result", "events", "fingerprint"])
+def test_every_schema_is_a_valid_schema(name):
+    schema = schema_of(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert "version 1" in schema["title"] or name == "fingerprint"
+
+
+def test_the_schema_of_events_accepts_events_and_refuses_others():
+    schema = schema_of("events")
+    line = json.loads(encode_event(Noted(level="info", text="x"), seq=0, t_wall=0.0, t_mono=0.0))
+    jsonschema.validate(line, schema)
+    for wrong in ({**line, "event": "slice"}, {**line, "text": 3}, {"event": "note"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
+def test_there_is_no_other_schema():
+    with pytest.raises(KeyError):
+        schema_of("other")

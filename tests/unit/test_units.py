@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfguard.units import format_bytes, format_duration, format_effect, format_ratio, format_seconds, printable
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (math.nan, "-"),
+        (0.0, "0 s"),
+        (1.0, "1.000 s"),
+        (1234.5, "1234 s"),
+        (0.0012341, "1.234 ms"),
+        (0.25, "250.0 ms"),
+        (42.4e-6, "42.40 µs"),
+        (3.2e-9, "3.200 ns"),
+        (1e-12, "1e-12 s"),
+        (-0.002, "-2.000 ms"),
+    ],
+)
+def test_seconds(value, text):
+    assert format_seconds(value) == text
+
+
+@given(st.floats(1e-9, 1e6))
+def test_seconds_read_back_to_four_digits(value):
+    number, unit = format_seconds(value).split()
+    assert float(number) * {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit] == pytest.approx(value, rel=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "text"),
+    [
+        (None, "-"),
+        (math.nan, "-"),
+        (0.0, "+0.00 %"),
+        (math.log(1.0241), "+2.41 %"),
+        (math.log(1.12345), "+12.3 %"),
+        (math.log(0.5), "-50.0 %"),
+        (math.inf, "+∞"),
+        (-math.inf, "-∞"),
+    ],
+)
+def test_effects_are_signed_percentages(log_ratio, text):
+    assert format_effect(log_ratio) == text
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_no_number_is_too_odd_to_show(value):
+    for text in (format_effect(value), format_ratio(value)):
+        assert re.fullmatch(r"-|[+-]?∞|[+-]?[\d.]+ %|[+-]?inf %", text)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(None, "-"), (math.nan, "-"), (math.inf, "∞"), (0.0084, "0.84 %"), (0.1, "10.0 %")]
+)
+def test_ratios(ratio, text):
+    assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**3, "3.0 GiB"), (5 * 1024**4, "5.0 TiB")],
+)
+def test_bytes(size, text):
+    assert format_bytes(size) == text
+
+
+@given(st.text())
+def test_printable_text_is_one_line_of_the_same_length_without_control_characters(text):
+    shown = printable(text)
+    assert len(shown) == len(text)
+    assert shown.isprintable()
+    assert printable(shown) == shown
+
+
+def test_line_breaks_stay_where_they_are_wanted():
+    assert printable("a\n\x1b[31mb", keep="\n") == "a\n [31mb"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0 s"), (45.4, "45 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (3780, "1 h 03 min")],
+)
+def test_durations(seconds, text):
+    assert format_duration(seconds) == text
