@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from perfguard.codec import schema_of
 from perfguard.errors import UsageError
 from perfguard.fingerprint.cgroup import parse_membership, parse_mounts
 from perfguard.fingerprint.cpu import parse_cpuinfo, read_cpu
 from perfguard.fingerprint.match import match
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.render import render_fingerprint
-from perfguard.codec import schema_of
 from perfguard.model.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
 from perfguard.model.machine import Fingerprint
 from perfguard.runner.placement import select_cpus
@@ -218,13 +218,13 @@ class _OneFile:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def text(self, path: str) -> str | None:  # noqa: ARG002 - one answer for all
+    def text(self, path: str) -> str | None:
         return self._text
 
-    def names(self, path: str) -> tuple[str, ...]:  # noqa: ARG002 - one answer for all
+    def names(self, path: str) -> tuple[str, ...]:
         return ()
 
-    def place(self, path: str) -> str | None:  # noqa: ARG002 - one answer for all
+    def place(self, path: str) -> str | None:
         return None
 
 
