@@ -75,9 +75,9 @@ class Config:
     """`stable` pins allocator and threading; `production` leaves your environment alone."""
     budget_s: float | None = None
     """Wall-clock budget of the measurement, seconds; default: the suite's."""
-    slice_s: float = 0.05
+    slice_s: float = 0.02
     """Wanted length of a slice, seconds."""
-    slices: int = 6
+    slices: int = 12
     """Slices of each arm, case and block."""
     warmups: int = 1
     """Warm-up slices before them."""

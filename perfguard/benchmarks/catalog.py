@@ -146,7 +146,7 @@ SUITES: tuple[SuiteSpec, ...] = (
             "step.mobilenetv3[variant=small,image_size=96,batch=4,dtype=fp32,memory_format=channels_last,mode=eager]",
             "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]",
         ),
-        budget_s=120.0,
+        budget_s=165.0,
     ),
     SuiteSpec(
         name="pr",

@@ -74,9 +74,9 @@ class Injection:
 class MeasureSettings:
     """How the runner measures; the same for both arms."""
 
-    slice_s: float = 0.05
+    slice_s: float = 0.02
     """Wanted length of one slice, seconds."""
-    slices: int = 6
+    slices: int = 12
     """Slices of each arm, case and block."""
     warmups: int = 1
     """Warm-up slices before them, not used."""
@@ -104,6 +104,8 @@ class CasePlan:
     """Iterations of one slice, the same in both arms."""
     iteration_s: float
     """Seconds of one iteration as calibrated on the baseline."""
+    instances: int = 1
+    """Set-ups of the case in one process that take turns, so that a block averages over memory layouts."""
     spin_s: tuple[float, float] = (0.0, 0.0)
     """Injected seconds for each iteration of baseline and candidate."""
 

@@ -38,6 +38,16 @@ class TimedSlice:
     """Iterations of the slice."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A case as it was set up."""
+
+    digest: float
+    """Result of its first call, reduced to one number."""
+    instance_s: float | None
+    """Seconds of one further set-up; None where it was not checked."""
+
+
 class ArmWorker:
     """A worker process of one arm. Every method raises WorkerFailure where the process fails."""
 
@@ -62,16 +72,17 @@ class ArmWorker:
                 )
         return ready
 
-    def prepare(self, case: Case, *, seed: int, check: bool) -> float:
-        """Set a case up and call it once; gives the digest of its first result.
+    def prepare(self, case: Case, *, seed: int, check: bool, instances: int = 1) -> Prepared:
+        """Set a case up, with as many instances as are to take turns, and call it.
 
         Raises:
             CaseRefused: The benchmark raises, is missing, or is not worth timing.
         """
-        self._worker.send("prepare", case=_described(case), seed=seed, check=check)
+        self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
         prepared = self._expect("prepared", self._settings.setup_timeout_s)
         self._require_mask(prepared)
-        return float(prepared["digest"])
+        instance_s = prepared.get("instance_s")
+        return Prepared(digest=float(prepared["digest"]), instance_s=None if instance_s is None else float(instance_s))
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first slice then waits."""

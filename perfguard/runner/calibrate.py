@@ -17,6 +17,9 @@ from perfguard.runner.process import WorkerFailure
 from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
 
+_MAX_INSTANCES = 4
+_INSTANCE_BUDGET_S = 0.2
+"""Seconds that each arm may spend on further instances of a case, in every block."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""
 
@@ -31,6 +34,8 @@ class ArmReport:
     """Imported files and distributions."""
     iteration_s: dict[str, float] = field(default_factory=dict)
     """Seconds of one iteration, by case id."""
+    instance_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of one further set-up, by case id."""
     failed: dict[str, CaseFailed] = field(default_factory=dict)
     """Cases that this arm cannot run."""
 
@@ -113,7 +118,9 @@ def _calibrate_cases(
         known = report.iteration_s.pop(case.id, None)
         calibration.progress(f"{arm.value}: checking {case.id}")
         try:
-            worker.prepare(case, seed=calibration.settings.seed, check=known is None)
+            prepared = worker.prepare(case, seed=calibration.settings.seed, check=known is None)
+            if prepared.instance_s is not None:
+                report.instance_s[case.id] = prepared.instance_s
             if known is None:
                 worker.open(case, inner_loops=1, spin_s=0.0)
                 while worker.is_waiting:
@@ -157,11 +164,18 @@ def plan_cases(
                 case=case,
                 inner_loops=inner_loops,
                 iteration_s=iteration_s,
+                instances=_instances(max(r.instance_s.get(case.id, math.inf) for r in reports), settings),
                 spin_s=_spin(injected.get(case.id), iteration_s),
             )
         )
         emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
     return tuple(plans)
+
+
+def _instances(instance_s: float, settings: MeasureSettings) -> int:
+    """As many instances as cost little to set up; one where that is expensive."""
+    affordable = 1 + int(_INSTANCE_BUDGET_S / instance_s) if instance_s > 0 else _MAX_INSTANCES
+    return max(1, min(affordable, _MAX_INSTANCES, settings.slices))
 
 
 def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:

@@ -179,7 +179,8 @@ class _Loop:
                 if case is None:
                     continue
                 with self._failures_of(index, arm):
-                    digests[index, arm] = worker.prepare(case.case, seed=plan.data_seed, check=False)
+                    prepared = worker.prepare(case.case, seed=plan.data_seed, check=False, instances=case.instances)
+                    digests[index, arm] = prepared.digest
         return digests
 
     def _measure_case(

@@ -7,6 +7,7 @@ import importlib.util
 import math
 import random
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ from typing import Any
 
 STATEFUL_PHASES = ("optimizer", "step")
 """Phases whose result moves on from call to call because weights change."""
+
+_MAX_PADDING_BYTES = 1024 * 1024
+_SEATING_CALLS = 2
+"""Calls that take a further instance's memory and fill the primitive cache before it is timed."""
+_padding: list[bytearray] = []
+"""Kept for the life of the process, so that what follows stays moved."""
 
 
 class MissingTargetError(Exception):
@@ -34,23 +41,27 @@ class PreparedCase:
 
     id: str
     """Case id."""
-    call: Callable[[], object]
-    """One call is one iteration."""
+    calls: tuple[Callable[[], object], ...]
+    """The instances, each a set-up of its own under the same seed; one call is one iteration."""
     digest: float
     """The result of the first call, reduced to one number; equal seeds give equal digests."""
+    instance_s: float | None = None
+    """Seconds of one further set-up and call; None where none was timed."""
 
     def check_last(self, result: object) -> None:
         """Raise UnsoundCaseError where the last timed result is not finite."""
         digest_of(result, self.id)
 
 
-def prepare_case(case: dict[str, Any], *, seed: int, check: bool) -> PreparedCase:
-    """Set a case up under its seed and call it once.
+def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int = 1) -> PreparedCase:
+    """Set a case up under its seed and call it once; then its further instances.
 
     Args:
         case: `id`, `target`, `parameters` (a mapping) and `phase`.
         seed: Of the block; mixed with the case id, so the order of the set-ups does not matter.
         check: Also require that a second set-up gives the same result, and for stateless phases a second call.
+        instances: How many set-ups take turns in the slices. Each lies elsewhere in memory, behind a padding drawn from
+            the seed, so that a block's value averages over layouts instead of hanging on one.
 
     Raises:
         MissingTargetError: The target does not exist in this arm.
@@ -59,9 +70,19 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool) -> PreparedCas
     factory = load_factory(case["target"])
     call = _set_up(factory, case, seed)
     digest = digest_of(call(), case["id"])
+    prepared = PreparedCase(case["id"], (call,), digest)
     if check:
+        started = time.monotonic()
         _require_reproducible(factory, case, seed=seed, call=call, digest=digest)
-    return PreparedCase(case["id"], call, digest)
+        prepared.instance_s = time.monotonic() - started
+    draw = random.Random(f"{seed}:{case['id']}")
+    for _ in range(instances - 1):
+        _padding.append(bytearray(draw.randrange(_MAX_PADDING_BYTES)))
+        further = _set_up(factory, case, seed)
+        for _ in range(_SEATING_CALLS):
+            further()
+        prepared.calls += (further,)
+    return prepared
 
 
 def _require_reproducible(

@@ -87,12 +87,18 @@ class Worker:
 
     def _prepare(self, command: Message) -> None:
         started = time.monotonic()
-        case = prepare_case(command["case"], seed=command["seed"], check=command.get("check", False))
+        case = prepare_case(
+            command["case"],
+            seed=command["seed"],
+            check=command.get("check", False),
+            instances=command.get("instances", 1),
+        )
         self._cases[case.id] = case
         self._control.send(
             "prepared",
             case=case.id,
             digest=case.digest,
+            instance_s=case.instance_s,
             affinity=sorted(os.sched_getaffinity(0)),
             setup_s=time.monotonic() - started,
         )

@@ -1,4 +1,4 @@
-"""Measures what this version claims, on the machine it runs on: `make proof-spine` (about 40 minutes, nothing else running).
+"""Measures what this version claims, on the machine it runs on: `make proof-spine`, 45 minutes, nothing else running.
 
 Runs the command line as a user does, reads its JSON, and writes `docs/measurements/spine-<machine_id>.{json,md}`:
 identical arms ten times, injected slowdowns and speed-ups of 5 %, a capped instruction set, a default allocator.
@@ -105,8 +105,10 @@ def report(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# What `perfguard compare --suite quick` found",
         "",
-        f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
-        f"`{first.get('stack_id')}`), CPU {first.get('cpus')}. Every attempt is listed; none was repeated.",
+        (
+            f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
+            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}. Every attempt is listed; none was repeated."
+        ),
         "",
         "| attempt | exit | verdict | blocks (voided) | seconds | regressed | improved |",
         "|---|--:|---|--:|--:|---|---|",

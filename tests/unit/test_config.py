@@ -80,7 +80,7 @@ def test_its_own_file_wins_over_pyproject(place, load):
 
 def test_the_search_ends_at_the_repository(place, load, tmp_path):
     (tmp_path / "perfguard.toml").write_text("slices = 3\n")
-    assert load().config.slices == 6
+    assert load().config.slices == Config().slices
 
 
 def test_without_a_file_a_subdirectory_still_belongs_to_the_repository(place, load):
