@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tui]' \
-	    build hypothesis import-linter jsonschema mypy pytest pytest-timeout ruff
+	    build hatchling hypothesis import-linter jsonschema mypy pytest pytest-timeout ruff
 	touch $(READY)
 
 run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, judge

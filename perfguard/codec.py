@@ -1,4 +1,8 @@
-"""Between the model's frozen values and JSON, strictly: a wrong type or an unknown key is an error."""
+"""Between the model's frozen values and JSON, strictly: a wrong type is an error, nothing is coerced.
+
+Unknown fields are passed over, so that files of a later version with more fields can still be read; layouts that do not
+fit carry another schema number.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _stack() -> str:
 
 
 def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -> Prepared:
-    ipex = _import_ipex()
+    ipex = import_ipex()
     try:
         optimized = ipex.optimize(model, optimizer=optimizer, dtype=dtype_of(dtype), inplace=True)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
@@ -84,7 +84,12 @@ def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -
     return Prepared(model=optimized[0], optimizer=optimized[1])
 
 
-def _import_ipex() -> Any:
+def import_ipex() -> Any:
+    """The IPEX module.
+
+    Raises:
+        MeasurementError: It is missing, belongs to another torch, or refuses this CPU.
+    """
     # On a version mismatch IPEX 2.8 prints a message and calls the missing os.exit (AttributeError);
     # on a CPU without AVX2 it calls sys.exit. Both must fail one case, not end the worker.
     try:

@@ -8,7 +8,7 @@ import click
 
 from perfguard.benchmarks.selection import suite_cases
 from perfguard.codec import to_json
-from perfguard.model.spec import Case, Catalog, Gating, expand
+from perfguard.model.spec import Case, Catalog, Gating, expand, format_parameter
 from perfguard.units import format_duration
 
 
@@ -45,4 +45,4 @@ def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
                 click.echo(f"    {case.id}")
         else:
             for name, values in spec.parameters:
-                click.echo(f"  {'':<{width}}    {name} = {', '.join(map(str, values))}")
+                click.echo(f"  {'':<{width}}    {name} = {', '.join(map(format_parameter, values))}")

@@ -12,7 +12,7 @@ from perfguard.cli.options import command_line
 from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
-from perfguard.errors import UsageError
+from perfguard.errors import ExitCode, UsageError
 from perfguard.model.plan import Injection
 from perfguard.model.result import RunResult
 from perfguard.model.spec import Case
@@ -66,7 +66,7 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
 
 def show(result: RunResult, options: dict[str, Any]) -> None:
     """Print a result in the wanted format and exit with its code."""
-    if options.get("exit_zero") and result.exit_code in (1, 4):
+    if options.get("exit_zero") and result.exit_code != ExitCode.INTERRUPTED:
         result = replace(result, exit_code=0)
     with reader_may_leave():  # the exit code stands, whoever reads
         _print(result, options.get("output_format", "table"))

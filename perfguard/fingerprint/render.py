@@ -56,7 +56,7 @@ def _cpu(found: Fingerprint) -> Iterator[_Row]:
     yield "model", f"family {_text(cpu.family)}, model {_text(cpu.model)}, stepping {_text(cpu.stepping)}"
     yield "architecture", f"{_text(cpu.architecture)}, {_text(cpu.microarchitecture)}"
     yield "microcode", _text(cpu.microcode)
-    yield "hypervisor", cpu.hypervisor_name or _switch(cpu.hypervisor, yes="yes, which is unknown", no="none")
+    yield "hypervisor", cpu.hypervisor_name or _switch(cpu.hypervisor, yes="yes (which one is unknown)", no="none")
 
 
 def _isa(found: Fingerprint) -> Iterator[_Row]:

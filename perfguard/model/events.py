@@ -33,6 +33,8 @@ class RunStarted:
     """Wall-clock budget, seconds."""
     machine_id: str | None = None
     """Identity of the machine."""
+    advisory_ids: tuple[str, ...] = ()
+    """Those of the cases that cannot fail a gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,3 +126,5 @@ class BlockPlan:
     """Order in which the cases are measured."""
     first_arms: tuple[Arm, ...]
     """The arm that runs its slice first, by case index."""
+    first_started: Arm = Arm.BASELINE
+    """The arm whose process starts and is set up first."""

@@ -67,6 +67,11 @@ class RunData:
         """Blocks that ran to their end."""
         return len(self._finished)
 
+    @property
+    def measured_s(self) -> float:
+        """Wall seconds of the finished blocks together."""
+        return sum(end.duration_s for end in self._finished.values())
+
     def paired(self) -> PairedData:
         """Complete cases of finished blocks, both arms."""
         return PairedData(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
+from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig
-from perfguard.errors import UsageError
+from perfguard.errors import StoreError, UsageError
 from perfguard.fingerprint.checks import run_checks
+from perfguard.fingerprint.match import match
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.software import query_software
-from perfguard.model.machine import CheckResult, Fingerprint
+from perfguard.model.machine import CheckResult, Compatibility, Fingerprint
 from perfguard.pipeline.session import choose_cpus
 from perfguard.runner.arms import glibc_version
 from perfguard.runner.environment import base_environment
@@ -30,6 +33,21 @@ def fingerprint_of(root: Path | None, *, python: str | None, ask_software: bool)
         return probe(root)
     software = query_software(Path(python or sys.executable)) if ask_software else None
     return probe(software=software)
+
+
+def match_file(fingerprint: Fingerprint, path: Path) -> Compatibility:
+    """Whether timings of this fingerprint and of one in a JSON file may be compared.
+
+    Raises:
+        StoreError: The file is missing or holds no fingerprint.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} is not a fingerprint ({error}); make one with `perfguard fingerprint --json`"
+        ) from error
+    return match(from_builtins(data, Fingerprint, source=str(path)), fingerprint)
 
 
 def check_host(loaded: LoadedConfig) -> tuple[CheckResult, ...]:

@@ -19,7 +19,7 @@ from perfguard.model.plan import ArmSpec, CasePlan, Injection, MeasureSettings, 
 from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary
 from perfguard.model.run import Arm
-from perfguard.model.spec import Case
+from perfguard.model.spec import Case, Gating
 from perfguard.runner.arms import (
     ArmSettings,
     clean_workshop,
@@ -252,20 +252,30 @@ def measure(
     """Measure blocks within what is left of the budget; gives the number of blocks."""
     settings = replace(session.settings, budget_s=session.left_s())
     session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
-    return measure_blocks(
-        plan_blocks(len(plans), seed=settings.seed),
-        plans,
-        Measuring(
-            starter=starter,
-            emit=session.emit,
-            should_stop=lambda: session.interrupts.asked,
-            settings=settings,
-            cpus=session.selection.cpus,
-            arms=arms,
-            needs_torch=needs_torch(session.request.cases),
-            pause_s=pause_s,
-        ),
+    measuring = Measuring(
+        starter=starter,
+        emit=session.emit,
+        should_stop=lambda: session.interrupts.asked,
+        settings=settings,
+        cpus=session.selection.cpus,
+        arms=arms,
+        needs_torch=needs_torch(session.request.cases),
+        pause_s=pause_s,
     )
+    with _aside(session.selection):
+        return measure_blocks(plan_blocks(len(plans), seed=settings.seed), plans, measuring)
+
+
+@contextlib.contextmanager
+def _aside(selection: CpuSelection) -> Iterator[None]:
+    """Keep this process off the measured CPUs, where another one is left to it."""
+    before = os.sched_getaffinity(0)
+    if selection.housekeeping:
+        os.sched_setaffinity(0, selection.housekeeping)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def needs_torch(cases: Sequence[Case]) -> bool:
@@ -297,6 +307,7 @@ def _run_started(session: Session, mode: str) -> RunStarted:
         command=("perfguard", *request.arguments),
         budget_s=request.budget_s,
         machine_id=session.fingerprint.machine_id,
+        advisory_ids=tuple(case.id for case in request.cases if case.gating is Gating.ADVISORY),
     )
 
 

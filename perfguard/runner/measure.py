@@ -150,7 +150,7 @@ class _Loop:
 
     def _start_workers(self, plan: BlockPlan, workers: dict[Arm, ArmWorker], closing: ExitStack) -> None:
         """Start and greet one arm after the other, so that neither start-up disturbs the other."""
-        for arm in self._m.arms:
+        for arm in sorted(self._m.arms, key=lambda arm: arm is not plan.first_started):
             try:
                 worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
                 workers[arm] = worker

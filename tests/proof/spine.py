@@ -1,4 +1,4 @@
-"""Measures what this version claims, on the machine it runs on: `make proof-spine`, 45 minutes, nothing else running.
+"""Measures what this version claims, on the machine it runs on: `make proof-spine`, 40 minutes, nothing else running.
 
 Runs the command line as a user does, reads its JSON, and writes `docs/measurements/spine-<machine_id>.{json,md}`:
 identical arms ten times, injected slowdowns and speed-ups of 5 %, a capped instruction set, a default allocator.
@@ -24,12 +24,12 @@ ATTEMPTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("identical arms", 10, IDENTICAL),
     (
         "+5 % injected into one step and one kernel",
-        2,
+        1,
         (*IDENTICAL, "--inject", f"{LINEAR}=+5%", "--inject", f"{STEP}=+5%"),
     ),
     (
         "-5 % injected into one step and one kernel",
-        2,
+        1,
         (*IDENTICAL, "--inject", f"{LINEAR}=-5%", "--inject", f"{STEP}=-5%"),
     ),
     (
@@ -102,12 +102,14 @@ def write(rows: list[dict[str, Any]]) -> None:
 def report(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     first = next((row for row in rows if "machine" in row), {})
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     lines = [
         "# What `perfguard compare --suite quick` found",
         "",
         (
             f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
-            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}. Every attempt is listed; none was repeated."
+            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, commit {commit.stdout[:12]}. Every attempt is listed; "
+            "none was repeated."
         ),
         "",
         "| attempt | exit | verdict | blocks (voided) | seconds | regressed | improved |",

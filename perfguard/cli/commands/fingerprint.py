@@ -16,12 +16,32 @@ import click
     help="A recorded machine: a directory with proc and sys below it, or a tarball of one.",
 )
 @click.option("--python", metavar="PATH", help="Interpreter whose software stack is asked; default: perfguard's own.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Another fingerprint's JSON: say whether timings of both may be compared, and why not.",
+)
 @click.option("--no-software", is_flag=True, help="Do not ask an interpreter for its software stack.")
-def command(*, as_json: bool, root: Path | None, python: str | None, no_software: bool) -> None:
-    """Show what this machine is: CPU, usable ISA, topology, state, software; and its two identities."""
+def command(*, as_json: bool, root: Path | None, python: str | None, against: Path | None, no_software: bool) -> None:
+    """Show what this machine is: CPU, usable ISA, topology, state, software; and its two identities.
+
+    With --against the exit code is 0 where timings may be compared, else 3.
+    """
     from perfguard.codec import to_json
+    from perfguard.errors import ExitCode
     from perfguard.fingerprint.render import render_fingerprint
-    from perfguard.pipeline.machine import fingerprint_of
+    from perfguard.model.machine import CompatibilityLevel
+    from perfguard.pipeline.machine import fingerprint_of, match_file
 
     found = fingerprint_of(root, python=python, ask_software=not no_software)
-    click.echo(to_json(found, indent=1) if as_json else render_fingerprint(found))
+    if against is None:
+        click.echo(to_json(found, indent=1) if as_json else render_fingerprint(found).rstrip("\n"))
+        return
+    compatibility = match_file(found, against)
+    if as_json:
+        click.echo(to_json(compatibility, indent=1))
+    else:
+        click.echo("\n".join([compatibility.level.value, *(f"  - {reason}" for reason in compatibility.reasons)]))
+    if compatibility.level is CompatibilityLevel.INCOMPARABLE:
+        raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))

@@ -1,0 +1,135 @@
+"""`show`: a run judged again from its events, also one that was killed before it could say anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perfguard.codec import from_builtins
+from perfguard.config import LoadedConfig
+from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.compare import compare_paired
+from perfguard.gate.policy import exit_code, judge
+from perfguard.model.events import ArmReady, Noted, RunFinished, RunStarted
+from perfguard.model.machine import Fingerprint
+from perfguard.model.replay import RunData
+from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.model.spec import Case, Gating
+from perfguard.model.verdict import GateResult
+from perfguard.pipeline.paired import policy_of
+from perfguard.pipeline.results import describe_rounds, machine_line
+from perfguard.runner.run_folder import read_events
+from perfguard.stats.voiding import void_blocks
+
+
+def find_run(loaded: LoadedConfig, name: str | None) -> Path:
+    """Folder of a run by its id or path; the latest one for None.
+
+    Raises:
+        StoreError: There is none.
+    """
+    runs = loaded.project / ".perfguard" / "runs"
+    if name is not None:
+        for place in (runs / name, loaded.project / name):
+            if (place / "events.jsonl").is_file():
+                return place
+        raise StoreError(f"there is no run {name!r} in {runs}, and no events.jsonl at that path")
+    found = sorted(path.parent for path in runs.glob("*/events.jsonl"))
+    if not found:
+        raise StoreError(f"no run is recorded in {runs}; `perfguard gate` makes one")
+    return found[-1]
+
+
+def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
+    """What a run's events add up to, judged by the present rule.
+
+    Raises:
+        StoreError: The events cannot be read, or do not begin with a run's start.
+    """
+    events = tuple(read_events(folder / "events.jsonl"))
+    start = next((event for event in events if isinstance(event, RunStarted)), None)
+    if start is None:
+        raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
+    data = RunData.of(events)
+    end = next((event for event in events if isinstance(event, RunFinished)), None)
+    gate = _judged(loaded, start, data) if start.mode == "paired" else None
+    measured = () if gate else _measured(start, data)
+    broken = "" if end else "; the run ended before it could conclude"
+    return RunResult(
+        command="show",
+        run_id=start.run_id,
+        folder=str(folder),
+        suite=start.suite,
+        machine_id=start.machine_id or "unknown",
+        machine=_machine(folder),
+        cpus=_cpus(folder),
+        arms={event.arm.value: _summary(event) for event in events if isinstance(event, ArmReady)},
+        gate=gate,
+        measured=measured,
+        exit_code=int(_code(loaded, gate, end)),
+        verdict=gate.outcome.value if gate else "measured",
+        reason=(gate.reason if gate else f"{len(measured)} cases measured") + broken,
+        notes=tuple(event.text for event in events if isinstance(event, Noted)),
+        duration_s=data.measured_s,
+    )
+
+
+def _judged(loaded: LoadedConfig, start: RunStarted, data: RunData) -> GateResult:
+    policy = policy_of(loaded.config)
+    paired = data.paired()
+    cases = [
+        Case(
+            benchmark=case_id,
+            target="",
+            gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING,
+        )
+        for case_id in start.case_ids
+    ]
+    voiding = void_blocks(paired.conditions, policy.max_void_fraction)
+    return judge(compare_paired(paired, cases, policy, voiding=voiding), policy, voiding=voiding)
+
+
+def _measured(start: RunStarted, data: RunData) -> tuple[CaseMeasured, ...]:
+    rounds = data.rounds()
+    return tuple(
+        describe_rounds(
+            case_id,
+            rounds.get(case_id, ()),
+            inner_loops=data.inner_loops.get(case_id),
+            problem=data.failures[case_id].reason if case_id in data.failures else None,
+        )
+        for case_id in start.case_ids
+    )
+
+
+def _code(loaded: LoadedConfig, gate: GateResult | None, end: RunFinished | None) -> ExitCode:
+    if gate is not None:
+        return exit_code(gate, fail_on=loaded.config.fail_on)
+    return ExitCode(end.exit_code) if end else ExitCode.PASS
+
+
+def _summary(ready: ArmReady) -> ArmSummary:
+    return ArmSummary(
+        text=ready.text,
+        source_id=ready.source_id,
+        interpreter=ready.interpreter,
+        python=ready.python,
+        torch=ready.torch,
+        stack_id=ready.stack_id,
+    )
+
+
+def _machine(folder: Path) -> str:
+    try:
+        data = json.loads((folder / "fingerprint.json").read_text(encoding="utf-8"))
+        return machine_line(from_builtins(data, Fingerprint, source="fingerprint.json"))
+    except (OSError, ValueError, StoreError):
+        return "unknown machine"
+
+
+def _cpus(folder: Path) -> tuple[int, ...]:
+    try:
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        return tuple(int(cpu) for cpu in plan["cpus"]["cpus"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()

@@ -1,0 +1,61 @@
+"""What the documents say of the program, checked against the program."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import perfguard
+from perfguard.cli import group
+from perfguard.config import Config
+from perfguard.errors import ExitCode
+
+REPOSITORY = Path(perfguard.__file__).parent.parent
+
+
+def text_of(name: str) -> str:
+    path = REPOSITORY / name
+    if not path.is_file():
+        pytest.skip("the documents are not beside an installed package")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("setting", dataclasses.fields(Config), ids=lambda field: field.name)
+def test_every_setting_is_documented_with_its_default(setting: dataclasses.Field) -> None:
+    row = next(
+        line for line in text_of("docs/configuration.md").splitlines() if line.startswith(f"| `{setting.name}` |")
+    )
+    default = getattr(Config(), setting.name)
+    default = getattr(default, "value", default)
+    if default not in (None, {}, ()):
+        shown = f"[{', '.join(default)}]" if isinstance(default, tuple) else str(default)
+        assert f"`{shown}`" in row
+
+
+def test_every_command_is_in_the_readme() -> None:
+    readme = text_of("README.md")
+    for name in group.commands if hasattr(group, "commands") and group.commands else group.list_commands(None):
+        assert re.search(rf"perfguard {name}\b", readme), name
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_every_exit_code_is_in_the_readme(code: ExitCode) -> None:
+    assert re.search(rf"^\| {int(code)} \|", text_of("README.md"), re.MULTILINE)
+
+
+def test_every_package_is_in_the_architecture() -> None:
+    architecture = text_of("docs/architecture.md")
+    for package in (REPOSITORY / "perfguard").iterdir():
+        if (package / "__init__.py").is_file():
+            assert re.search(rf"\b{package.name}/", architecture), package.name
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    text_of("README.md")
+    for document in (*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
