@@ -18,7 +18,7 @@ from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
 
 _MAX_INSTANCES = 4
-_INSTANCE_BUDGET_S = 0.2
+_INSTANCE_BUDGET_S = 0.5
 """Seconds that each arm may spend on further instances of a case, in every block."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""

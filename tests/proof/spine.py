@@ -108,8 +108,8 @@ def report(rows: list[dict[str, Any]]) -> str:
         "",
         (
             f"Made by `make proof-spine` on {first.get('machine')} (`{first.get('machine_id')}`, stack "
-            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, commit {commit.stdout[:12]}. Every attempt is listed; "
-            "none was repeated."
+            f"`{first.get('stack_id')}`), CPU {first.get('cpus')}, commit {commit.stdout[:12]}. "
+            "Every attempt is listed; none was repeated."
         ),
         "",
         "| attempt | exit | verdict | blocks (voided) | seconds | regressed | improved |",
