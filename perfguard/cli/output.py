@@ -20,7 +20,7 @@ _PLAIN_WIDTH = 200
 def print_result(result: RunResult) -> None:
     """Print a result, as wide as the terminal."""
     console = _console()
-    for part in render_result(result):
+    for part in render_result(result, width=console.width):
         console.print(part)
 
 

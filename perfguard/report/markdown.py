@@ -73,7 +73,7 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
             format_seconds(c.baseline_median_s),
             format_seconds(c.candidate_median_s),
             format_effect(e.log_ratio) if e else "-",
-            format_interval(c).replace("\\", ""),
+            format_interval(c),
             format_ratio(e.block_sd) if e else "-",
             f"**{verdict.outcome.value}**{advisory}",
         )

@@ -28,14 +28,18 @@ SIGNS = {
 _VERDICT_STYLES = {"pass": "bold green", "measured": "bold", "regressed": "bold red", "failed": "bold red"}
 
 
-def render_result(result: RunResult) -> list[RenderableType]:
-    """What to print, in order."""
+_NUMBERS_WIDTH = 92
+"""Columns of the verdict table beside the case id; where both do not fit, each case gets two lines instead."""
+
+
+def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
+    """What to print, in order, for a terminal of `width` columns."""
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result)]
     if result.gate is not None:
         parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts))
-        parts.append(_verdict_table(result.gate.verdicts))
+        parts.extend(_verdicts(result.gate.verdicts, width=width))
     elif result.measured:
         parts.append(_measured_table(result.measured))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
@@ -65,6 +69,31 @@ def _reasons(verdicts: tuple[Verdict, ...]) -> list[str]:
     return [f"{SIGNS[v.outcome][0]} {v.case_id}: {v.reason}" for v in verdicts if v.outcome is not Outcome.UNCHANGED]
 
 
+def _verdicts(verdicts: tuple[Verdict, ...], *, width: int) -> list[RenderableType]:
+    longest = max((len(printable(verdict.case_id)) for verdict in verdicts), default=0)
+    if longest + _NUMBERS_WIDTH <= width:
+        return [_verdict_table(verdicts)]
+    return [line for verdict in verdicts for line in _stacked(verdict)]
+
+
+def _stacked(verdict: Verdict) -> list[RenderableType]:
+    """Two lines: outcome and case id, then the numbers."""
+    from rich.text import Text
+
+    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    sign, style = SIGNS[verdict.outcome]
+    advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
+    head = Text.assemble((f"{sign} {verdict.outcome.value}", style), f"{advisory}  {printable(verdict.case_id)}")
+    if estimate is None:
+        return [head]
+    numbers = (
+        f"    {format_effect(estimate.log_ratio)} {format_interval(comparison)}   "
+        f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}   "
+        f"n={estimate.blocks}, SD {format_ratio(estimate.block_sd)}"
+    )
+    return [head, Text(numbers, style="dim")]
+
+
 def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
     table = _table("case", ">blocks", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
     for verdict in verdicts:
@@ -85,7 +114,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
         format_seconds(comparison.baseline_median_s),
         format_seconds(comparison.candidate_median_s),
         format_effect(estimate.log_ratio) if estimate else "-",
-        format_interval(comparison),
+        escape(format_interval(comparison)),
         format_ratio(estimate.block_sd) if estimate else "-",
         f"[{style}]{sign} {verdict.outcome.value}[/]{advisory}",
     )
@@ -96,7 +125,7 @@ def format_interval(comparison: Comparison) -> str:
     estimate = comparison.estimate
     if estimate is None or math.isinf(estimate.interval.lower):
         return "-"
-    return f"\\[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
+    return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
 
 
 def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:

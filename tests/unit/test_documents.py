@@ -6,12 +6,14 @@ import dataclasses
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import perfguard
 from perfguard.cli import group
 from perfguard.config import Config
 from perfguard.errors import ExitCode
+from perfguard.model.events import EVENT_NAMES
 
 REPOSITORY = Path(perfguard.__file__).parent.parent
 
@@ -37,13 +39,18 @@ def test_every_setting_is_documented_with_its_default(setting: dataclasses.Field
 
 def test_every_command_is_in_the_readme() -> None:
     readme = text_of("README.md")
-    for name in group.commands if hasattr(group, "commands") and group.commands else group.list_commands(None):
+    for name in group.list_commands(click.Context(group)):
         assert re.search(rf"perfguard {name}\b", readme), name
 
 
 @pytest.mark.parametrize("code", list(ExitCode))
 def test_every_exit_code_is_in_the_readme(code: ExitCode) -> None:
     assert re.search(rf"^\| {int(code)} \|", text_of("README.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("event", EVENT_NAMES)
+def test_every_event_is_documented(event: str) -> None:
+    assert f"| `{event}` |" in text_of("docs/run-folder.md")
 
 
 def test_every_package_is_in_the_architecture() -> None:

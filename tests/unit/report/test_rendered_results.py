@@ -18,7 +18,8 @@ from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, Verdict
 from perfguard.report.markdown import escape, render_markdown
-from perfguard.report.terminal import render_result
+from perfguard.report.terminal import format_interval, render_result
+from perfguard.units import printable
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = "evil[/][bold red]x[/bold red] | `code` <script>alert(1)</script> **b** _i_ ](http://x) \x1b[31m"
@@ -126,9 +127,9 @@ MEASURED = result(
 )
 
 
-def terminal_text(shown, width=140):
+def terminal_text(shown, width=200):
     console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, legacy_windows=False)
-    for part in render_result(shown):
+    for part in render_result(shown, width=width):
         console.print(part)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -141,6 +142,16 @@ def test_a_result_reads_as_its_golden_file(name, render, ending):
     if os.environ.get("PERFGUARD_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_nothing_is_lost_on_a_narrow_terminal(width):
+    """Words may wrap, but each case id, outcome and interval is there, whatever the width."""
+    text = "".join(terminal_text(COMPARED, width=width).split())
+    for verdict in COMPARED.gate.verdicts:
+        assert "".join(printable(verdict.case_id).split()) in text
+        assert verdict.outcome.value in text
+        assert "".join(format_interval(verdict.comparison).split()) in text
 
 
 def test_what_matters_most_comes_first_in_markdown():
