@@ -93,7 +93,7 @@ class Config:
     """`unchanged` needs the whole interval inside plus or minus this ratio."""
     max_block_sd: float = 0.05
     """Cases noisier than this are demoted to advisory."""
-    rounds: int = 8
+    rounds: int = 12
     """Rounds that `baseline update` measures and a gate against a stored baseline repeats."""
     spread_s: float = 120.0
     """Least time over which `baseline update` spreads its rounds, seconds."""

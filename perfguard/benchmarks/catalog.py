@@ -152,7 +152,7 @@ SUITES: tuple[SuiteSpec, ...] = (
         name="pr",
         doc="Twelve gating cases for a pull request: six training steps and six kernels",
         gating=_PR_GATING,
-        budget_s=600.0,
+        budget_s=585.0,
     ),
     SuiteSpec(
         name="full",

@@ -27,7 +27,7 @@ from perfguard.runner.arms import (
     resolve_arm,
 )
 from perfguard.runner.attestation import Attested, attested, compare_attested
-from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, plan_cases
+from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, fit_slices, plan_cases
 from perfguard.runner.environment import ignored_variables, pad_to_equal_size
 from perfguard.runner.interrupt import Interrupts, catch_interrupts
 from perfguard.runner.lock import host_lock
@@ -232,13 +232,21 @@ def calibrate(session: Session, starter: ProcessStarter, arms: Mapping[Arm, Reso
             session.note(note)
     session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
     session.folder.write_json("fingerprint.json", session.fingerprint)
-    return plan_cases(
+    found = tuple(reports.values())
+    plans = plan_cases(
         session.request.cases,
-        tuple(reports.values()),
+        found,
         settings=session.settings,
         injections=session.request.injections,
         emit=session.emit,
     )
+    slices = fit_slices(plans, found, session.settings, left_s=session.left_s())
+    if slices < session.settings.slices:
+        session.note(
+            f"{slices} slices a block instead of {session.settings.slices}, so that enough blocks fit the budget"
+        )
+        session.settings = replace(session.settings, slices=slices)
+    return plans
 
 
 def measure(
@@ -253,7 +261,7 @@ def measure(
     settings = replace(session.settings, budget_s=session.left_s())
     session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
     measuring = Measuring(
-        starter=starter,
+        starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
         emit=session.emit,
         should_stop=lambda: session.interrupts.asked,
         settings=settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,13 @@ from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
 
 _MAX_INSTANCES = 4
-_INSTANCE_BUDGET_S = 0.5
+_WANTED_BLOCKS = 10
+_LEAST_SLICES = 3
+_PROCESS_S = 0.5
+"""Seconds that a worker takes to start and end, beside its imports."""
+_UNTIMED_CALLS = 3
+"""Calls of each instance in a block outside any slice: one at set-up, two before the first slice."""
+_INSTANCE_BUDGET_S = 0.75
 """Seconds that each arm may spend on further instances of a case, in every block."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""
@@ -155,16 +162,18 @@ def plan_cases(
         if failed is not None:
             emit(failed)
             continue
-        iteration_s = reports[0].iteration_s.get(case.id)
-        if iteration_s is None:
+        times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
+        if len(times) < len(reports):
             continue
-        inner_loops = max(1, math.ceil(settings.slice_s / iteration_s))
+        iteration_s = times[0]
+        # Between the arms: where one is forty times slower, the other's loops would make its slices endless.
+        inner_loops = max(1, math.ceil(settings.slice_s / statistics.geometric_mean(times)))
         plans.append(
             CasePlan(
                 case=case,
                 inner_loops=inner_loops,
                 iteration_s=iteration_s,
-                instances=_instances(max(r.instance_s.get(case.id, math.inf) for r in reports), settings),
+                instances=_instances(max(_further_instance_s(r, case.id) for r in reports), settings),
                 spin_s=_spin(injected.get(case.id), iteration_s),
             )
         )
@@ -172,10 +181,36 @@ def plan_cases(
     return tuple(plans)
 
 
-def _instances(instance_s: float, settings: MeasureSettings) -> int:
-    """As many instances as cost little to set up; one where that is expensive."""
-    affordable = 1 + int(_INSTANCE_BUDGET_S / instance_s) if instance_s > 0 else _MAX_INSTANCES
-    return max(1, min(affordable, _MAX_INSTANCES, settings.slices))
+def fit_slices(
+    plans: Sequence[CasePlan], reports: Sequence[ArmReport], settings: MeasureSettings, *, left_s: float
+) -> int:
+    """As many slices as are wanted, or fewer where too few blocks would fit into what is left of the budget.
+
+    The block is the unit of inference: ten blocks of six slices say more than four of twelve.
+    """
+    fixed_s = sum(float(report.ready.get("import_s", 0.0)) + _PROCESS_S for report in reports)
+    pair_s = 0.0
+    for plan in plans:
+        for report in reports:
+            iteration_s = report.iteration_s[plan.case.id]
+            pair_s += plan.inner_loops * iteration_s
+            further_s = 0.0 if plan.instances == 1 else report.instance_s.get(plan.case.id, 0.0)
+            fixed_s += plan.instances * (further_s + _UNTIMED_CALLS * iteration_s)
+    if pair_s <= 0:
+        return settings.slices
+    affordable = int((left_s / _WANTED_BLOCKS - fixed_s) / pair_s) - settings.warmups
+    return max(min(_LEAST_SLICES, settings.slices), min(settings.slices, affordable))
+
+
+def _further_instance_s(report: ArmReport, case_id: str) -> float:
+    """What one more instance costs this arm in every block, seconds; inf where that was not measured."""
+    return report.instance_s.get(case_id, math.inf) + _UNTIMED_CALLS * report.iteration_s[case_id]
+
+
+def _instances(further_instance_s: float, settings: MeasureSettings) -> int:
+    """As many instances as cost little to set up and warm; one where that is expensive."""
+    affordable = int(min(_INSTANCE_BUDGET_S / further_instance_s, _MAX_INSTANCES))
+    return max(1, min(1 + affordable, _MAX_INSTANCES, settings.slices))
 
 
 def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:

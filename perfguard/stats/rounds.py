@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-CANARY_COEFFICIENTS = (0.0, 1.0)
-"""The range of how strongly a case may follow the canary; 1 is as strongly."""
+CANARY_COEFFICIENTS = (0.0, 1.0, 2.0)
+"""The range of how strongly a case may follow the canary: not at all, as strongly, twice as strongly."""
 
 MIN_ROUNDS = 2
 """Rounds on each side without which there is no between-round variance."""

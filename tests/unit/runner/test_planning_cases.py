@@ -8,7 +8,7 @@ from perfguard.model.events import CaseCalibrated, CaseFailed
 from perfguard.model.plan import Injection, MeasureSettings
 from perfguard.model.run import Arm
 from perfguard.model.spec import Case
-from perfguard.runner.calibrate import ArmReport, plan_cases
+from perfguard.runner.calibrate import ArmReport, fit_slices, plan_cases
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 
@@ -29,11 +29,12 @@ def plan(baseline, candidate, *, slice_s=0.05, injections=()):
     return plans, events
 
 
-def test_loops_fill_a_slice_by_the_baselines_time_and_are_the_same_for_both_arms():
-    plans, events = plan(ArmReport(iteration_s={"x": 0.004, "y": 3.0}), ArmReport(iteration_s={"x": 0.4, "y": 0.1}))
-    assert [(p.case.id, p.inner_loops, p.iteration_s) for p in plans] == [("x", 13, 0.004), ("y", 1, 3.0)]
+def test_loops_fill_a_slice_between_the_arms_times_and_are_the_same_for_both():
+    """x: the geometric mean of 4 and 16 ms is 8 ms, so 50 ms take seven."""
+    plans, events = plan(ArmReport(iteration_s={"x": 0.004, "y": 3.0}), ArmReport(iteration_s={"x": 0.016, "y": 0.1}))
+    assert [(p.case.id, p.inner_loops, p.iteration_s) for p in plans] == [("x", 7, 0.004), ("y", 1, 3.0)]
     assert events == [
-        CaseCalibrated(case_id="x", inner_loops=13, iteration_s=0.004),
+        CaseCalibrated(case_id="x", inner_loops=7, iteration_s=0.004),
         CaseCalibrated(case_id="y", inner_loops=1, iteration_s=3.0),
     ]
 
@@ -46,6 +47,47 @@ def test_a_case_that_one_arm_cannot_run_is_left_out_and_reported_once(arm):
     plans, events = plan(*pair)
     assert [p.case.id for p in plans] == ["y"]
     assert events[0] == failed("x", arm)
+
+
+def arm_report(**iteration_s):
+    return ArmReport(ready={"import_s": 1.0}, iteration_s=iteration_s, instance_s=dict.fromkeys(iteration_s, 0.01))
+
+
+def test_slices_are_as_many_as_wanted_where_ten_blocks_fit():
+    reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.01, y=0.01))
+    plans, _ = plan(*reports, slice_s=0.02)
+    assert fit_slices(plans, reports, MeasureSettings(slices=12), left_s=150.0) == 12
+
+
+def test_slices_give_way_to_blocks_where_an_arm_is_far_slower():
+    """One iteration of the candidate takes 0.5 s: twelve slices would leave room for three blocks in a minute."""
+    reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.5, y=0.5))
+    plans, _ = plan(*reports, slice_s=0.02)
+    settings = MeasureSettings(slices=12)
+    few = fit_slices(plans, reports, settings, left_s=60.0)
+    more = fit_slices(plans, reports, settings, left_s=150.0)
+    assert 3 <= few < more < 12
+
+
+def test_fewer_slices_than_were_asked_for_are_the_least():
+    reports = (arm_report(x=5.0, y=5.0), arm_report(x=5.0, y=5.0))
+    plans, _ = plan(*reports)
+    assert fit_slices(plans, reports, MeasureSettings(slices=2), left_s=10.0) == 2
+
+
+@given(instance_s=st.floats(0.0, 100.0), slices=st.integers(1, 50))
+def test_a_case_has_between_one_and_four_instances_and_never_more_than_slices(instance_s, slices):
+    report = ArmReport(iteration_s={"x": 0.01}, instance_s={"x": instance_s})
+    plans = plan_cases(
+        CASES[:1], (report, report), settings=MeasureSettings(slices=slices), injections=(), emit=lambda event: None
+    )
+    assert 1 <= plans[0].instances <= min(4, slices)
+
+
+def test_a_case_that_is_expensive_to_set_up_has_one_instance():
+    cheap, expensive = arm_report(x=0.01), ArmReport(iteration_s={"x": 0.01}, instance_s={"x": 3.0})
+    plans, _ = plan(cheap, expensive)
+    assert [p.instances for p in plans] == [1]
 
 
 def test_a_case_that_was_never_reached_is_neither_planned_nor_failed():
