@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,12 +13,12 @@ from typing import Any
 from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, StoreError, UsageError
-from perfguard.fingerprint.checks import run_checks
 from perfguard.fingerprint.probe import probe
 from perfguard.model.machine import CheckStatus
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.model.result import RunResult
+from perfguard.pipeline.machine import check_host
 from perfguard.pipeline.results import describe_rounds, finish, measured_cases
 from perfguard.pipeline.rounds import measure_rounds, utc_now
 from perfguard.pipeline.session import Request, Session, open_session
@@ -151,13 +150,7 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             "commit them, or use --allow-dirty"
         )
     if not options.allow_unfit:
-        failed = [
-            check
-            for check in run_checks(
-                probe(), environment=request.inherited, threads=None, cpus=sorted(os.sched_getaffinity(0))
-            )
-            if check.status is CheckStatus.FAIL
-        ]
+        failed = [check for check in check_host(request.loaded) if check.status is CheckStatus.FAIL]
         if failed:
             what = "; ".join(f"{check.id}: {check.observed}" for check in failed)
             raise HostUnfitError(
