@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,8 @@ def update_baseline(
         MeasurementError: A case failed, so the baseline would have a hole.
     """
     state = _require_fit(request, options)
+    # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
+    request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
         measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
         result = finish(session, None, measured=measured_cases(session))
