@@ -91,6 +91,8 @@ class Config:
     """Family-wise error rate of one gate."""
     equivalence: float = 0.02
     """`unchanged` needs the whole interval inside plus or minus this ratio."""
+    stored_equivalence: float = 0.05
+    """The same against a stored baseline, which can exclude only larger changes."""
     max_block_sd: float = 0.05
     """Cases noisier than this are demoted to advisory."""
     rounds: int = 12
@@ -192,7 +194,16 @@ def _from_text(key: str, text: str) -> Any:
         return [item.strip() for item in text.split(",") if item.strip()]
     if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
         return _number_from(text, int)
-    if key in ("budget_s", "slice_s", "margin", "alpha", "equivalence", "max_block_sd", "spread_s"):
+    if key in (
+        "budget_s",
+        "slice_s",
+        "margin",
+        "alpha",
+        "equivalence",
+        "stored_equivalence",
+        "max_block_sd",
+        "spread_s",
+    ):
         return _number_from(text, float)
     return text
 
@@ -269,6 +280,7 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
     require("alpha", 0 < config.alpha < 0.5, "between 0 and 0.5")
     require("margin", 0 <= config.margin < 1, "at least 0 and below 1")
     require("equivalence", 0 < config.equivalence < 1, "between 0 and 1")
+    require("stored_equivalence", 0 < config.stored_equivalence < 1, "between 0 and 1")
     require("max_block_sd", 0 < config.max_block_sd < math.inf, "positive and finite")
     require("budget_s", config.budget_s is None or 0 < config.budget_s <= _LONGEST_S, _BUDGET)
     require("threads", config.threads is None or config.threads >= 1, "at least 1")

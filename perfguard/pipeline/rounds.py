@@ -52,6 +52,10 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
             f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
             f"{min((n.rounds for n in stored.noise.values()), default=0)} rounds"
         )
+        session.note(
+            "against a stored baseline only larger changes can be excluded; --baseline git:REV pairs two revisions in the "
+            "same minutes and sees smaller ones"
+        )
         rounds = session.request.loaded.config.rounds
         measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         return finish(session, judge_stored(session, stored))
@@ -59,7 +63,8 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
 
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ."""
-    policy = policy_of(session.request.loaded.config)
+    config = session.request.loaded.config
+    policy = replace(policy_of(config), equivalence_ratio=config.stored_equivalence)
     data = session.data
     paired = data.paired()
     reasons = reasons_against(session, stored)

@@ -95,7 +95,7 @@ def _stacked(verdict: Verdict) -> list[RenderableType]:
 
 
 def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
-    table = _table("case", ">blocks", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
+    table = _table("case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
     for verdict in verdicts:
         table.add_row(*_verdict_row(verdict))
     return table
