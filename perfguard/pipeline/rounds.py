@@ -53,8 +53,8 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
             f"{min((n.rounds for n in stored.noise.values()), default=0)} rounds"
         )
         session.note(
-            "against a stored baseline only larger changes can be excluded; --baseline git:REV pairs two revisions in the "
-            "same minutes and sees smaller ones"
+            "against a stored baseline only larger changes can be excluded; --baseline git:REV pairs two revisions in "
+            "the same minutes and sees smaller ones"
         )
         rounds = session.request.loaded.config.rounds
         measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
