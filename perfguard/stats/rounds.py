@@ -3,7 +3,7 @@
 The canary (a fixed kernel, timed in every round) sees a change of speed, but not how strongly a case follows it: a
 coefficient that two to ten rounds cannot estimate. Measured by simulation (6 baseline and 4 candidate rounds, alpha
 0.8 %, machine moved by 3 % between the sides, no true change): without the canary up to 49 % false alarms, with full
-normalisation up to 47 %, with a fitted coefficient up to 54 % (noisy canary). So coefficients 0, 1 and 2 are all tested,
+normalisation up to 47 %, with a fitted coefficient up to 54 % (noisy canary). So coefficients 0, 1 and 2 are tested,
 and only what holds at each is flagged: at most 1.2 %, also for a case that follows the machine twice as strongly as the
 canary does (with 0 and 1 alone, 60 %). See decision 0003.
 """

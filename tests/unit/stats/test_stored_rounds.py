@@ -38,7 +38,7 @@ def test_a_slower_machine_is_not_a_slower_candidate():
 
 
 def test_a_case_that_follows_the_machine_twice_as_strongly_as_the_canary_is_not_slow():
-    """Memory-bound work suffers more from a neighbour than the canary: 6 % slower beside a canary 3 % slower is no flag."""
+    """Memory-bound work may suffer more from a neighbour: 6 % slower beside a canary 3 % slower is no flag."""
     result = estimate_rounds(rounds(OLD), rounds([1.06, 1.07, 1.06], [1.03, 1.035, 1.03]), **RULE)
     assert result.p_slower > 0.1
     assert estimate_rounds(rounds(OLD), rounds([1.16, 1.17, 1.16], [1.03, 1.035, 1.03]), **RULE).p_slower < 0.01
