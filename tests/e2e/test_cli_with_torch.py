@@ -84,8 +84,9 @@ def test_an_injected_speed_up_is_an_improvement_and_passes(checkout: Path) -> No
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
         "-c", LINEAR, "--inject", f"{LINEAR}=-40%", *FAST, "--format", "json",
     )  # fmt: skip
-    assert outcomes(done) == {LINEAR: "improved"}
-    assert done.returncode == 0
+    assert outcomes(done) == {LINEAR: "improved"}, done.stdout
+    # Blocks that the host disturbed may make the gate as a whole neutral; it is never red.
+    assert done.returncode == 0 or json.loads(done.stdout)["verdict"] == "host-unstable"
 
 
 def test_a_capped_instruction_set_of_the_candidate_is_found(checkout: Path) -> None:
