@@ -7,6 +7,7 @@ fit carry another schema number.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from enum import Enum
 from typing import Any, TypeVar
@@ -104,4 +105,19 @@ def schema_of(name: str) -> dict[str, Any]:
             definition["required"] = ["event", *envelope, *definition.get("required", [])]
         title = "One line of events.jsonl, version 1"
         schema = {"oneOf": list(variants), "$defs": components}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+    plain: dict[str, Any] = _with_plain_descriptions(schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **plain}
+
+
+def _with_plain_descriptions(value: Any) -> Any:
+    """Docstrings as text: Python 3.13 takes their indentation away when it compiles, older ones do not."""
+    if isinstance(value, dict):
+        return {
+            key: inspect.cleandoc(item)
+            if key == "description" and isinstance(item, str)
+            else _with_plain_descriptions(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_with_plain_descriptions(item) for item in value]
+    return value
