@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -157,6 +159,8 @@ def _project_layer(start: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
     """The project's directory and the settings of its file."""
     for directory in (start, *start.parents):
         own = directory / "perfguard.toml"
+        if os.path.lexists(own) and not own.is_file():
+            raise ConfigError(f"{own} is not a file that can be read; remove it, or put the settings there")
         if own.is_file():
             return directory, _layer(_read_toml(own), str(own))
         shared = directory / "pyproject.toml"
@@ -288,6 +292,14 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
         if not 0 < suite.budget_s <= _LONGEST_S:
             origin = origins.get("suites", "built-in")
             raise ConfigError(f"{origin}: suites.{name}.budget_s = {suite.budget_s!r} must be {_BUDGET}")
+    for name, suite in config.suites.items():
+        where = origins.get("suites", "built-in")
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            raise ConfigError(
+                f"{where}: suite name {name!r} may hold only letters, digits, '_', '.' and '-': it names a folder"
+            )
+        if not suite.gating and not suite.advisory:
+            raise ConfigError(f"{where}: suite {name!r} selects nothing; list cases in gating or advisory")
     for outcome in config.fail_on:
         if outcome not in FAIL_ON_CHOICES:
             near = difflib.get_close_matches(outcome, FAIL_ON_CHOICES, n=1)

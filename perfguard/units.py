@@ -50,6 +50,8 @@ def format_bytes(value_bytes: float | None) -> str:
 
 def format_duration(value_s: float) -> str:
     """A span for progress lines: `45 s`, `2 min 05 s`, `1 h 03 min`."""
+    if not math.isfinite(value_s):
+        return "-"
     seconds = max(0, round(value_s))
     if seconds < 60:
         return f"{seconds} s"

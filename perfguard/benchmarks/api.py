@@ -72,6 +72,11 @@ def benchmark(
     """
 
     def declare(factory: F) -> F:
+        if "<locals>" in factory.__qualname__:
+            raise ConfigError(
+                f"benchmark {name or factory.__name__!r} is defined inside a function, where workers cannot find it; "
+                "define its factory at module level and use params= for variants"
+            )
         spec = BenchmarkSpec(
             name=_checked_name(name or factory.__name__),
             target=f"{factory.__module__}:{factory.__qualname__}",

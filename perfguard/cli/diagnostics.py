@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import sys
@@ -59,6 +60,9 @@ def run_and_exit(group: click.Group, arguments: list[str]) -> NoReturn:
         click.echo("perfguard: " + printable(str(error), keep="\n"), err=True)
         code = error.exit_code
     except Exception as error:  # noqa: BLE001 - a defect of ours: say so, with what is needed to report it
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            click.echo("perfguard: the disk that the output goes to is full", err=True)
+            sys.exit(int(ExitCode.INFRASTRUCTURE))
         traceback.print_exc()
         click.echo(
             f"perfguard: internal error ({type(error).__name__}); this is a defect of perfguard, please report the "

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config
+from perfguard.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,7 +118,11 @@ def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> 
     for key in ("margin", "rounds", "spread_s"):
         if options.get(key) is not None:
             given[key] = options[key]
-    return load_config(Path.cwd(), os.environ, given)
+    try:
+        here = Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the working directory is gone ({error.strerror}); change to one that exists") from error
+    return load_config(here, os.environ, given)
 
 
 def command_line() -> tuple[str, ...]:

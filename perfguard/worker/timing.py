@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from perfguard.worker.cases import PreparedCase
 
+_CLOCK = time.perf_counter
+"""Bound before any code under test is imported, which may replace the one in `time`."""
 _REWARMING_CALLS = 2
 """Calls of each instance after all cases are set up and before its first slice; constant, so that the arms do alike."""
 
@@ -96,7 +98,7 @@ def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) 
 
     Both arms run the same code with their own `spin_s`, which is zero except where a slowdown is injected on purpose.
     """
-    clock = time.perf_counter
+    clock = _CLOCK
     result: object = None
     started = clock()
     for _ in range(iterations):

@@ -491,3 +491,23 @@ class TestInterruption:
         process.communicate(timeout=60)
         assert refused.returncode == 3
         assert f"another perfguard run is measuring on this host (pid {process.pid}" in refused.stderr
+
+
+def test_a_baseline_belongs_to_a_suite_and_not_to_a_pattern(project):
+    done = project.run("baseline", "update", "-c", "tiny.sum")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a baseline is stored for a suite" in done.stderr
+
+
+def test_a_working_directory_that_is_gone_gives_a_sentence(project, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"cd {gone} && rmdir {gone} && exec {sys.executable} -m perfguard list"],
+        env=project.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "the working directory is gone" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -263,6 +263,21 @@ def test_a_case_that_breaks_its_worker_is_dropped_and_the_next_block_goes_on(rig
     assert made.survivors() == []
 
 
+def test_a_benchmark_that_stops_the_clock_does_not_stop_ours(rig):
+    """The clock is bound before the code under test is imported; halving or freezing `time`'s own changes nothing."""
+    made = rig(
+        """
+        import time
+        def bad():
+            time.perf_counter = lambda: 0.0
+            return lambda: float(sum(range(1000)))
+        """
+    )
+    events = made.measure("bad", "good")
+    assert failures(events) == {}
+    assert set(completed(events)) == {"bad", "good"}
+
+
 @pytest.mark.parametrize("call_number", [1, 3, 5])
 def test_a_case_that_hangs_is_killed_after_its_time_and_dropped(rig, call_number):
     made = rig(

@@ -189,3 +189,22 @@ def test_a_pyproject_of_a_wrong_shape_is_an_error(place, load, text):
     (place / "pyproject.toml").write_text(text)
     with pytest.raises(ConfigError, match="must be a table"):
         load()
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to(path)])
+def test_a_configuration_that_is_no_file_is_refused_and_not_passed_over(place, load, make):
+    make(place / "perfguard.toml")
+    with pytest.raises(ConfigError, match="perfguard.toml is not a file that can be read"):
+        load()
+
+
+def test_a_suite_name_that_would_leave_its_folder_is_refused(place, load):
+    (place / "perfguard.toml").write_text('[suites."a/../../b"]\ngating = ["x"]\n')
+    with pytest.raises(ConfigError, match="it names a folder"):
+        load()
+
+
+def test_a_suite_that_selects_nothing_is_refused(place, load):
+    (place / "perfguard.toml").write_text("[suites.empty]\ngating = []\n")
+    with pytest.raises(ConfigError, match="'empty' selects nothing"):
+        load()

@@ -92,3 +92,8 @@ def test_line_breaks_stay_where_they_are_wanted():
 )
 def test_durations(seconds, text):
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_duration_that_is_no_number_is_a_dash(value):
+    assert format_duration(value) == "-"

@@ -67,8 +67,11 @@ def update(**options: Any) -> None:
     """Measure independent rounds and store them as this machine's baseline, then commit the files."""
     from perfguard.cli.baselines import print_changes
     from perfguard.cli.measuring import build_request, show
+    from perfguard.errors import UsageError
     from perfguard.pipeline.baselines import CaseChange, UpdateOptions, update_baseline
 
+    if options["patterns"] and not options["dry_run"]:
+        raise UsageError("a baseline is stored for a suite; name one with --suite (your own: [suites.NAME])")
     loaded = load(options)
     request = build_request("baseline update", loaded, options)
 
