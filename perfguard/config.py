@@ -288,6 +288,8 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
     require("max_block_sd", 0 < config.max_block_sd < math.inf, "positive and finite")
     require("budget_s", config.budget_s is None or 0 < config.budget_s <= _LONGEST_S, _BUDGET)
     require("threads", config.threads is None or config.threads >= 1, "at least 1")
+    require("seed", config.seed is None or 0 <= config.seed < 2**63, "between 0 and 2**63 - 1")
+    require("pass_env", all(name and "=" not in name for name in config.pass_env), "names of variables, without values")
     for name, suite in config.suites.items():
         if not 0 < suite.budget_s <= _LONGEST_S:
             origin = origins.get("suites", "built-in")

@@ -62,6 +62,11 @@ def format_duration(value_s: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def format_count(number: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable(text: str, *, keep: str = "") -> str:
     """Text without control characters, which could move a terminal or begin a line: each becomes a space.
 

@@ -9,7 +9,7 @@ import click
 from perfguard.benchmarks.selection import suite_cases
 from perfguard.codec import to_json
 from perfguard.model.spec import Case, Catalog, Gating, expand, format_parameter
-from perfguard.units import format_duration
+from perfguard.units import format_count, format_duration
 
 
 def print_cases(cases: Sequence[Case], *, as_json: bool) -> None:
@@ -35,7 +35,8 @@ def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
         gating = sum(case.gating is Gating.GATING for case in cases)
         advisory = len(cases) - gating
         more = f", {advisory} advisory" if advisory else ""
-        click.echo(f"  {suite.name:<8} {gating} gating cases{more}, {format_duration(suite.budget_s)}: {suite.doc}")
+        counts = f"{format_count(gating, 'gating case')}{more}"
+        click.echo(f"  {suite.name:<8} {counts}, {format_duration(suite.budget_s)}: {suite.doc}")
     click.echo("\nBenchmarks")
     width = max(len(spec.name) for spec in catalog.benchmarks)
     for spec in catalog.benchmarks:

@@ -13,6 +13,15 @@ import click
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config
 from perfguard.errors import ConfigError
 
+ARMS_HELP = """\b
+ARM is one of, or several joined by '+':
+  git:REV            a revision, checked out in a worktree of its own
+  dir:PATH           a directory
+  python:PATH        another interpreter or virtual environment
+  env:KEY=VALUE,…    variables; an empty value unsets one
+  stack:ipex         the environment of `perfguard env create ipex`
+"""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 MEASURING_KEYS = (
@@ -44,7 +53,9 @@ def measuring_options(function: F) -> F:
                 metavar="PATTERN",
                 help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
             ),
-            click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall-clock budget."),
+            click.option(
+                "--budget", "budget_s", type=float, metavar="SECONDS", help="Wall-clock budget; default: the suite's."
+            ),
             click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
             click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
             click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
@@ -54,9 +65,9 @@ def measuring_options(function: F) -> F:
                 help="stable pins allocator and threading; production leaves your environment alone.",
             ),
             click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
-            click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block."),
-            click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice."),
-            click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks."),
+            click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
+            click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
+            click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
             click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
         )
     ):
@@ -97,7 +108,7 @@ def verdict_options(function: F) -> F:
                 "--margin",
                 type=float,
                 metavar="RATIO",
-                help="Smallest slowdown worth a flag, 0.005 is 0.5 %.",
+                help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %.",
             ),
         )
     ):

@@ -11,7 +11,7 @@ from perfguard.fingerprint.reading import open_tree
 from perfguard.fingerprint.software import ALLOCATORS, allocator
 from perfguard.model.cpuset import format_cpu_list
 from perfguard.model.machine import CheckResult, CheckStatus, Fingerprint, QuotaState
-from perfguard.units import format_bytes, format_ratio
+from perfguard.units import format_bytes, format_count, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -223,7 +223,7 @@ def _threads(host: _Host) -> CheckResult:
     mask = host.cpus if host.cpus is not None else host.fingerprint.topology.online
     if mask is None:
         return _row("threads", _UNKNOWN, "unknown", why)
-    observed = f"{host.threads} threads on {len(mask)} CPUs ({format_cpu_list(mask)})"
+    observed = f"{format_count(host.threads, 'thread')} on {format_count(len(mask), 'CPU')} ({format_cpu_list(mask)})"
     counts = {name: parse_count(host.environment.get(name)) for name in _THREAD_COUNTS}
     too_many = [f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask)]
     if host.threads > len(mask) or too_many:

@@ -46,6 +46,6 @@ def policy_of(config: Config) -> Policy:
     return Policy(
         margin_ratio=config.margin,
         alpha=config.alpha,
-        equivalence_ratio=config.equivalence,
+        equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
         max_block_sd_ratio=config.max_block_sd,
     )

@@ -64,7 +64,7 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ."""
     config = session.request.loaded.config
-    policy = replace(policy_of(config), equivalence_ratio=config.stored_equivalence)
+    policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
     data = session.data
     paired = data.paired()
     reasons = reasons_against(session, stored)

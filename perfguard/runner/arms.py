@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from perfguard.runner.tree_env import environment_for_tree
 _ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
 """Equally long names: path lengths must not differ between the arms."""
 _WHOLE_REPOSITORY = "repository"
+_ASK_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,20 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
     path = find_interpreter(chosen, settings.project)
     if path is None:
         raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
+    if not _is_python(path):
+        raise ArmError(f"arm {spec.text!r}: {path} is not a Python interpreter; give the path of a python executable")
     return path
+
+
+def _is_python(path: str) -> bool:
+    """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
+    try:
+        done = subprocess.run(
+            [path, "-I", "-c", "print(6 * 7)"], capture_output=True, timeout=_ASK_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.stdout.strip() == b"42"
 
 
 def find_interpreter(text: str, project: Path) -> str | None:

@@ -241,6 +241,7 @@ class TestOutput:
         (("compare", "--baseline", "dir:absent"), 2, "absent is not a directory"),
         (("compare", "--candidate", "stored"), 2, "only the baseline can be a stored one"),
         (("compare", "--candidate", "python:/absent/python"), 2, "there is no interpreter '/absent/python'"),
+        (("compare", "--candidate", "python:/bin/ls"), 2, "/bin/ls is not a Python interpreter"),
         (("run", "--budget", "0"), 2, "budget_s = 0.0 must be positive"),
         (("run", "--budget", "inf"), 2, "budget_s = inf must be positive"),
         (("run", "--threads", "9999"), 2, "--threads 9999 is more than"),

@@ -152,6 +152,8 @@ def test_variables_are_read_as_their_key_wants(load, name, text, value):
         ("max_block_sd = inf", "max_block_sd = inf must be"),
         ("rounds = 1", "rounds = 1 must be"),
         ("spread_s = -1", "spread_s = -1.* must be"),
+        ("seed = -1", "seed = -1 must be between"),
+        ("pass_env = ['A=1']", "pass_env = .* must be names of variables"),
         ("threads = 0", "threads = 0 must be at least 1"),
         ("fail_on = ['regresion']", r"unknown outcome 'regresion'; did you mean 'regression'\?"),
         ("suites = 3", "suites: Expected `object`, got `int`"),

@@ -6,21 +6,14 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options, output_options, verdict_options
+from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_options, verdict_options
 
-_ARMS = """\b
-ARM is one of, or several joined by '+':
-  git:REV            a revision, checked out in a worktree of its own
-  dir:PATH           a directory
-  python:PATH        another interpreter or virtual environment
-  env:KEY=VALUE,…    variables; an empty value unsets one
-  stack:ipex         the environment of `perfguard env create ipex`
-  stored             the stored baseline of this machine (baseline only)
+_EPILOG = f"""{ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
 """
 
 
-@click.command("compare", epilog=_ARMS)
+@click.command("compare", epilog=_EPILOG)
 @click.option("--baseline", default="git:HEAD", show_default=True, metavar="ARM", help="What to compare with.")
 @click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
 @measuring_options

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options, output_options
+from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_options
 
 
-@click.command("run")
+@click.command("run", epilog=ARMS_HELP)
 @measuring_options
 @click.option(
     "--arm",
