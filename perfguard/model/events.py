@@ -166,6 +166,34 @@ class BlockFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LooksPlanned:
+    """How much data the looks at the growing run are spread over; known after the first block."""
+
+    blocks: int
+    """Blocks that the budget is expected to hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookTaken:
+    """The data so far was judged; cases that have their answer are not measured any further."""
+
+    blocks: int
+    """Blocks that had finished."""
+    final: bool
+    """Whether the budget was used up, so that the whole rest of the level was spent."""
+    decided: dict[str, str]
+    """Case id and outcome of the cases that got their answer at this look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmationStarted:
+    """Flagged cases are measured again with relocated arms; the blocks that follow belong to that."""
+
+    case_ids: tuple[str, ...]
+    """Flagged cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictReached:
     """One case was judged."""
 
@@ -215,6 +243,9 @@ Event = (
     | CaseFinished
     | CaseFailed
     | BlockFinished
+    | LooksPlanned
+    | LookTaken
+    | ConfirmationStarted
     | VerdictReached
     | Noted
     | RunFinished
@@ -230,6 +261,9 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "case_finished": CaseFinished,
     "case_failed": CaseFailed,
     "block_finished": BlockFinished,
+    "looks_planned": LooksPlanned,
+    "look": LookTaken,
+    "confirmation_started": ConfirmationStarted,
     "verdict": VerdictReached,
     "note": Noted,
     "run_finished": RunFinished,

@@ -19,6 +19,10 @@ class Outcome(str, Enum):
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
     FAILED = "failed"
+    DIFFERENT = "different"
+    """The arms do not compute the same thing, so their times say nothing about speed."""
+    ALLOWED = "allowed"
+    """Slower, but within what the project's allow-list accepts."""
 
 
 class Design(str, Enum):
@@ -38,6 +42,7 @@ class GateOutcome(str, Enum):
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
     FAILED = "failed"
+    DIFFERENT = "different"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,10 @@ class Policy:
     """Fewer usable blocks than this is always inconclusive."""
     min_rounds: int = 2
     """The same for the rounds of either side, against a stored baseline."""
+    clean_ratio: float = 0.01
+    """A case is left before the budget ends once it is shown to lie inside +- this."""
+    confirm_level: float = 0.05
+    """A flag is confirmed when relocated arms are slower at all at this one-sided level."""
     max_block_sd_ratio: float = 0.05
     """Cases noisier than this are demoted from gating to advisory."""
     max_void_fraction: float = 0.25
@@ -82,6 +91,12 @@ class Comparison:
     """Median seconds per iteration of the candidate."""
     margin_ratio: float
     """The margin that p refers to."""
+    p_outside: float | None = None
+    """p of H0 `the effect is not inside +- the policy's equivalence`; None without an estimate."""
+    p_unclean: float | None = None
+    """p of H0 `the effect is not inside +- the policy's clean_ratio`; None where nothing was measured in looks."""
+    looks: int = 1
+    """Times that the growing data was looked at; the p-values are valid after all of them."""
     design: Design = Design.PAIRED
     """Paired blocks, or rounds against a stored baseline."""
     blocks_voided: int = 0
@@ -90,6 +105,62 @@ class Comparison:
     """Why there is no estimate, one sentence."""
     problem_outcome: Outcome | None = None
     """`failed`, `incomparable`, `no-baseline` or `inconclusive` when `problem` is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """What relocated arms said of a flagged case."""
+
+    confirmed: bool
+    """Whether they were slower too."""
+    estimate: Estimate | None
+    """From the blocks of the confirmation alone; None where none completed."""
+    p_slower: float | None
+    """One-sided p of H0 `not slower`, corrected for the looks."""
+    reason: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeReport:
+    """A case whose blocks fall into a fast and a slow mode."""
+
+    slow_over_fast: float
+    """How much slower the slow mode is, as a ratio: 0.08 for 8 %."""
+    baseline_slow_share: float
+    """Share of the baseline's blocks in the slow mode."""
+    candidate_slow_share: float
+    """The same of the candidate."""
+    p_mix: float
+    """Two-sided p of H0 `both arms mix the modes alike`."""
+    mix_changed: bool
+    """Whether it was rejected."""
+    explains_effect: bool
+    """Whether no shift is left within the modes."""
+    reason: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalFinding:
+    """What another signal than wall time says of a case."""
+
+    signal: str
+    """`cpu`, `faults`, `memory`, `switches`, `energy` or `instructions`."""
+    outcome: Outcome
+    """`regressed`, `improved`, `unchanged` or `inconclusive` by the signal's own rule."""
+    gating: bool
+    """Whether its regression fails the gate."""
+    unit: str
+    """Unit of the values, for one iteration: `s`, `B`, `J`, or empty for counts."""
+    baseline: float
+    """Typical value of the baseline."""
+    candidate: float
+    """Typical value of the candidate."""
+    p_adjusted: float | None
+    """p of a regression after correction over cases and signals."""
+    reason: str
+    """One sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +181,14 @@ class Verdict:
     """p of a regression after family-wise adjustment over the gating cases."""
     mde_ratio: float | None = None
     """Smallest effect this run could have seen with 80 % power."""
+    confirmation: Confirmation | None = None
+    """Where the case was flagged: what relocated arms said."""
+    modes: ModeReport | None = None
+    """Where the case is bimodal."""
+    signals: tuple[SignalFinding, ...] = ()
+    """Signals beyond wall time that the machine has, in a fixed order."""
+    allowance: str | None = None
+    """The entry of the allow-list that applies, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,5 +207,11 @@ class GateResult:
     """Blocks that ran."""
     blocks_voided: int
     """Blocks voided by the arm-blind rule."""
+    missing_signals: tuple[str, ...] = ()
+    """Signals that this machine lacks, each with the reason."""
+    identical: bool = False
+    """Whether the arms hash identical, so that the gate passes by construction."""
+    measured_outcome: GateOutcome | None = None
+    """What the times alone would have said, where the arms are identical."""
     notes: tuple[str, ...] = ()
     """What the reader must know beside the table, for instance that the gate is uncalibrated."""
