@@ -31,7 +31,7 @@ else:  # pragma: no cover - Python 3.10 only
 _LONGEST_S = 30 * 86400.0
 _BUDGET = "positive and at most 2592000 seconds (30 days)"
 
-FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing")
+FAIL_ON_CHOICES = ("regression", "failed", "inconclusive", "missing", "different")
 """What may make a gate's exit code non-zero."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perfguard.errors import MeasurementError
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, Design, Outcome
-from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.stats.one_sided import p_faster, p_outside, p_slower
 from perfguard.stats.paired import block_log_ratio, estimate_paired
 from perfguard.stats.rounds import MIN_ROUNDS, estimate_rounds
 from perfguard.stats.voiding import Voiding, void_blocks
@@ -105,6 +105,8 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
         baseline_median_s=median(median(slices.baseline_s) for slices in usable),
         candidate_median_s=median(median(slices.candidate_s) for slices in usable),
         margin_ratio=policy.margin_ratio,
+        p_outside=p_outside(estimate, policy.equivalence_ratio),
+        p_unclean=p_outside(estimate, min(policy.clean_ratio, policy.equivalence_ratio)),
         blocks_voided=voided,
     )
 

@@ -2,8 +2,10 @@
 
 `unchanged` is not corrected for the number of cases, and need not be: a gate passes only when *every* gating
 case is shown to be unchanged or faster, so one truly slow case is passed with at most its own error (Berger
-1982, an intersection-union test). Looks at growing block counts, confirmation runs and modes would enter
-before `judge`.
+1982, an intersection-union test).
+
+`decide_cases` gives each case its verdict from its evidence; rulings in modules of their own may then change it
+(confirmation, numerics, modes, signals, allowances); `conclude` says what follows for the gate.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
     from perfguard.stats.voiding import Voiding
 
-FAIL_ON_CHOICES = ("regression", "failed", "missing", "inconclusive")
-"""What `--fail-on` accepts; all of them by default. `missing` is a case without a comparable baseline."""
+FAIL_ON_CHOICES = ("regression", "failed", "missing", "different", "inconclusive")
+"""What `--fail-on` accepts; all of them by default. `missing` is a case without a comparable baseline, `different` one
+whose arms do not compute the same thing."""
 
 _PRECEDENCE = (
     GateOutcome.FAILED,
@@ -33,6 +36,7 @@ _PRECEDENCE = (
     GateOutcome.HOST_UNSTABLE,
     GateOutcome.INCOMPARABLE,
     GateOutcome.NO_BASELINE,
+    GateOutcome.DIFFERENT,
     GateOutcome.INCONCLUSIVE,
 )
 
@@ -42,6 +46,7 @@ _EXITS = {
     GateOutcome.HOST_UNSTABLE: ("inconclusive", ExitCode.INCONCLUSIVE),
     GateOutcome.INCOMPARABLE: ("missing", ExitCode.INFRASTRUCTURE),
     GateOutcome.NO_BASELINE: ("missing", ExitCode.INFRASTRUCTURE),
+    GateOutcome.DIFFERENT: ("different", ExitCode.INCONCLUSIVE),
     GateOutcome.INCONCLUSIVE: ("inconclusive", ExitCode.INCONCLUSIVE),
 }
 
@@ -75,9 +80,13 @@ def judge(
         notes: Further notes for the reader, kept first.
 
     Returns:
-        The verdicts in the same order. The gate's outcome is the first that holds of: failed, regressed,
-        host-unstable, incomparable, no-baseline, inconclusive, pass; its reason names all that hold. Without
-        a gating case left the gate is inconclusive, never a silent pass.
+        `conclude` of what `decide_cases` says.
+    """
+    return conclude(decide_cases(comparisons, policy), policy, voiding=voiding, notes=notes)
+
+
+def decide_cases(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Verdict, ...]:
+    """A verdict for each case, in the same order.
 
     Source: docs/statistics.md; Holm (1979).
     Assumes: p-values are valid at their margins; Holm needs no assumption about their dependence.
@@ -89,17 +98,41 @@ def judge(
         c.case_id: _Tested(p_slower=s, p_faster=f, family=len(family))
         for c, s, f in zip(family, slower, faster, strict=True)
     }
-    verdicts = tuple(_verdict(c, tested.get(c.case_id), policy) for c in comparisons)
+    return tuple(_verdict(c, tested.get(c.case_id), policy) for c in comparisons)
+
+
+def conclude(
+    verdicts: Sequence[Verdict],
+    policy: Policy,
+    *,
+    voiding: Voiding | None = None,
+    contract: str | None = None,
+    notes: Sequence[str] = (),
+) -> GateResult:
+    """What the cases' verdicts mean for the gate.
+
+    Args:
+        verdicts: In the order of the suite.
+        policy: The rule.
+        voiding: What the arm-blind rule did; None against a stored baseline.
+        contract: What is known of the gate's error rates on this machine; None where nothing is.
+        notes: Further notes for the reader, kept first.
+
+    Returns:
+        The gate's outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline,
+        different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is
+        inconclusive, never a silent pass.
+    """
     held = _held(verdicts, host_unstable=voiding is not None and voiding.host_unstable)
-    blocks = [c.estimate.blocks for c in comparisons if c.estimate]
+    blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
         outcome=held[0],
         reason=sentences.gate_sentence(held, verdicts, policy, voiding),
-        verdicts=verdicts,
+        verdicts=tuple(verdicts),
         policy=policy,
         blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
         blocks_voided=len(voiding.voided) if voiding else 0,
-        notes=(*notes, _uncalibrated(policy), *sentences.voiding_notes(voiding)),
+        notes=(*notes, contract or uncalibrated(policy), *sentences.voiding_notes(voiding)),
     )
 
 
@@ -199,6 +232,8 @@ def _held(verdicts: Sequence[Verdict], *, host_unstable: bool) -> tuple[GateOutc
 
 
 def _inside_equivalence(comparison: Comparison, policy: Policy) -> bool:
+    if comparison.p_outside is not None:
+        return comparison.p_outside <= (1 - policy.interval_level) / 2
     # Symmetric on the log scale, so that exchanging the arms cannot change the verdict.
     limit = math.log1p(policy.equivalence_ratio)
     interval = comparison.estimate.interval if comparison.estimate else None
@@ -234,7 +269,8 @@ def _p(p_value: float | None) -> float:
     return 1.0 if p_value is None else p_value
 
 
-def _uncalibrated(policy: Policy) -> str:
+def uncalibrated(policy: Policy) -> str:
+    """What a gate says of its error rates where they have not been measured."""
     return (
         f"uncalibrated: the false-alarm rate per gate is nominal (alpha {policy.alpha:.1%}), "
         "it has not been measured on this machine"

@@ -51,3 +51,25 @@ def swapped(estimate: Estimate) -> Estimate:
         log_ratio=-estimate.log_ratio,
         interval=Interval(lower=-interval.upper, upper=-interval.lower, level=interval.level),
     )
+
+
+def p_outside(estimate: Estimate, limit_ratio: float) -> float:
+    """p of H0 "the effect lies outside `(-log(1 + limit), log(1 + limit))`": the larger of two one-sided ones.
+
+    At level `(1 - c) / 2` this rejects exactly where the two-sided interval of level `c` lies inside the limits.
+
+    Args:
+        estimate: Effect with its standard error and degrees of freedom.
+        limit_ratio: Above 0; symmetric on the log scale, so that exchanging the arms changes nothing.
+
+    Returns:
+        In [0, 1]; 1 without a variance estimate. With a standard error of zero as in `p_slower`.
+
+    Source: Schuirmann (1987), doi:10.1007/BF01068419, two one-sided tests.
+    """
+    if estimate.degrees_of_freedom <= 0 or not math.isfinite(estimate.standard_error):
+        return 1.0
+    room = math.log1p(limit_ratio) - abs(estimate.log_ratio)
+    if estimate.standard_error == 0:
+        return 0.5**estimate.blocks if room > 0 else 1.0
+    return float(stats.t.sf(room / estimate.standard_error, estimate.degrees_of_freedom))

@@ -396,7 +396,9 @@ def test_a_benchmark_that_deletes_its_directory_fails_whatever_lay_there(rig):
 
 def test_an_interpreter_that_cannot_run_the_worker_is_an_error_with_its_words(rig, tmp_path):
     made = rig("")
-    (tmp_path / "tree" / "python").write_text("#!/bin/sh\necho this is no python >&2\nexit 9\n")
+    (tmp_path / "tree" / "python").write_text(
+        f'#!/bin/sh\n[ "$2" = -c ] && exec {sys.executable} "$@"\necho this python is broken >&2\nexit 9\n'
+    )
     (tmp_path / "tree" / "python").chmod(0o755)
     spec = ArmSpec(text="python:./python", interpreter="./python")
     arm_settings = ArmSettings(
@@ -408,7 +410,7 @@ def test_an_interpreter_that_cannot_run_the_worker_is_an_error_with_its_words(ri
         threads=1,
     )
     made.starter.arms[Arm.CANDIDATE] = resolve_arm(spec, Arm.CANDIDATE, arm_settings, os.environ)
-    with pytest.raises(MeasurementError, match="(?s)ended by itself with exit code 9.*this is no python"):
+    with pytest.raises(MeasurementError, match="(?s)ended by itself with exit code 9.*this python is broken"):
         made.measure("good")
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.policy import FAIL_ON_CHOICES, exit_code, judge
+from perfguard.gate.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Design, GateOutcome, Outcome, Policy
 from perfguard.stats.one_sided import p_faster, p_slower
@@ -111,8 +111,8 @@ def test_a_crash_does_not_hide_a_regression():
 
 @pytest.mark.parametrize("name", FAIL_ON_CHOICES)
 def test_only_listed_outcomes_fail(name):
-    codes = {
-        choice: exit_code(judge([case], POLICY), fail_on={name})
+    gates = {
+        choice: judge([case], POLICY)
         for choice, case in (
             ("regression", SLOW),
             ("failed", FAILED),
@@ -120,6 +120,9 @@ def test_only_listed_outcomes_fail(name):
             ("inconclusive", WIDE),
         )
     }
+    other_work = (replace(verdict, outcome=Outcome.DIFFERENT) for verdict in decide_cases([SAME], POLICY))
+    gates["different"] = conclude(tuple(other_work), POLICY)
+    codes = {choice: exit_code(gate, fail_on={name}) for choice, gate in gates.items()}
     assert [choice for choice, code in codes.items() if code is not ExitCode.PASS] == [name]
 
 
