@@ -153,7 +153,7 @@ def exit_code(result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES,
     unknown = sorted(set(fail_on) - set(FAIL_ON_CHOICES))
     if unknown:
         raise UsageError(f"--fail-on does not know {', '.join(unknown)}; use {', '.join(FAIL_ON_CHOICES)}")
-    if exit_zero:
+    if exit_zero or (result.identical and result.outcome is GateOutcome.PASS):
         return ExitCode.PASS
     held = {result.outcome, *_held(result.verdicts, host_unstable=False)}
     for outcome in _PRECEDENCE:

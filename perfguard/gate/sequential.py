@@ -43,10 +43,12 @@ class SequentialGate:
     """Judges a growing paired run at a few looks; the same calls give the same answer, live or from a recording."""
 
     def __init__(self, cases: Sequence[Case], policy: Policy, *, planned_blocks: int) -> None:
-        """Args:
-        cases: What was asked for, in the order of the suite.
-        policy: The rule.
-        planned_blocks: Blocks that the budget is expected to hold. A wrong guess costs power, never validity.
+        """Begin without data.
+
+        Args:
+            cases: What was asked for, in the order of the suite.
+            policy: The rule.
+            planned_blocks: Blocks that the budget is expected to hold. A wrong guess costs power, never validity.
         """
         self._cases = tuple(cases)
         self._policy = policy

@@ -6,9 +6,9 @@ Schema version 1. Fields may be added; removing or changing one makes it version
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from perfguard.model.run import Arm
+from perfguard.model.run import Arm, Stage
 
 EVENT_SCHEMA = 1
 
@@ -57,6 +57,8 @@ class ArmReady:
     """Seconds that the imports took."""
     stack_id: str | None = None
     """Identity of the software stack."""
+    missing_signals: dict[str, str] = field(default_factory=dict)
+    """Signals that its workers cannot read on this machine, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,16 @@ class SliceTimed:
     """Minor page faults in the slice."""
     involuntary_switches: int
     """Involuntary context switches in the slice, all threads."""
+    iterations: int = 0
+    """Iterations of the slice; 0 where an older recording does not tell."""
+    voluntary_switches: int | None = None
+    """Voluntary context switches in the slice, all threads; this and what follows: None where it was not read."""
+    peak_memory_bytes: int | None = None
+    """Peak of the process's resident memory in the slice."""
+    energy_j: float | None = None
+    """Joules of the CPU packages for one iteration, whatever else ran on them included."""
+    instructions: float | None = None
+    """Instructions of one iteration in user space, all threads and children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +198,13 @@ class LookTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmationStarted:
-    """Flagged cases are measured again with relocated arms; the blocks that follow belong to that."""
+class StageStarted:
+    """The blocks that follow belong to another stage of the run; a run begins with its main stage."""
 
+    stage: Stage
+    """Which one."""
     case_ids: tuple[str, ...]
-    """Flagged cases."""
+    """Cases that are measured in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +259,7 @@ Event = (
     | BlockFinished
     | LooksPlanned
     | LookTaken
-    | ConfirmationStarted
+    | StageStarted
     | VerdictReached
     | Noted
     | RunFinished
@@ -263,7 +277,7 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "block_finished": BlockFinished,
     "looks_planned": LooksPlanned,
     "look": LookTaken,
-    "confirmation_started": ConfirmationStarted,
+    "stage_started": StageStarted,
     "verdict": VerdictReached,
     "note": Noted,
     "run_finished": RunFinished,

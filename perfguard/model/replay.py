@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from perfguard.model.events import (
     BlockFinished,
+    BlockStarted,
     CanaryTimed,
     CaseCalibrated,
     CaseFailed,
@@ -14,8 +15,19 @@ from perfguard.model.events import (
     Event,
     RunStarted,
     SliceTimed,
+    StageStarted,
 )
-from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
+from perfguard.model.run import (
+    Arm,
+    BlockConditions,
+    CaseFailure,
+    CaseSlices,
+    PairedData,
+    Round,
+    Signal,
+    SignalSlices,
+    Stage,
+)
 
 
 @dataclass(slots=True)
@@ -25,13 +37,17 @@ class RunData:
     case_ids: tuple[str, ...] = ()
     """Selected cases."""
     failures: dict[str, CaseFailed] = field(default_factory=dict)
-    """First failure of each case."""
+    """First failure of each case, before any confirmation."""
+    confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)
+    """The same while flags were confirmed."""
     inner_loops: dict[str, int] = field(default_factory=dict)
     """Iterations of one slice, by case id."""
-    _slices: dict[tuple[int, str, Arm], list[float]] = field(default_factory=dict)
+    _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)
     _complete: list[tuple[int, str]] = field(default_factory=list)
     _canary: dict[int, list[float]] = field(default_factory=dict)
     _finished: dict[int, BlockFinished] = field(default_factory=dict)
+    _stage: Stage = Stage.MAIN
+    _stages: dict[int, Stage] = field(default_factory=dict)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> RunData:
@@ -48,15 +64,20 @@ class RunData:
                 self.case_ids = event.case_ids
             case CaseCalibrated():
                 self.inner_loops[event.case_id] = event.inner_loops
+            case StageStarted():
+                self._stage = event.stage
+            case BlockStarted():
+                self._stages[event.block] = self._stage
             case SliceTimed(warmup=False):
                 key = (event.block, event.case_id, event.arm)
-                self._slices.setdefault(key, []).append(event.value_s)
+                self._slices.setdefault(key, []).append(event)
             case CanaryTimed():
                 self._canary.setdefault(event.block, []).append(event.value_s)
             case CaseFinished():
                 self._complete.append((event.block, event.case_id))
             case CaseFailed():
-                self.failures.setdefault(event.case_id, event)
+                confirming = self._stage is Stage.CONFIRMATION
+                (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
             case BlockFinished():
                 self._finished[event.block] = event
             case _:
@@ -68,38 +89,80 @@ class RunData:
         return len(self._finished)
 
     @property
+    def next_block(self) -> int:
+        """Number of the block that would come next."""
+        return max(self._stages, default=-1) + 1
+
+    def blocks_of(self, stage: Stage) -> int:
+        """Blocks of one stage that ran to their end."""
+        return sum(self._stages.get(block, Stage.MAIN) is stage for block in self._finished)
+
+    @property
     def measured_s(self) -> float:
         """Wall seconds of the finished blocks together."""
         return sum(end.duration_s for end in self._finished.values())
 
-    def paired(self) -> PairedData:
-        """Complete cases of finished blocks, both arms."""
+    def longest_block_s(self, stage: Stage) -> float:
+        """Wall seconds of a stage's longest block; 0 without one."""
+        return max(
+            (end.duration_s for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage),
+            default=0.0,
+        )
+
+    def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
+        """Complete cases of a stage's finished blocks, both arms."""
+        finished = {
+            block: end for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage
+        }
+        failures = self.confirmation_failures if stage is Stage.CONFIRMATION else self.failures
         return PairedData(
             case_ids=self.case_ids,
             slices=tuple(
                 CaseSlices(
                     case_id=case_id,
                     block=block,
-                    baseline_s=tuple(self._slices.get((block, case_id, Arm.BASELINE), ())),
-                    candidate_s=tuple(self._slices.get((block, case_id, Arm.CANDIDATE), ())),
+                    baseline_s=self._values_s(block, case_id, Arm.BASELINE),
+                    candidate_s=self._values_s(block, case_id, Arm.CANDIDATE),
                 )
                 for block, case_id in self._complete
-                if block in self._finished
+                if block in finished
             ),
-            conditions=tuple(self._conditions(end) for end in self._finished.values()),
-            failures=tuple(self._failure(failed) for failed in self.failures.values()),
+            conditions=tuple(self._conditions(end) for end in finished.values()),
+            failures=tuple(self._failure(failed) for failed in failures.values()),
+        )
+
+    def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSlices, ...]:
+        """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
+        return tuple(
+            SignalSlices(
+                case_id=case_id,
+                block=block,
+                signal=signal,
+                baseline=self._signal_of(signal, block, case_id, Arm.BASELINE),
+                candidate=self._signal_of(signal, block, case_id, Arm.CANDIDATE),
+            )
+            for block, case_id in self._complete
+            if block in self._finished and self._stages.get(block, Stage.MAIN) is stage
+            for signal in Signal
         )
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's slices)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
         for block, case_id in self._complete:
-            end = self._finished.get(block)
-            values = self._slices.get((block, case_id, Arm.CANDIDATE))
-            if end is not None and values:
+            end = self._finished.get(block) if self._stages.get(block, Stage.MAIN) is Stage.MAIN else None
+            values_s = self._values_s(block, case_id, Arm.CANDIDATE)
+            if end is not None and values_s:
                 canary = tuple(self._canary.get(block, ()))
-                found[case_id].append(Round(values_s=tuple(values), canary_s=canary, started_at=end.started_at))
+                found[case_id].append(Round(values_s=values_s, canary_s=canary, started_at=end.started_at))
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
+
+    def _values_s(self, block: int, case_id: str, arm: Arm) -> tuple[float, ...]:
+        return tuple(timed.value_s for timed in self._slices.get((block, case_id, arm), ()))
+
+    def _signal_of(self, signal: Signal, block: int, case_id: str, arm: Arm) -> tuple[float | None, ...]:
+        loops = self.inner_loops.get(case_id, 0)
+        return tuple(_signal(signal, timed, loops) for timed in self._slices.get((block, case_id, arm), ()))
 
     def _conditions(self, end: BlockFinished) -> BlockConditions:
         return BlockConditions(
@@ -115,3 +178,23 @@ class RunData:
         return CaseFailure(
             case_id=failed.case_id, arm=failed.arm, reason=failed.reason, detail=failed.detail, missing=failed.missing
         )
+
+
+def _signal(signal: Signal, timed: SliceTimed, inner_loops: int) -> float | None:
+    """A slice's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
+    iterations = timed.iterations or inner_loops
+    match signal:
+        case Signal.CPU:
+            return timed.cpu_s
+        case Signal.MEMORY:
+            return timed.peak_memory_bytes
+        case Signal.ENERGY:
+            return timed.energy_j
+        case Signal.INSTRUCTIONS:
+            return timed.instructions
+        case Signal.FAULTS:
+            return timed.minor_faults / iterations if iterations else None
+        case Signal.SWITCHES:
+            if timed.voluntary_switches is None or not iterations:
+                return None
+            return (timed.voluntary_switches + timed.involuntary_switches) / iterations

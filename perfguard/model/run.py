@@ -13,6 +13,50 @@ class Arm(str, Enum):
     CANDIDATE = "candidate"
 
 
+class Stage(str, Enum):
+    """What a block of a run is measured for."""
+
+    MAIN = "main"
+    """What the command asked for."""
+    PAIRING = "pairing"
+    """Cases that a stored baseline left flagged or open, paired with the baseline's own commit."""
+    CONFIRMATION = "confirmation"
+    """Flagged cases again, with both arms moved elsewhere in memory and on disk."""
+
+
+class Signal(str, Enum):
+    """What is measured beside wall time, in the order of reports."""
+
+    CPU = "cpu"
+    """CPU seconds of one iteration, all threads."""
+    MEMORY = "memory"
+    """Peak of resident memory in the slice, bytes."""
+    FAULTS = "faults"
+    """Minor page faults of one iteration."""
+    SWITCHES = "switches"
+    """Context switches of one iteration, voluntary and involuntary, all threads."""
+    ENERGY = "energy"
+    """Joules of the CPU packages for one iteration."""
+    INSTRUCTIONS = "instructions"
+    """Instructions of one iteration in user space, all threads and children."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSlices:
+    """One signal of one case in one block: the slices of each arm, in the order they ran."""
+
+    case_id: str
+    """The case."""
+    block: int
+    """Block number, from 0."""
+    signal: Signal
+    """What was measured, and its unit."""
+    baseline: tuple[float | None, ...]
+    """One value a slice; None where it could not be read."""
+    candidate: tuple[float | None, ...]
+    """The same for the candidate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSlices:
     """One case in one block: the slices of each arm, in the order they ran."""

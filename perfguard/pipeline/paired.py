@@ -1,23 +1,58 @@
-"""`compare`, and `gate` without a stored baseline: two arms, interleaved blocks, a verdict."""
+"""`compare`, and `gate` without a stored baseline: two arms, interleaved blocks, looks, confirmation, a verdict."""
 
 from __future__ import annotations
 
-from perfguard.config import Config
-from perfguard.gate.compare import compare_paired
-from perfguard.gate.policy import judge
-from perfguard.model.plan import ArmSpec
+from collections.abc import Mapping, Sequence
+
+from perfguard.gate.confirmation import CONFIRMATION_LOOKS, confirm, flagged_cases
+from perfguard.gate.sequential import plan_looks
+from perfguard.model.events import LooksPlanned, LookTaken
+from perfguard.model.plan import ArmSpec, CasePlan
 from perfguard.model.result import RunResult
-from perfguard.model.run import Arm
-from perfguard.model.verdict import GateResult, Policy
+from perfguard.model.run import Arm, Stage
+from perfguard.model.spec import Case
+from perfguard.pipeline.judging import PairedJudge, policy_of
 from perfguard.pipeline.results import finish
-from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
-from perfguard.stats.voiding import void_blocks
+from perfguard.pipeline.session import (
+    Limits,
+    Place,
+    Request,
+    Session,
+    calibrate,
+    measure,
+    open_session,
+    start_arms,
+)
+from perfguard.runner.starter import ProcessStarter
+
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+
+CONFIRMATION_SHARE = 0.2
+"""Part of the budget that is kept for confirming flags."""
+
+_RELOCATED = Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808))
+"""Longer paths and larger environments, alike in both arms: another layout, the same comparison. 1808 is no multiple of
+a page or of 64 bytes."""
 
 
-def compare_arms(request: Request, baseline: ArmSpec, candidate: ArmSpec, *, notes: tuple[str, ...] = ()) -> RunResult:
+def compare_arms(
+    request: Request,
+    baseline: ArmSpec,
+    candidate: ArmSpec,
+    *,
+    notes: tuple[str, ...] = (),
+    place: Place | None = None,
+) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
     What was measured before an interruption is judged too; the result then says `interrupted`.
+
+    Args:
+        request: What to measure.
+        baseline: What to compare with.
+        candidate: What to judge.
+        notes: For the reader.
+        place: Where the arms are put; alike by default.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
@@ -25,27 +60,81 @@ def compare_arms(request: Request, baseline: ArmSpec, candidate: ArmSpec, *, not
     with open_session(request, mode="paired") as session:
         for note in notes:
             session.note(note)
-        starter, arms = start_arms(session, {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate})
+        specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
+        starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
-        if plans and not session.interrupts.asked:
-            measure(session, starter, plans, arms=(Arm.BASELINE, Arm.CANDIDATE))
-        return finish(session, judge_paired(session))
+        judge = PairedJudge(cases=request.cases, policy=policy_of(request.loaded.config))
+        measure_paired(session, starter, plans, judge)
+        confirm_flags(session, specs, plans, judge)
+        return finish(session, judge.conclude(session.data, identical=session.identical))
 
 
-def judge_paired(session: Session) -> GateResult:
-    """Verdicts on what the session has measured so far."""
-    policy = policy_of(session.request.loaded.config)
-    data = session.data.paired()
-    voiding = void_blocks(data.conditions, policy.max_void_fraction)
-    comparisons = compare_paired(data, session.request.cases, policy, voiding=voiding)
-    return judge(comparisons, policy, voiding=voiding)
+def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge) -> None:
+    """Measure blocks of both arms until every case has its answer or the budget ends, a part of it kept back."""
+    if not plans or session.interrupts.asked:
+        return
+    budget_s = session.left_s() * (1 - CONFIRMATION_SHARE)
+    ends_at_left_s = session.left_s() - budget_s
+
+    def answered() -> frozenset[str]:
+        data, blocks = session.data, session.data.blocks_of(judge.stage)
+        gate = judge.gate
+        if gate is None:
+            left_s = session.left_s() - ends_at_left_s
+            planned = plan_looks(
+                data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
+            )
+            session.emit(LooksPlanned(blocks=planned))
+            gate = judge.plan(planned)
+        if gate.is_due(blocks):
+            _look(session, judge, final=False)
+        return gate.answered()
+
+    limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
+    measure(session, starter, plans, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
+    _look(session, judge, final=True)
 
 
-def policy_of(config: Config) -> Policy:
-    """The gate's rule from the configuration."""
-    return Policy(
-        margin_ratio=config.margin,
-        alpha=config.alpha,
-        equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
-        max_block_sd_ratio=config.max_block_sd,
+def confirm_flags(
+    session: Session, specs: Mapping[Arm, ArmSpec], plans: Sequence[CasePlan], judge: PairedJudge
+) -> None:
+    """Measure flagged cases again with relocated arms; the first look always gets its blocks, budget or not."""
+    if judge.gate is None or session.interrupts.asked:
+        return
+    flagged = flagged_cases(judge.gate.verdicts())
+    chosen = [plan for plan in plans if plan.case.id in flagged]
+    if not chosen:
+        return
+    session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
+    starter, _ = start_arms(session, specs, _RELOCATED)
+    cases = tuple(plan.case for plan in chosen)
+    confirmed: set[str] = set()
+
+    def answered() -> frozenset[str]:
+        if session.data.blocks_of(Stage.CONFIRMATION) >= CONFIRMATION_LOOKS[0]:
+            found = confirm(session.data.paired(Stage.CONFIRMATION), cases, judge.policy)
+            confirmed.update(case_id for case_id, entry in found.items() if entry.confirmed)
+        return frozenset(confirmed)
+
+    first, last = CONFIRMATION_LOOKS
+    unlimited = Limits(budget_s=float("inf"), max_blocks=first)
+    measure(session, starter, chosen, arms=BOTH, stage=Stage.CONFIRMATION, limits=unlimited, answered=answered)
+    open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
+    if open_plans and session.left_s() > 0 and not session.interrupts.asked:
+        rest = Limits(budget_s=session.left_s(), max_blocks=last - first)
+        measure(session, starter, open_plans, arms=BOTH, stage=Stage.CONFIRMATION, limits=rest)
+
+
+def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
+    decided = judge.look(session.data, final=final)
+    session.emit(
+        LookTaken(
+            blocks=session.data.blocks_of(judge.stage),
+            final=final,
+            decided={case_id: outcome.value for case_id, outcome in decided.items()},
+        )
     )
+
+
+def _failed(session: Session, case: Case) -> bool:
+    return case.id in session.data.confirmation_failures

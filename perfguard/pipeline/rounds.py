@@ -14,7 +14,7 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, GateResult, Outcome
-from perfguard.pipeline.paired import policy_of
+from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
 

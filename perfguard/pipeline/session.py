@@ -13,12 +13,12 @@ from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.software import decode_software
-from perfguard.model.events import EVENT_SCHEMA, ArmReady, Event, Noted, RunStarted
+from perfguard.model.events import EVENT_SCHEMA, ArmReady, Event, Noted, RunStarted, StageStarted
 from perfguard.model.machine import CpuSelection, Fingerprint
 from perfguard.model.plan import ArmSpec, CasePlan, Injection, MeasureSettings, ResolvedArm
 from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary
-from perfguard.model.run import Arm
+from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.runner.arms import (
     ArmSettings,
@@ -26,9 +26,9 @@ from perfguard.runner.arms import (
     require_different_interpreters,
     resolve_arm,
 )
-from perfguard.runner.attestation import Attested, attested, compare_attested
+from perfguard.runner.attestation import Attested, are_identical, attested, compare_attested
 from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, fit_slices, plan_cases
-from perfguard.runner.environment import ignored_variables, pad_to_equal_size
+from perfguard.runner.environment import enlarge, ignored_variables, pad_to_equal_size
 from perfguard.runner.interrupt import Interrupts, catch_interrupts
 from perfguard.runner.lock import host_lock
 from perfguard.runner.measure import Measuring, measure_blocks
@@ -84,6 +84,8 @@ class Session:
     """Monotonic start."""
     data: RunData = field(default_factory=RunData)
     """What was measured so far."""
+    identical: bool = False
+    """Whether the arms run the same files with the same packages, interpreter and variables."""
     notes: list[str] = field(default_factory=list)
     """What the reader should know."""
     summaries: dict[str, ArmSummary] = field(default_factory=dict)
@@ -134,7 +136,8 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
             _first_notes(session)
             yield session
         finally:
-            clean_workshop(folder.path / "arms", request.loaded.project)
+            for workshop in folder.path.glob("arms*/"):
+                clean_workshop(workshop, request.loaded.project)
             folder.close()
 
 
@@ -166,16 +169,32 @@ def _node_number(text: str | None) -> int | None:
     return int(text)
 
 
-def start_arms(session: Session, specs: Mapping[Arm, ArmSpec]) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
-    """Resolve the arms and make their environments equally large.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
+
+    workshop: str = "arms"
+    """Name of the folder below the run's folder; begins with `arms`. Its length moves every path in the workers."""
+    path_padding: tuple[int, int] = (0, 0)
+    """Characters that the folders of baseline and candidate are longer."""
+    environment_bytes: tuple[int, int] = (0, 0)
+    """Bytes that the environments of baseline and candidate are larger."""
+
+
+def start_arms(
+    session: Session, specs: Mapping[Arm, ArmSpec], place: Place | None = None
+) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
+    """Resolve the arms and make their environments equally large, or as unequal as `place` wants them.
 
     Raises:
         ArmError: An arm cannot be resolved.
     """
+    place = place or Place()
     config = session.request.loaded.config
     settings = ArmSettings(
         project=session.request.loaded.project,
-        workshop=(session.folder.path / "arms").absolute(),
+        workshop=(session.folder.path / place.workshop).absolute(),
+        path_padding=dict(zip((Arm.BASELINE, Arm.CANDIDATE), place.path_padding, strict=True)),
         interpreter=config.python,
         setup=config.setup,
         profile=config.env_profile,
@@ -190,7 +209,10 @@ def start_arms(session: Session, specs: Mapping[Arm, ArmSpec]) -> tuple[ProcessS
     if len(arms) == 2:
         require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
         first, second = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
-        environments = {Arm.BASELINE: first, Arm.CANDIDATE: second}
+        environments = {
+            Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
+            Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
+        }
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
@@ -203,18 +225,30 @@ def start_arms(session: Session, specs: Mapping[Arm, ArmSpec]) -> tuple[ProcessS
     return starter, arms
 
 
-def calibrate(session: Session, starter: ProcessStarter, arms: Mapping[Arm, ResolvedArm]) -> tuple[CasePlan, ...]:
+def calibrate(
+    session: Session,
+    starter: ProcessStarter,
+    arms: Mapping[Arm, ResolvedArm],
+    cases: Sequence[Case] | None = None,
+) -> tuple[CasePlan, ...]:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
+
+    Args:
+        session: The run; learns whether the arms are identical.
+        starter: Starts workers.
+        arms: The arms.
+        cases: What to calibrate; the request's cases when None.
 
     Raises:
         MeasurementError: An arm cannot be started.
         ArmError: The arms do not run what they should.
     """
+    chosen = session.request.cases if cases is None else tuple(cases)
     calibration = Calibration(
         starter=starter,
         settings=session.settings,
         cpus=session.selection.cpus,
-        needs_torch=needs_torch(session.request.cases),
+        needs_torch=needs_torch(chosen),
         should_stop=lambda: session.interrupts.asked,
         progress=session.request.progress,
     )
@@ -222,19 +256,18 @@ def calibrate(session: Session, starter: ProcessStarter, arms: Mapping[Arm, Reso
     facts: dict[Arm, Attested] = {}
     for role, arm in arms.items():
         others = tuple(root for other in arms.values() if other is not arm for root in other.code_roots)
-        reports[role] = calibrate_arm(
-            role, session.request.cases, calibration, roots=arm.code_roots, foreign_roots=others
-        )
+        reports[role] = calibrate_arm(role, chosen, calibration, roots=arm.code_roots, foreign_roots=others)
         facts[role] = attested(arm, reports[role].ready, reports[role].attested)
         _introduce(session, role, arm, reports[role])
     if len(facts) == 2:
         for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
             session.note(note)
+        session.identical = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE]) and not session.request.injections
     session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
     session.folder.write_json("fingerprint.json", session.fingerprint)
     found = tuple(reports.values())
     plans = plan_cases(
-        session.request.cases,
+        chosen,
         found,
         settings=session.settings,
         injections=session.request.injections,
@@ -249,6 +282,16 @@ def calibrate(session: Session, starter: ProcessStarter, arms: Mapping[Arm, Reso
     return plans
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to stop measuring."""
+
+    budget_s: float
+    """Wall seconds from now."""
+    max_blocks: int
+    """Blocks."""
+
+
 def measure(
     session: Session,
     starter: ProcessStarter,
@@ -256,10 +299,29 @@ def measure(
     *,
     arms: tuple[Arm, ...],
     pause_s: float = 0.0,
+    stage: Stage = Stage.MAIN,
+    limits: Limits | None = None,
+    answered: Callable[[], frozenset[str]] = frozenset,
 ) -> int:
-    """Measure blocks within what is left of the budget; gives the number of blocks."""
+    """Measure blocks within what is left of the budget; gives the number of blocks.
+
+    Args:
+        session: The run.
+        starter: Starts workers.
+        plans: Calibrated cases.
+        arms: One or both.
+        pause_s: Seconds to wait between blocks.
+        stage: What the blocks are measured for.
+        limits: Seconds and blocks, where they are not the session's.
+        answered: Asked after every block for the cases that need no more measuring.
+    """
     settings = replace(session.settings, budget_s=session.left_s())
-    session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+    if limits is not None:
+        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks)
+    if stage is Stage.MAIN:
+        session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+    else:
+        session.emit(StageStarted(stage=stage, case_ids=tuple(plan.case.id for plan in plans)))
     measuring = Measuring(
         starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
         emit=session.emit,
@@ -269,9 +331,11 @@ def measure(
         arms=arms,
         needs_torch=needs_torch(session.request.cases),
         pause_s=pause_s,
+        answered=answered,
     )
+    blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
     with _aside(session.selection):
-        return measure_blocks(plan_blocks(len(plans), seed=settings.seed), plans, measuring)
+        return measure_blocks(blocks, plans, measuring)
 
 
 @contextlib.contextmanager
@@ -345,7 +409,7 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
     if role is Arm.CANDIDATE:
         session.fingerprint = completed
     interpreter = report.ready["interpreter"]
-    session.summaries[role.value] = ArmSummary(
+    summary = ArmSummary(
         text=arm.spec.text,
         source_id=arm.source_id,
         interpreter=interpreter["executable"],
@@ -353,6 +417,7 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
         torch=software.torch_version,
         stack_id=completed.stack_id,
     )
+    session.summaries.setdefault(role.value, summary)  # a stored baseline stays the baseline
     session.emit(
         ArmReady(
             arm=role,
@@ -363,5 +428,6 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
             torch=software.torch_version,
             import_s=float(report.ready.get("import_s", 0.0)),
             stack_id=completed.stack_id,
+            missing_signals=dict(report.ready.get("missing_signals") or {}),
         )
     )

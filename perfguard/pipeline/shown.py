@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.compare import compare_paired
-from perfguard.gate.policy import exit_code, judge
-from perfguard.model.events import ArmReady, Noted, RunFinished, RunStarted
+from perfguard.gate.policy import exit_code
+from perfguard.model.events import ArmReady, Event, Noted, RunFinished, RunStarted
 from perfguard.model.machine import Fingerprint
 from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult
-from perfguard.pipeline.paired import policy_of
+from perfguard.pipeline.judging import PairedJudge, policy_of, replay
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.runner.run_folder import read_events
-from perfguard.stats.voiding import void_blocks
 
 
 def find_run(loaded: LoadedConfig, name: str | None) -> Path:
@@ -50,9 +49,8 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
-    data = RunData.of(events)
+    data, gate = _replayed(loaded, start, events)
     end = next((event for event in events if isinstance(event, RunFinished)), None)
-    gate = _judged(loaded, start, data) if start.mode == "paired" else None
     measured = () if gate else _measured(start, data)
     broken = "" if end else "; the run ended before it could conclude"
     return RunResult(
@@ -74,19 +72,20 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     )
 
 
-def _judged(loaded: LoadedConfig, start: RunStarted, data: RunData) -> GateResult:
-    policy = policy_of(loaded.config)
-    paired = data.paired()
-    cases = [
+def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) -> tuple[RunData, GateResult | None]:
+    if start.mode != "paired":
+        return RunData.of(events), None
+    cases = tuple(
         Case(
             benchmark=case_id,
             target="",
             gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING,
         )
         for case_id in start.case_ids
-    ]
-    voiding = void_blocks(paired.conditions, policy.max_void_fraction)
-    return judge(compare_paired(paired, cases, policy, voiding=voiding), policy, voiding=voiding)
+    )
+    judge = PairedJudge(cases=cases, policy=policy_of(loaded.config))
+    data = replay(events, judge)
+    return data, judge.conclude(data)
 
 
 def _measured(start: RunStarted, data: RunData) -> tuple[CaseMeasured, ...]:

@@ -22,6 +22,8 @@ SIGNS = {
     Outcome.INCOMPARABLE: ("≠", "yellow"),
     Outcome.NO_BASELINE: ("∅", "yellow"),
     Outcome.FAILED: ("✗", "bold red"),
+    Outcome.DIFFERENT: ("!", "bold yellow"),
+    Outcome.ALLOWED: ("△", "yellow"),
 }
 """A sign and a colour for each outcome; the word always stands beside them."""
 

@@ -36,6 +36,14 @@ class TimedSlice:
     """Involuntary context switches of the slice."""
     iterations: int
     """Iterations of the slice."""
+    voluntary_switches: int | None
+    """Voluntary context switches of the slice; None, here and below, where the worker cannot tell."""
+    peak_memory_bytes: int | None
+    """Peak of resident memory in the slice."""
+    energy_j: float | None
+    """Joules of the CPU packages for one iteration."""
+    instructions: float | None
+    """Instructions of one iteration, user space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,10 @@ class ArmWorker:
             minor_faults=int(reply["minor_faults"]),
             involuntary_switches=int(reply["involuntary_switches"]),
             iterations=int(reply["iterations"]),
+            voluntary_switches=reply.get("voluntary_switches"),
+            peak_memory_bytes=reply.get("peak_memory_bytes"),
+            energy_j=reply.get("energy_j"),
+            instructions=reply.get("instructions"),
         )
         self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
         return timed

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError
@@ -44,6 +44,8 @@ class ArmSettings:
     """CPUs of the mask."""
     pass_through: tuple[str, ...] = ()
     """Further environment variables for the workers."""
+    path_padding: Mapping[Arm, int] = field(default_factory=dict)
+    """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
 
 
 def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
@@ -52,7 +54,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     Raises:
         ArmError: The tree, revision, interpreter or stack does not exist or is unusable.
     """
-    place = settings.workshop / _ROLE_DIRECTORY[role]
+    place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
     tree, source_id = _tree(spec, settings, place / "tree")
     interpreter = _interpreter(spec, settings, tree, source_id)
@@ -88,8 +90,8 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
 def clean_workshop(workshop: Path, project: Path) -> None:
     """Remove bundles, links and worktrees of a finished run."""
     repository = git.top_level(project)
-    for name in _ROLE_DIRECTORY.values():
-        for tree in (workshop / name / "tree", workshop / name / _WHOLE_REPOSITORY):
+    for place in workshop.glob("[ab]*"):
+        for tree in (place / "tree", place / _WHOLE_REPOSITORY):
             if tree.is_symlink():
                 tree.unlink()
             elif tree.exists() and repository is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfguard.errors import ArmError
 from perfguard.model.plan import ResolvedArm
@@ -62,17 +62,23 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
     )
 
 
+def are_identical(baseline: Attested, candidate: Attested) -> bool:
+    """Whether the arms are A/A by construction: the same files, packages, interpreter and variables."""
+    return (
+        baseline.interpreter == candidate.interpreter
+        and baseline.environment == candidate.environment
+        and baseline.distributions == candidate.distributions
+        and baseline.code == candidate.code
+    )
+
+
 def compare_attested(baseline: Attested, candidate: Attested) -> Sequence[str]:
     """Notes on what differs between the arms.
 
     Raises:
         ArmError: The source trees differ, but nothing of either was imported, so the difference was never measured.
     """
-    same_stack = (
-        baseline.interpreter == candidate.interpreter
-        and baseline.environment == candidate.environment
-        and baseline.distributions == candidate.distributions
-    )
+    same_stack = are_identical(baseline, replace(candidate, code=baseline.code))
     if same_stack and baseline.source_id != candidate.source_id and not (baseline.code or candidate.code):
         raise ArmError(
             f"{baseline.text!r} and {candidate.text!r} hold different sources, but no selected case imports anything "

@@ -116,5 +116,10 @@ def pad_to_equal_size(first: Mapping[str, str], second: Mapping[str, str]) -> tu
     return padded[0], padded[1]
 
 
+def enlarge(environment: Mapping[str, str], extra_bytes: int) -> dict[str, str]:
+    """The environment with a longer padding variable."""
+    return {**environment, "PERFGUARD_PAD": environment.get("PERFGUARD_PAD", "") + "x" * extra_bytes}
+
+
 def _size(environment: Mapping[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) + 2 for key, value in environment.items())

@@ -52,6 +52,8 @@ class Measuring:
     """Whether workers import torch at `hello`."""
     pause_s: float = 0.0
     """Seconds to wait between blocks, so that they spread over time."""
+    answered: Callable[[], frozenset[str]] = frozenset
+    """Asked after every block: ids of the cases that need no more measuring."""
 
 
 def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measuring: Measuring) -> int:
@@ -93,6 +95,7 @@ class _Loop:
         self._cases: list[CasePlan | None] = list(cases)
         self._started = time.monotonic()
         self._longest_block_s = 0.0
+        self._latest_block_s = 0.0
         self._start_failures = 0
 
     def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
@@ -104,9 +107,17 @@ class _Loop:
                 break
             if self._run_block(plan, canary):
                 finished += 1
+                self._leave(self._m.answered())
             if finished >= self._m.settings.max_blocks:
                 break
         return finished
+
+    def _leave(self, answered: frozenset[str]) -> None:
+        """Measure the given cases no further; what is left makes shorter blocks."""
+        for index, case in enumerate(self._cases):
+            if case is not None and case.case.id in answered:
+                self._cases[index] = None
+                self._longest_block_s = self._latest_block_s
 
     def _pause(self) -> bool:
         """Wait between blocks; False where the user ended the run meanwhile."""
@@ -136,6 +147,7 @@ class _Loop:
                     switches += self._measure_case(plan, index, workers, digests)
                     self._time_canary(plan.index, canary)
         elapsed = time.monotonic() - started
+        self._latest_block_s = elapsed
         self._longest_block_s = max(self._longest_block_s, elapsed)
         self._m.emit(
             BlockFinished(
@@ -246,6 +258,11 @@ class _Loop:
                 cpu_s=timed.cpu_s,
                 minor_faults=timed.minor_faults,
                 involuntary_switches=timed.involuntary_switches,
+                iterations=timed.iterations,
+                voluntary_switches=timed.voluntary_switches,
+                peak_memory_bytes=timed.peak_memory_bytes,
+                energy_j=timed.energy_j,
+                instructions=timed.instructions,
             )
         )
         return 0 if warmup else timed.involuntary_switches

@@ -11,15 +11,15 @@ from perfguard.model.run import Arm
 _ARMS = (Arm.BASELINE, Arm.CANDIDATE)
 
 
-def plan_blocks(cases: int, *, seed: int) -> Iterator[BlockPlan]:
-    """Endless independent block plans for `cases` cases.
+def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]:
+    """Endless independent block plans for `cases` cases, numbered from `first`.
 
     Start-up order, set-up order, measuring order and first arm are
     uniform and independent in every block, so that neither position
     nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each slice follows a
     slice of the other arm, which leaves both with the same caches.
     """
-    index = 0
+    index = first
     while True:
         yield plan_block(cases, index=index, seed=seed)
         index += 1

@@ -13,6 +13,7 @@ import sys
 
 from perfguard.model.protocol import CONTROL_VARIABLE
 from perfguard.worker.serve import Control, Worker
+from perfguard.worker.signals import Meters
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     if control is None:
         sys.exit(f"perfguard worker: started by perfguard only ({CONTROL_VARIABLE} is not set)")
     read_fd, write_fd = (int(fd) for fd in control.split(","))
-    Worker(Control(read_fd, write_fd)).serve()
+    Worker(Control(read_fd, write_fd), Meters()).serve()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 from perfguard.model.protocol import PROTOCOL_VERSION, Message, encode, receive
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, prepare_case
+from perfguard.worker.signals import Meters
 from perfguard.worker.timing import SliceTimer
 
 _DETAIL_CHARACTERS = 4000
@@ -38,8 +39,10 @@ class Control:
 class Worker:
     """State of one worker process: the job, the prepared cases, pyperf's runner."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, meters: Meters) -> None:
+        """`meters` were opened before anything could start a thread."""
         self._control = control
+        self._meters = meters
         self._job: Message = {}
         self._cases: dict[str, PreparedCase] = {}
         self._runner: Any = None
@@ -82,6 +85,7 @@ class Worker:
             affinity_before=before,
             affinity_after=sorted(os.sched_getaffinity(0)),
             import_s=time.monotonic() - started,
+            missing_signals=self._meters.missing,
             **stack_facts,
         )
 
@@ -106,7 +110,8 @@ class Worker:
     def _bench(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
         inner_loops = int(command["inner_loops"])
-        timer = SliceTimer(self._control, case, inner_loops=inner_loops, spin_s=command.get("spin_s", 0.0))
+        spin_s = command.get("spin_s", 0.0)
+        timer = SliceTimer(self._control, case, self._meters, inner_loops=inner_loops, spin_s=spin_s)
         self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=self._job.get("metadata", {}))
         case.check_last(timer.last_result)
         self._control.send("benched", case=case.id, digest=case.digest)

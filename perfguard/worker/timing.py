@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from perfguard.worker.cases import PreparedCase
+from perfguard.worker.signals import Meters
 
 _CLOCK = time.perf_counter
 """Bound before any code under test is imported, which may replace the one in `time`."""
@@ -38,8 +38,9 @@ class HandedBackError(Exception):
 class SliceTimer:
     """pyperf's time function: waits for the baton, times one slice, hands the baton back."""
 
-    def __init__(self, baton: Baton, case: PreparedCase, *, inner_loops: int, spin_s: float) -> None:
+    def __init__(self, baton: Baton, case: PreparedCase, meters: Meters, *, inner_loops: int, spin_s: float) -> None:
         self._baton = baton
+        self._meters = meters
         self._case = case
         self._inner_loops = inner_loops
         self._spin_s = spin_s
@@ -65,9 +66,9 @@ class SliceTimer:
         self._slices += 1
         gc.collect()
         gc.disable()
-        before = resource.getrusage(resource.RUSAGE_SELF)
+        before = self._meters.start()
         elapsed = time_iterations(call, iterations, self._spin_s)
-        after = resource.getrusage(resource.RUSAGE_SELF)
+        after = self._meters.stop()
         gc.enable()
         self.last_result = elapsed.result
         self._baton.send(
@@ -75,9 +76,7 @@ class SliceTimer:
             case=self._case.id,
             iterations=iterations,
             value_s=elapsed.seconds / iterations,
-            cpu_s=(_cpu_s(after) - _cpu_s(before)) / iterations,
-            minor_faults=after.ru_minflt - before.ru_minflt,
-            involuntary_switches=after.ru_nivcsw - before.ru_nivcsw,
+            **self._meters.between(before, after, iterations=iterations),
             affinity=sorted(os.sched_getaffinity(0)),
         )
         return elapsed.seconds
@@ -108,7 +107,3 @@ def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) 
             while clock() < until:
                 pass
     return Elapsed(clock() - started, result)
-
-
-def _cpu_s(usage: resource.struct_rusage) -> float:
-    return usage.ru_utime + usage.ru_stime

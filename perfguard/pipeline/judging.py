@@ -1,0 +1,110 @@
+"""From what a run measured to what it says: every ruling in its order, the same live and from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfguard.config import Config
+from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.policy import conclude
+from perfguard.gate.sequential import SequentialGate
+from perfguard.model.events import Event, LooksPlanned, LookTaken
+from perfguard.model.replay import RunData
+from perfguard.model.run import Stage
+from perfguard.model.spec import Case
+from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
+
+
+@dataclass(slots=True)
+class PairedJudge:
+    """Judges one paired stage of a run as its events come in."""
+
+    cases: tuple[Case, ...]
+    """Cases of the stage, in the order of the suite."""
+    policy: Policy
+    """The rule."""
+    stage: Stage = Stage.MAIN
+    """Whose blocks it judges."""
+    gate: SequentialGate | None = field(default=None, init=False)
+    """Known once the looks are planned."""
+    is_closed: bool = field(default=False, init=False)
+    """Whether the final look was taken."""
+
+    def plan(self, blocks: int) -> SequentialGate:
+        """Spread the looks over so many blocks."""
+        self.gate = SequentialGate(self.cases, self.policy, planned_blocks=blocks)
+        return self.gate
+
+    def look(self, data: RunData, *, final: bool) -> dict[str, Outcome]:
+        """Take a look at what was measured so far; gives the cases that got their answer."""
+        blocks = data.blocks_of(self.stage)
+        gate = self.gate or self.plan(blocks)
+        self.is_closed = self.is_closed or final
+        return gate.look(data.paired(self.stage), blocks=blocks, final=final)
+
+    def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
+        """Verdicts on the stage, after everything that may change them."""
+        if not self.is_closed:
+            self.look(data, final=True)
+        verdicts = self.gate.verdicts() if self.gate else ()
+        flagged = set(flagged_cases(verdicts))
+        if flagged and data.blocks_of(Stage.CONFIRMATION):
+            cases = [case for case in self.cases if case.id in flagged]
+            return apply_confirmations(verdicts, confirm(data.paired(Stage.CONFIRMATION), cases, self.policy))
+        return apply_confirmations(verdicts, {})
+
+    def conclude(self, data: RunData, *, identical: bool = False, notes: Sequence[str] = ()) -> GateResult:
+        """What the verdicts mean for the gate.
+
+        Args:
+            data: The run.
+            identical: Whether the arms are the same by their hashes; the gate then passes whatever the times say.
+            notes: For the reader.
+        """
+        verdicts = self.verdicts(data)
+        voiding = self.gate.voiding if self.gate else None
+        result = conclude(verdicts, self.policy, voiding=voiding, notes=notes)
+        return passed_by_construction(result) if identical else result
+
+
+def passed_by_construction(result: GateResult) -> GateResult:
+    """The result of a gate whose arms are identical: a pass, which keeps what the times alone would have said.
+
+    A failure stays one: it says nothing of the difference between the arms, but the gate did not do its work.
+    """
+    if result.outcome is GateOutcome.FAILED:
+        return replace(result, identical=True, measured_outcome=result.outcome)
+    return replace(
+        result,
+        outcome=GateOutcome.PASS,
+        identical=True,
+        measured_outcome=result.outcome,
+        reason=f"both arms are identical by their hashes; their times alone would have said {result.outcome.value}: "
+        f"{result.reason}",
+    )
+
+
+def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
+    """Feed a recorded run to a judge, which then looks where the live run looked; gives the run's data."""
+    data = RunData()
+    for event in events:
+        data.add(event)
+        match event:
+            case LooksPlanned():
+                judge.plan(event.blocks)
+            case LookTaken():
+                judge.look(data, final=event.final)
+            case _:
+                pass
+    return data
+
+
+def policy_of(config: Config) -> Policy:
+    """The gate's rule from the configuration."""
+    return Policy(
+        margin_ratio=config.margin,
+        alpha=config.alpha,
+        equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
+        max_block_sd_ratio=config.max_block_sd,
+    )
