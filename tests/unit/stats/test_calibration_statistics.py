@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perfguard.stats.calibration import (
+    autocorrelation,
+    intraclass_correlation,
+    pooled_spread,
+    slice_variance,
+    upper_bound,
+)
+from perfguard.stats.paired import SLICE_TRIM, estimate_paired
+from perfguard.stats.placebo import placebo_spread
+
+
+class TestTheBoundOfARate:
+    @pytest.mark.parametrize(
+        ("count", "trials", "bound"),
+        [
+            (0, 35, 0.0820),
+            (0, 299, 0.00997),
+            (1, 473, 0.00999),
+            (0, 1, 0.95),
+            (2, 10, 0.5069),
+            (0, 0, 1.0),
+            (5, 5, 1.0),
+        ],
+    )
+    def test_matches_the_tables(self, count, trials, bound):
+        assert upper_bound(count, trials) == pytest.approx(bound, rel=2e-3)
+
+    def test_is_the_rate_at_which_so_few_are_a_one_in_twenty_event(self):
+        assert stats.binom.cdf(3, 40, upper_bound(3, 40)) == pytest.approx(0.05)
+
+    def test_refuses_more_events_than_trials(self):
+        with pytest.raises(ValueError, match="3 events in 2 trials"):
+            upper_bound(3, 2)
+
+
+class TestThePooledSpread:
+    def test_of_one_gate_is_its_block_sd_with_the_chi_squared_interval(self):
+        values = [0.9, 1.1, 1.0, 1.2, 0.8]
+        spread = pooled_spread([values])
+        assert spread.sd == pytest.approx(np.std(values, ddof=1))
+        assert spread.interval.lower == pytest.approx(spread.sd * math.sqrt(4 / stats.chi2.ppf(0.975, 4)))
+        assert spread.interval.upper == pytest.approx(spread.sd * math.sqrt(4 / stats.chi2.ppf(0.025, 4)))
+
+    def test_weighs_gates_by_degrees_of_freedom_and_ignores_their_levels(self):
+        a, b = [1.0, 2.0, 3.0], [10.0, 14.0, 12.0, 11.0, 13.0]
+        assert pooled_spread([a, b]).sd == pytest.approx(math.sqrt((2 * 1.0 + 4 * 2.5) / 6))
+
+    def test_uses_the_same_robust_spread_as_the_gate(self):
+        values = [*np.linspace(-0.01, 0.01, 19), 0.5]
+        assert pooled_spread([values]).sd == pytest.approx(estimate_paired(values, 0.95).block_sd)
+
+    def test_wild_blocks_widen_its_interval(self):
+        calm = list(np.linspace(-1, 1, 11))
+        wild = [*calm[1:], 8.0]
+        calm_width, wild_width = (
+            s.interval.upper / s.interval.lower for s in (pooled_spread([calm]), pooled_spread([wild]))
+        )
+        assert wild_width > 1.3 * calm_width
+
+    @pytest.mark.parametrize("gates", [[], [[0.1]]])
+    def test_is_unknown_without_two_blocks(self, gates):
+        spread = pooled_spread(gates)
+        assert math.isnan(spread.sd)
+        assert spread.interval.upper == math.inf
+
+
+class TestTheIntraclassCorrelation:
+    def test_equals_the_textbook_from_mean_squares(self):
+        # Shrout & Fleiss (1979), table 2: four judges rate six targets; ICC(1,1) = 0.17.
+        ratings = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
+        within = np.mean([slice_variance(row, 0.0) for row in ratings])
+        assert intraclass_correlation(ratings.mean(axis=1).var(ddof=1), within, 4) == pytest.approx(0.166, abs=0.001)
+
+    def test_is_zero_where_slices_explain_all_and_one_where_they_explain_nothing(self):
+        assert intraclass_correlation(0.5, 4.0, 8) == 0.0
+        assert intraclass_correlation(0.4, 4.0, 8) == 0.0
+        assert intraclass_correlation(0.5, 0.0, 8) == 1.0
+
+    def test_is_unknown_where_a_variance_is(self):
+        assert math.isnan(intraclass_correlation(math.nan, 1.0, 4))
+        assert math.isnan(intraclass_correlation(0.0, 0.0, 4))
+        assert math.isnan(slice_variance([0.1], SLICE_TRIM))
+
+    def test_the_slice_variance_is_what_the_trimmed_mean_of_a_block_feels(self):
+        rng = np.random.default_rng(5)
+        values = np.sort(rng.standard_normal((4000, 12)), axis=1)
+        cut = int(SLICE_TRIM * 12)
+        seen = values[:, cut : 12 - cut].mean(axis=1).var()
+        told = np.mean([slice_variance(row, SLICE_TRIM) for row in values]) / 12
+        assert told == pytest.approx(seen, rel=0.12)
+
+
+class TestTheAutocorrelation:
+    def test_equals_the_definition(self):
+        values = np.array([0.3, -0.1, 0.4, 0.0, -0.6])
+        centred = values - values.mean()
+        expected = (centred[1:] * centred[:-1]).sum() / (centred**2).sum()
+        assert autocorrelation([values]).value == pytest.approx(expected)
+
+    def test_pools_gates_about_their_own_means(self):
+        values = np.array([0.3, -0.1, 0.4, 0.0, -0.6])
+        assert autocorrelation([values, values + 5]).value == pytest.approx(autocorrelation([values]).value)
+
+    def test_its_band_holds_independent_blocks_and_not_drifting_ones(self):
+        rng = np.random.default_rng(6)
+        inside = sum(not autocorrelation(rng.standard_normal((4, 15)).tolist()).is_notable for _ in range(200))
+        assert inside >= stats.binom.ppf(1e-4, 200, 0.95)
+        drifting = np.cumsum(rng.standard_normal((4, 15)), axis=1)
+        assert autocorrelation(drifting.tolist()).is_notable
+
+    def test_is_unknown_without_three_blocks(self):
+        assert math.isnan(autocorrelation([[0.1, 0.2]]).value)
+        assert not math.isnan(autocorrelation([[0.1, 0.2, 0.5]]).value)
+
+
+class TestThePlaceboSpread:
+    @staticmethod
+    def gates(effects, sd=0.005, blocks=12):
+        wave = sd * np.array([1.0, -1.0] * (blocks // 2))
+        return [estimate_paired((effect + wave[:10]).tolist(), 0.95) for effect in effects]
+
+    def test_is_the_second_moment_beyond_the_blocks_own_noise(self):
+        estimates = self.gates([0.02, -0.03, 0.01])
+        error = estimates[0].standard_error ** 2
+        found = placebo_spread(estimates)
+        assert found.spread == pytest.approx(math.sqrt((0.02**2 + 0.03**2 + 0.01**2) / 3 - error))
+        assert found.upper > found.spread
+        assert found.floor_ratio == pytest.approx(math.expm1(2 * found.upper))
+
+    def test_is_nothing_where_the_gates_agree(self):
+        found = placebo_spread(self.gates([0.0005, -0.001, 0.0]))
+        assert (found.spread, found.floor_ratio) == (0.0, 0.0)
+
+    def test_a_constant_bias_between_the_arms_counts(self):
+        assert placebo_spread(self.gates([0.03, 0.03, 0.03])).spread == pytest.approx(0.03, rel=0.01)
+
+    def test_its_limit_solves_the_q_profile(self):
+        estimates = self.gates([0.02, -0.03, 0.01, 0.0])
+        limit = placebo_spread(estimates, 0.95).upper
+        profile = sum(e.log_ratio**2 / (limit**2 + e.standard_error**2) for e in estimates)
+        assert profile == pytest.approx(stats.chi2.ppf(0.05, 4))
+
+    def test_is_unknown_without_a_gate(self):
+        found = placebo_spread([])
+        assert (found.gates, found.upper, found.floor_ratio) == (0, math.inf, 0.0)
