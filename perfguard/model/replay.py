@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perfguard.model.events import (
+    ArmReady,
     BlockFinished,
     BlockStarted,
     CanaryTimed,
@@ -42,6 +43,8 @@ class RunData:
     """The same while flags were confirmed."""
     inner_loops: dict[str, int] = field(default_factory=dict)
     """Iterations of one slice, by case id."""
+    missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
+    """What the workers of each arm cannot read on this machine, and why."""
     _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)
     _complete: list[tuple[int, str]] = field(default_factory=list)
     _canary: dict[int, list[float]] = field(default_factory=dict)
@@ -60,10 +63,8 @@ class RunData:
     def add(self, event: Event) -> None:
         """Take one event into account; those that carry no data are ignored."""
         match event:
-            case RunStarted():
-                self.case_ids = event.case_ids
-            case CaseCalibrated():
-                self.inner_loops[event.case_id] = event.inner_loops
+            case RunStarted() | ArmReady() | CaseCalibrated():
+                self._prepare(event)
             case StageStarted():
                 self._stage = event.stage
             case BlockStarted():
@@ -82,6 +83,15 @@ class RunData:
                 self._finished[event.block] = event
             case _:
                 pass
+
+    def _prepare(self, event: RunStarted | ArmReady | CaseCalibrated) -> None:
+        match event:
+            case RunStarted():
+                self.case_ids = event.case_ids
+            case ArmReady():
+                self.missing_signals[event.arm] = event.missing_signals
+            case CaseCalibrated():
+                self.inner_loops[event.case_id] = event.inner_loops
 
     @property
     def blocks_finished(self) -> int:
@@ -111,9 +121,7 @@ class RunData:
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        finished = {
-            block: end for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage
-        }
+        finished = {block: end for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage}
         failures = self.confirmation_failures if stage is Stage.CONFIRMATION else self.failures
         return PairedData(
             case_ids=self.case_ids,
@@ -182,19 +190,16 @@ class RunData:
 
 def _signal(signal: Signal, timed: SliceTimed, inner_loops: int) -> float | None:
     """A slice's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
+    amounts = {
+        Signal.CPU: timed.cpu_s,
+        Signal.MEMORY: timed.peak_memory_bytes,
+        Signal.ENERGY: timed.energy_j,
+        Signal.INSTRUCTIONS: timed.instructions,
+    }
+    if signal in amounts:
+        return amounts[signal]
     iterations = timed.iterations or inner_loops
-    match signal:
-        case Signal.CPU:
-            return timed.cpu_s
-        case Signal.MEMORY:
-            return timed.peak_memory_bytes
-        case Signal.ENERGY:
-            return timed.energy_j
-        case Signal.INSTRUCTIONS:
-            return timed.instructions
-        case Signal.FAULTS:
-            return timed.minor_faults / iterations if iterations else None
-        case Signal.SWITCHES:
-            if timed.voluntary_switches is None or not iterations:
-                return None
-            return (timed.voluntary_switches + timed.involuntary_switches) / iterations
+    count: int | None = timed.minor_faults
+    if signal is Signal.SWITCHES:
+        count = None if timed.voluntary_switches is None else timed.voluntary_switches + timed.involuntary_switches
+    return None if count is None or not iterations else count / iterations

@@ -29,7 +29,9 @@ class EnergyMeter:
         try:
             self._packages = _packages(root / _POWERCAP)
         except PermissionError as error:
-            self.problem = f"no RAPL counter can be read: {error.filename} is for root only (chmod a+r lets others read)"
+            self.problem = (
+                f"no RAPL counter can be read: {error.filename} is for root only (chmod a+r lets others read)"
+            )
             return
         except (OSError, ValueError) as error:
             self.problem = f"no RAPL counter can be read: {error}"

@@ -61,8 +61,10 @@ class Meters:
         return Reading(usage, counted, self._energy.read())
 
     def between(self, before: Reading, after: Reading, *, iterations: int) -> dict[str, float | int | None]:
-        """What a slice used, as fields of the reply: faults and switches of the slice, the peak of memory, and CPU
-        seconds, joules and instructions of one iteration; None for what cannot be read.
+        """What a slice used, as fields of the reply; None for what cannot be read.
+
+        Faults, switches and the peak of memory are the slice's; CPU seconds, joules and instructions are for one
+        iteration.
         """
         first, last = before.usage, after.usage
         return {

@@ -1,0 +1,237 @@
+"""Each signal beside wall time, from a real worker whose benchmark moves that signal and nothing else by design."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+import perfguard
+from perfguard.gate.signals import missing_signals
+from perfguard.model.events import SliceTimed
+from perfguard.model.plan import ArmSpec, CasePlan, EnvProfile, MeasureSettings
+from perfguard.model.replay import RunData
+from perfguard.model.run import Arm, Signal
+from perfguard.model.spec import Case, Phase
+from perfguard.runner.arm_worker import ArmWorker
+from perfguard.runner.arms import ArmSettings, resolve_arm
+from perfguard.runner.measure import Measuring, measure_blocks
+from perfguard.runner.schedule import plan_block, plan_blocks
+from perfguard.runner.starter import ProcessStarter
+
+LOOPS, SLICES = 4, 3
+SETTINGS = MeasureSettings(slice_s=0.002, slices=SLICES, warmups=1, budget_s=60, max_blocks=1)
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+MIB = 1024 * 1024
+SOURCE = """
+import mmap, threading, time
+
+MIB = 1024 * 1024
+
+
+def idle():
+    return lambda: 1.0
+
+
+def burning():
+    def call():
+        until = time.thread_time_ns() + 5_000_000
+        while time.thread_time_ns() < until:
+            pass
+        return 1.0
+    return call
+
+
+def sleeping():
+    def call():
+        for _ in range(20):
+            time.sleep(0.0001)
+        return 1.0
+    return call
+
+
+def faulting():
+    def call():
+        with mmap.mmap(-1, 200 * mmap.PAGESIZE) as memory:
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(200):
+                memory[page * mmap.PAGESIZE] = 1
+        return 1.0
+    return call
+
+
+def growing():
+    def call():
+        with mmap.mmap(-1, 64 * MIB) as memory:
+            memory.write(bytes(64 * MIB))
+        return 1.0
+    return call
+"""
+
+
+def case(name):
+    return Case(benchmark=name, target=f"bench.py:{name}", phase=Phase.FORWARD, tags=("no-torch",))
+
+
+@pytest.fixture
+def starter(tmp_path):
+    tree, folder = tmp_path / "tree", tmp_path / "run"
+    for place in (tree, folder / "raw", folder / "logs"):
+        place.mkdir(parents=True)
+    (tree / "bench.py").write_text(SOURCE)
+    settings = ArmSettings(
+        project=tree,
+        workshop=folder / "arms",
+        interpreter=None,
+        setup=None,
+        profile=EnvProfile.STABLE,
+        threads=1,
+    )
+    arms = {role: resolve_arm(ArmSpec(text="dir:.", directory="."), role, settings, os.environ) for role in BOTH}
+    return ProcessStarter(
+        arms=arms,
+        environments={role: dict(arm.environment) for role, arm in arms.items()},
+        settings=SETTINGS,
+        cpus=(max(os.sched_getaffinity(0)),),
+        memory_node=None,
+        folder=folder,
+        canary_bundle=arms[Arm.CANDIDATE].bundle,
+    )
+
+
+_blocks = itertools.count()
+
+
+@contextlib.contextmanager
+def greeted(starter):
+    """A worker, and what it says at hello."""
+    block = plan_block(1, index=next(_blocks), seed=1)
+    worker = ArmWorker(Arm.CANDIDATE, starter.start(Arm.CANDIDATE, block, calibrate=False), SETTINGS)
+    try:
+        yield worker, worker.hello({"import_torch": False}, cpus=starter.cpus)
+    finally:
+        worker.close()
+
+
+def slices_of(starter, name):
+    with greeted(starter) as (worker, _):
+        worker.prepare(case(name), seed=1, check=False)
+        worker.open(case(name), inner_loops=LOOPS, spin_s=0.0)
+        found = []
+        while worker.is_waiting:
+            found.append(worker.slice())
+        return found
+
+
+def test_cpu_seconds_are_those_of_an_iteration(starter):
+    assert all(timed.cpu_s >= 0.005 for timed in slices_of(starter, "burning"))
+    assert median(timed.cpu_s for timed in slices_of(starter, "idle")) < 0.001
+
+
+def test_waiting_shows_as_voluntary_switches(starter):
+    assert all(timed.voluntary_switches >= 20 * LOOPS for timed in slices_of(starter, "sleeping"))
+    assert median(timed.voluntary_switches for timed in slices_of(starter, "idle")) < 20
+
+
+def test_fresh_memory_shows_as_page_faults_of_the_slice(starter):
+    assert all(timed.minor_faults >= 200 * LOOPS for timed in slices_of(starter, "faulting"))
+    assert median(timed.minor_faults for timed in slices_of(starter, "idle")) < 100
+
+
+def test_the_peak_of_memory_is_that_of_the_slice_and_not_of_the_process(starter):
+    with greeted(starter) as (worker, ready):
+        if "memory" in ready["missing_signals"]:
+            pytest.skip(ready["missing_signals"]["memory"])
+        peaks = {}
+        for name in ("growing", "idle"):
+            worker.prepare(case(name), seed=1, check=False)
+            worker.open(case(name), inner_loops=LOOPS, spin_s=0.0)
+            peaks[name] = []
+            while worker.is_waiting:
+                peaks[name].append(worker.slice().peak_memory_bytes)
+    # `idle` ran later in the same process, whose own peak never falls by itself.
+    assert min(peaks["growing"]) - max(peaks["idle"]) >= 60 * MIB
+
+
+@pytest.mark.parametrize("signal", ["energy", "instructions"])
+def test_a_signal_is_either_measured_or_missing_with_its_reason(starter, signal):
+    with greeted(starter) as (_, ready):
+        reason = ready["missing_signals"].get(signal)
+    field = "energy_j" if signal == "energy" else "instructions"
+    values = [getattr(timed, field) for timed in slices_of(starter, "burning")]
+    if reason is None:
+        assert all(value > 0 for value in values)
+    else:
+        assert len(reason) > 20
+        assert values == [None] * len(values)
+
+
+def test_signals_reach_the_data_of_a_run(starter):
+    events = []
+    measuring = Measuring(
+        starter=starter,
+        emit=events.append,
+        should_stop=lambda: False,
+        settings=SETTINGS,
+        cpus=starter.cpus,
+        arms=BOTH,
+        needs_torch=False,
+    )
+    plan = CasePlan(case=case("faulting"), inner_loops=LOOPS, iteration_s=0.001)
+    measure_blocks(plan_blocks(1, seed=1), [plan], measuring)
+    found = {entry.signal: entry for entry in RunData.of(events).signals()}
+    assert {event.iterations for event in events if isinstance(event, SliceTimed)} == {LOOPS}
+    assert len(found[Signal.CPU].baseline) == SLICES
+    assert all(200 <= value < 400 for value in (*found[Signal.FAULTS].baseline, *found[Signal.FAULTS].candidate))
+
+
+def test_what_a_worker_lacks_is_told_as_a_sentence(starter):
+    with greeted(starter) as (_, ready):
+        said = missing_signals({Arm.CANDIDATE: ready["missing_signals"]})
+    assert all(line.partition(": ")[0] in {signal.value for signal in Signal} for line in said)
+
+
+@pytest.mark.torch
+def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
+    """What the worker relies on for instructions, shown with a clock that needs no hardware counter."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs for two threads")
+    script = """
+    from perfguard.worker.perf_counter import TASK_CLOCK, PerfCounter, events_between
+
+    counter = PerfCounter(TASK_CLOCK)
+    if counter.problem:
+        print("refused", counter.problem)
+        raise SystemExit
+    import time, torch
+    torch.set_num_threads(2)
+    a = torch.randn(600, 600)
+    (a @ a).sum()
+    before, mine_ns, all_ns = counter.read(), time.thread_time_ns(), time.process_time_ns()
+    for _ in range(60):
+        a @ a
+    found = events_between(before, counter.read())
+    print(found, time.thread_time_ns() - mine_ns, time.process_time_ns() - all_ns)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "PYTHONPATH": str(Path(perfguard.__file__).parent.parent), "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if done.stdout.startswith("refused"):
+        pytest.skip(done.stdout)
+    counted_ns, this_thread_ns, all_threads_ns = map(float, done.stdout.split())
+    if all_threads_ns < 1.3 * this_thread_ns:
+        pytest.skip("this torch used one thread")
+    # The kernel part of the clock is in it as well: it agrees with the process's time, not with the thread's.
+    assert counted_ns == pytest.approx(all_threads_ns, rel=0.2)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfguard.gate.policy import decide_cases
+from perfguard.gate.signals import RULES, SignalPolicy, judge_signals, missing_signals
+from perfguard.model.run import Arm, Signal, SignalSlices
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, Outcome, Policy
+from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.stats.paired import from_standard_error
+
+POLICY = SignalPolicy()
+BLOCKS, SLICES = 10, 6
+MIB = 1024 * 1024
+
+
+def timed(case_id="x", effect=0.0, *, sd=0.004, gating=Gating.GATING, looks=1):
+    """A verdict on the times alone."""
+    estimate = from_standard_error(
+        math.log1p(effect), sd / math.sqrt(BLOCKS), block_sd=sd, blocks=BLOCKS, degrees_of_freedom=9.0, level=0.95
+    )
+    comparison = Comparison(
+        case_id=case_id,
+        gating=gating,
+        estimate=estimate,
+        p_regressed=p_slower(estimate, 0.005),
+        p_improved=p_faster(estimate, 0.005),
+        baseline_median_s=1e-3,
+        candidate_median_s=1e-3,
+        margin_ratio=0.005,
+        looks=looks,
+    )
+    return decide_cases([comparison], Policy())[0]
+
+
+def measured(signal, baseline, candidate, *, case_id="x", sd=0.004, blocks=BLOCKS, seed=1):
+    """Slices around two typical values, with block noise of `sd` relative to each."""
+    rng = np.random.default_rng([seed, blocks, *case_id.encode()])
+    entries = []
+    for block in range(blocks):
+        first, second = 1 + sd * rng.standard_normal((2, SLICES)) + sd * rng.standard_normal((2, 1))
+        entries.append(
+            SignalSlices(
+                case_id=case_id,
+                block=block,
+                signal=signal,
+                baseline=tuple(float(value) for value in baseline * first),
+                candidate=tuple(float(value) for value in candidate * second),
+            )
+        )
+    return entries
+
+
+def finding(entries, verdict=None, policy=POLICY):
+    (found,) = judge_signals(entries, [verdict or timed()], policy)[0].signals
+    return found
+
+
+def test_an_op_that_burns_twice_the_cores_for_the_same_time_regressed():
+    verdict = timed()
+    assert verdict.outcome is Outcome.UNCHANGED
+    (judged,) = judge_signals(measured(Signal.CPU, 0.0121, 0.0237), [verdict], POLICY)
+    assert judged.outcome is Outcome.REGRESSED
+    assert judged.gating is Gating.GATING
+    assert judged.reason.startswith("burns 1.96 \N{MULTIPLICATION SIGN} the CPU seconds in the same wall time: 12.1")
+    assert judged.reason.endswith(verdict.reason)
+    (found,) = judged.signals
+    assert (found.signal, found.outcome, found.gating, found.unit) == ("cpu", Outcome.REGRESSED, True, "s")
+    assert found.p_adjusted is not None
+    assert found.p_adjusted < 1e-6
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.signal.value)
+def test_each_signal_regresses_improves_and_stays(rule):
+    typical = {Signal.CPU: 0.01, Signal.MEMORY: 400 * MIB, Signal.FAULTS: 100, Signal.SWITCHES: 40, Signal.ENERGY: 2}
+    value = typical.get(rule.signal, 1e9)
+    assert finding(measured(rule.signal, value, value * 1.8)).outcome is Outcome.REGRESSED
+    assert finding(measured(rule.signal, value * 1.8, value)).outcome is Outcome.IMPROVED
+    assert finding(measured(rule.signal, value, value)).outcome is Outcome.UNCHANGED
+
+
+def test_only_a_gating_signal_changes_the_outcome():
+    entries = measured(Signal.INSTRUCTIONS, 1e9, 2e9)
+    (told,) = judge_signals(entries, [timed()], POLICY)
+    assert (told.outcome, told.signals[0].outcome, told.signals[0].gating) == (
+        Outcome.UNCHANGED,
+        Outcome.REGRESSED,
+        False,
+    )
+    (failed,) = judge_signals(entries, [timed()], SignalPolicy(gating=(Signal.CPU, Signal.INSTRUCTIONS)))
+    assert failed.outcome is Outcome.REGRESSED
+    assert failed.reason.startswith("executes 2.00 \N{MULTIPLICATION SIGN} the instructions in the same wall time: 1")
+
+
+def test_an_advisory_case_is_told_and_never_fails():
+    (told,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [timed(gating=Gating.ADVISORY)], POLICY)
+    assert told.outcome is Outcome.UNCHANGED
+    assert told.signals[0].outcome is Outcome.REGRESSED
+    assert not told.signals[0].gating
+
+
+def test_a_speed_up_that_costs_cores_stays_one_and_says_so():
+    verdict = timed(effect=-0.3)
+    (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
+    assert judged.outcome is Outcome.IMPROVED
+    assert "for that it burns 2.00 \N{MULTIPLICATION SIGN} the CPU seconds: 10" in judged.reason
+
+
+def test_what_already_regressed_keeps_its_sentence():
+    verdict = timed(effect=0.3)
+    (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
+    assert (judged.outcome, judged.reason) == (Outcome.REGRESSED, verdict.reason)
+
+
+def test_an_open_case_is_red_where_its_cpu_time_is():
+    verdict = timed(sd=0.04)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
+    assert judged.outcome is Outcome.REGRESSED
+    assert "in the same wall time" not in judged.reason
+
+
+def test_a_difference_below_the_margin_is_no_regression():
+    assert finding(measured(Signal.CPU, 0.01, 0.0104)).outcome is Outcome.UNCHANGED
+
+
+def test_memory_must_clear_both_margins():
+    assert finding(measured(Signal.MEMORY, 50 * MIB, 56 * MIB)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.MEMORY, 800 * MIB, 815 * MIB)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.MEMORY, 400 * MIB, 430 * MIB)).outcome is Outcome.REGRESSED
+
+
+def test_page_faults_out_of_none_are_found_and_a_few_are_not():
+    entries = measured(Signal.FAULTS, 0, 84, sd=0.0)
+    found = finding(entries)
+    assert (found.outcome, found.baseline, found.candidate) == (Outcome.REGRESSED, 0.0, 84.0)
+    assert finding(measured(Signal.FAULTS, 0, 4, sd=0.0)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.FAULTS, 0, 0, sd=0.0)).outcome is Outcome.UNCHANGED
+    (judged,) = judge_signals(entries, [timed()], SignalPolicy(gating=(Signal.FAULTS,)))
+    assert judged.reason.startswith("takes page faults where there were none in the same wall time: 0 → 84 an")
+
+
+def test_identical_counts_are_only_as_certain_as_counts_are():
+    # 11 against a margin of 10: ten identical blocks are no proof that the true rate is above the margin.
+    assert finding(measured(Signal.FAULTS, 0, 11, sd=0.0, blocks=5)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_amounts_that_never_vary_are_compared_without_a_crash():
+    assert finding(measured(Signal.INSTRUCTIONS, 1e9, 1e9, sd=0.0)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.INSTRUCTIONS, 1e9, 1.1e9, sd=0.0)).outcome is Outcome.REGRESSED
+
+
+def test_a_signal_that_an_arm_cannot_read_has_no_finding():
+    entries = measured(Signal.ENERGY, 1.0, 2.0)
+    alone = [replace(entry, candidate=(None,) * SLICES) for entry in entries]
+    assert judge_signals(alone, [timed()], POLICY)[0].signals == ()
+    assert judge_signals([], [timed()], POLICY)[0].signals == ()
+
+
+def test_blocks_and_slices_that_could_not_be_read_are_left_out():
+    entries = measured(Signal.CPU, 0.01, 0.02)
+    holes = [
+        replace(entry, baseline=(None, *entry.baseline[1:])) if entry.block % 2 else entry for entry in entries[2:]
+    ]
+    holes += [replace(entry, candidate=()) for entry in entries[:2]]
+    found = finding(holes)
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.endswith("in 8 paired blocks")
+
+
+@pytest.mark.parametrize("wild", [math.inf, -math.inf, math.nan, -1.0])
+def test_a_value_that_is_no_amount_is_left_out(wild):
+    entries = measured(Signal.CPU, 0.01, 0.01)
+    entries[3] = replace(entries[3], candidate=(wild, *entries[3].candidate[1:]))
+    entries[4] = replace(entries[4], baseline=(wild,) * SLICES)
+    found = finding(entries)
+    assert found.outcome is Outcome.UNCHANGED
+    assert found.reason.endswith("in 9 paired blocks")
+
+
+def test_an_arm_that_reads_zero_is_not_compared_by_its_ratio():
+    found = finding(measured(Signal.CPU, 0.0, 0.01))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.reason == "reads 0 in an arm, so that a ratio says nothing"
+    assert found.p_adjusted is None
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_fewer_blocks_than_the_minimum_say_nothing(blocks):
+    (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02, blocks=blocks), [timed()], POLICY)
+    assert judged.outcome is Outcome.UNCHANGED
+    assert judged.signals[0].outcome is Outcome.INCONCLUSIVE
+    assert "at least 5 are needed" in judged.signals[0].reason
+
+
+def test_voided_blocks_do_not_count():
+    entries = measured(Signal.CPU, 0.01, 0.02)
+    (judged,) = judge_signals(entries, [timed()], POLICY, voided=frozenset(range(7)))
+    assert judged.signals[0].reason.startswith("only 3 blocks")
+
+
+def test_gating_signals_are_corrected_over_the_gating_cases_and_all_looks():
+    alone = finding(measured(Signal.CPU, 0.01, 0.0108, sd=0.01))
+    names = [f"c{index}" for index in range(12)]
+    verdicts = [timed(), *(timed(name) for name in names), timed("advisory", gating=Gating.ADVISORY)]
+    entries = measured(Signal.CPU, 0.01, 0.0108, sd=0.01)
+    for name in (*names, "advisory"):
+        entries += measured(Signal.CPU, 0.01, 0.01, case_id=name, sd=0.01)
+    family = judge_signals(entries, verdicts, POLICY)[0].signals[0]
+    assert alone.p_adjusted is not None
+    assert family.p_adjusted == pytest.approx(13 * alone.p_adjusted)
+    later = finding(measured(Signal.CPU, 0.01, 0.0108, sd=0.01), timed(looks=4))
+    assert later.p_adjusted == pytest.approx(10 * alone.p_adjusted)
+
+
+def test_findings_stand_in_the_order_of_the_rules():
+    entries = [
+        *measured(Signal.INSTRUCTIONS, 1e9, 1e9),
+        *measured(Signal.FAULTS, 1, 1),
+        *measured(Signal.CPU, 0.01, 0.01),
+    ]
+    (judged,) = judge_signals(entries, [timed()], POLICY)
+    assert [found.signal for found in judged.signals] == ["cpu", "faults", "instructions"]
+
+
+def test_the_verdicts_keep_their_order_and_those_without_data_stay_as_they_were():
+    verdicts = [timed("a"), timed("b")]
+    judged = judge_signals(measured(Signal.CPU, 0.01, 0.02, case_id="b"), verdicts, POLICY)
+    assert [verdict.case_id for verdict in judged] == ["a", "b"]
+    assert judged[0] == verdicts[0]
+    assert judged[1].outcome is Outcome.REGRESSED
+
+
+def test_a_signal_that_both_arms_lack_is_named_once():
+    both = {Arm.BASELINE: {"energy": "no counter"}, Arm.CANDIDATE: {"energy": "no counter", "memory": "refused"}}
+    assert missing_signals(both) == ("energy: no counter", "memory: refused (in the candidate)")
+    assert missing_signals({}) == ()
