@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from perfguard.fingerprint.match import match
 from perfguard.gate.compare import compare_rounds
-from perfguard.gate.policy import judge
+from perfguard.gate.numerics import guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.policy import conclude, decide_cases
 from perfguard.model.machine import CompatibilityLevel
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import StoredBaseline
@@ -15,6 +16,7 @@ from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, GateResult, Outcome
 from perfguard.pipeline.judging import policy_of
+from perfguard.pipeline.pairing import pair_open_cases
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
 
@@ -46,7 +48,7 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
     Raises:
         PerfguardError: The run could not be made.
     """
-    with open_session(request, mode="rounds") as session:
+    with open_session(_with_seed_of(stored, request), mode="rounds") as session:
         session.summaries["baseline"] = _stored_summary(stored, place)
         session.note(
             f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
@@ -58,7 +60,9 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
         )
         rounds = session.request.loaded.config.rounds
         measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
-        return finish(session, judge_stored(session, stored))
+        result = judge_stored(session, stored)
+        level = match(stored.fingerprint, session.fingerprint).level
+        return finish(session, pair_open_cases(session, stored, candidate, result, level))
 
 
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
@@ -73,7 +77,25 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     )
     if reasons:
         comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
-    return judge(comparisons, policy)
+    checks = paired_with_stored(stored.rounds, data.rounds())
+    verdicts = guard_numerics(decide_cases(comparisons, policy), checks, session.request.cases)
+    return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
+
+
+def _with_seed_of(stored: StoredBaseline, request: Request) -> Request:
+    """The request with the baseline's seed, so that the rounds have its data; a seed that the user gave stays."""
+    if request.loaded.config.seed is not None:
+        return request
+    config = replace(request.loaded.config, seed=stored.info.seed)
+    return replace(request, loaded=replace(request.loaded, config=config))
+
+
+def _why_unchecked(stored: StoredBaseline, session: Session) -> str:
+    if not any(entry.checks for rounds in stored.rounds.values() for entry in rounds):
+        return "the baseline holds times only; `perfguard baseline update` records what was computed, too"
+    if session.settings.seed != stored.info.seed:
+        return f"the baseline has seed {stored.info.seed}, this run {session.settings.seed}; leave `seed` unset"
+    return "no round had the data of one of the baseline's"
 
 
 def reasons_against(session: Session, stored: StoredBaseline) -> tuple[str, ...]:

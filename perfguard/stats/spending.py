@@ -7,26 +7,29 @@ gets a share of the level, drawn from a spending function that need not know in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 FloatArray = npt.NDArray[np.float64]
 
 SMALLEST_LEVEL = 1e-15
 """Sequential p-values are not resolved below this."""
 
-_LEVELS_IN_TABLE = 48
-_GRID_POINTS = 257
-"""Simpson nodes over the continuation region; 257 give six digits of the boundary."""
+_LEVELS_IN_TABLE = 32
+_GRID_POINTS = 161
+"""Simpson nodes over the continuation region; 161 give five digits of the bounds."""
 _LOWEST_Z = -9.0
 _NEVER_Z = 40.0
 _LEAST_STEP = 1e-3
 """Smallest relative growth of information between two looks; closer ones count as the same data."""
+_BISECTIONS = 10
+_NEWTON_STEPS = 6
 
 
 class Spending(str, Enum):
@@ -74,25 +77,7 @@ def nominal_levels(
         Methods, chapters 7 and 19; section 3.3 for using the levels with Student's t.
     Assumes: estimates at successive looks have independent increments.
     """
-    density: FloatArray | None = None
-    nodes = np.empty(0)
-    weights = np.empty(0)
-    levels: list[float] = []
-    used, before = 0.0, 0.0
-    for now, fraction in zip(information, fractions, strict=True):
-        if before:
-            now = max(now, before * (1 + _LEAST_STEP))  # noqa: PLW2901 - a look without new data is nearly the same look
-        allowed = max(spent(spending, level, fraction) - used, 0.0)
-        exit_probability = _exit_probability(density, nodes, weights, before, now)
-        bound = _bound(exit_probability, allowed)
-        levels.append(float(special.ndtr(-bound)))
-        used += allowed
-        previous_nodes, previous_weights, previous = nodes, weights, density
-        nodes = np.linspace(_LOWEST_Z, min(bound, -_LOWEST_Z), _GRID_POINTS)
-        weights = _simpson(nodes)
-        density = _density(previous, previous_nodes, previous_weights, before, now, nodes)
-        before = now
-    return tuple(levels)
+    return tuple(float(row[0]) for row in _bounds_of(spending, np.array([level]), information, fractions))
 
 
 def sequential_p(
@@ -130,7 +115,7 @@ def _table(
 ) -> tuple[FloatArray, FloatArray]:
     """Levels, and the nominal level of each look at each of them; both grow downwards."""
     levels = special.ndtr(np.linspace(special.ndtri(SMALLEST_LEVEL), special.ndtri(0.6), _LEVELS_IN_TABLE))
-    rows = np.array([nominal_levels(spending, float(level), information, fractions) for level in levels])
+    rows = np.array(_bounds_of(spending, levels, information, fractions)).T
     return levels, np.maximum.accumulate(rows, axis=0)
 
 
@@ -144,45 +129,75 @@ def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: fl
     return float(special.ndtr(ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])))
 
 
-def _exit_probability(
-    density: FloatArray | None, nodes: FloatArray, weights: FloatArray, before: float, now: float
-) -> Callable[[float], float]:
-    """Chance, as a function of the bound, to cross it at this look and none before."""
-    if density is None:
-        return lambda bound: float(special.ndtr(-bound))
-    step = math.sqrt(now - before)
-    weighted = density * weights
-
-    def probability(bound: float) -> float:
-        tail = special.ndtr(-(bound * math.sqrt(now) - nodes * math.sqrt(before)) / step)
-        return float(weighted @ tail)
-
-    return probability
-
-
-def _bound(exit_probability: Callable[[float], float], allowed: float) -> float:
-    if allowed <= 0 or exit_probability(_NEVER_Z) >= allowed:
-        return _NEVER_Z
-    if exit_probability(_LOWEST_Z) <= allowed:
-        return _LOWEST_Z
-    return float(optimize.brentq(lambda bound: exit_probability(bound) - allowed, _LOWEST_Z, _NEVER_Z, xtol=1e-7))
+def _bounds_of(
+    spending: Spending, levels: FloatArray, information: Sequence[float], fractions: Sequence[float]
+) -> list[FloatArray]:
+    """Nominal level of each look, for many levels at once: a list over looks of shape `(levels,)`."""
+    found: list[FloatArray] = []
+    used = np.zeros_like(levels)
+    state: _State | None = None
+    before = 0.0
+    for wanted, fraction in zip(information, fractions, strict=True):
+        now = max(wanted, before * (1 + _LEAST_STEP))  # a look without new data is nearly the same look
+        target = np.array([spent(spending, float(level), fraction) for level in levels])
+        allowed = np.maximum(target - used, 0.0)
+        bounds = -special.ndtri(np.maximum(allowed, 1e-300)) if state is None else state.bounds(now, allowed)
+        bounds = np.clip(bounds, _LOWEST_Z, _NEVER_Z)
+        found.append(special.ndtr(-bounds))
+        used = used + allowed
+        state = _State.after(state, now, bounds)
+        before = now
+    return found
 
 
-def _density(
-    previous: FloatArray | None,
-    previous_nodes: FloatArray,
-    weights: FloatArray,
-    before: float,
-    now: float,
-    nodes: FloatArray,
-) -> FloatArray:
-    """Density of this look's z, restricted to paths that no earlier look stopped."""
-    if previous is None:
-        return _normal(nodes)
-    step = math.sqrt(now - before)
-    shifts = (nodes[:, None] * math.sqrt(now) - previous_nodes[None, :] * math.sqrt(before)) / step
-    result: FloatArray = (_normal(shifts) @ (previous * weights)) * math.sqrt(now) / step
-    return result
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Density of a look's z over the paths that no look has stopped yet, one row for each level."""
+
+    information: float
+    nodes: FloatArray
+    """Shape `(levels, points)`."""
+    weighted: FloatArray
+    """Density times Simpson's weights, the same shape."""
+
+    @classmethod
+    def after(cls, state: _State | None, now: float, bounds: FloatArray) -> _State:
+        """The state once paths beyond `bounds` have stopped."""
+        upper = np.minimum(bounds, -_LOWEST_Z)
+        share = np.linspace(0.0, 1.0, _GRID_POINTS)
+        nodes = _LOWEST_Z + (upper - _LOWEST_Z)[:, None] * share[None, :]
+        density = _normal(nodes) if state is None else state.density(now, nodes)
+        return cls(now, nodes, density * _simpson(nodes))
+
+    def density(self, now: float, nodes: FloatArray) -> FloatArray:
+        """Density of the next look's z at `nodes`."""
+        step = math.sqrt(now - self.information)
+        shifts = nodes[:, :, None] * math.sqrt(now) - self.nodes[:, None, :] * math.sqrt(self.information)
+        spread = _normal(shifts / step)
+        result: FloatArray = np.einsum("lij,lj->li", spread, self.weighted) * math.sqrt(now) / step
+        return result
+
+    def bounds(self, now: float, allowed: FloatArray) -> FloatArray:
+        """The z that the next look crosses with probability `allowed`, by bisection and then Newton's method."""
+        low, high = np.full_like(allowed, _LOWEST_Z), np.full_like(allowed, _NEVER_Z)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            beyond = self._crossing(now, middle) > allowed
+            low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+        z = (low + high) / 2
+        for _ in range(_NEWTON_STEPS):
+            chance = np.maximum(self._crossing(now, z), 1e-300)
+            slope = self.density(now, z[:, None])[:, 0]
+            # On the log scale the curve is nearly a parabola far out, so a few steps reach tails of 1e-15.
+            step = chance * (np.log(chance) - np.log(np.maximum(allowed, 1e-300))) / np.maximum(slope, 1e-300)
+            z = np.clip(z + step, low, high)
+        return np.where(allowed > 0, z, _NEVER_Z)
+
+    def _crossing(self, now: float, z: FloatArray) -> FloatArray:
+        step = math.sqrt(now - self.information)
+        tail = special.ndtr(-(z[:, None] * math.sqrt(now) - self.nodes * math.sqrt(self.information)) / step)
+        result: FloatArray = (tail * self.weighted).sum(axis=1)
+        return result
 
 
 def _normal(z: FloatArray) -> FloatArray:
@@ -191,8 +206,8 @@ def _normal(z: FloatArray) -> FloatArray:
 
 
 def _simpson(nodes: FloatArray) -> FloatArray:
-    weights = np.full(nodes.size, 2.0)
+    weights = np.full(nodes.shape[1], 2.0)
     weights[1::2] = 4.0
     weights[[0, -1]] = 1.0
-    result: FloatArray = weights * (nodes[1] - nodes[0]) / 3.0
+    result: FloatArray = weights[None, :] * (nodes[:, 1] - nodes[:, 0])[:, None] / 3.0
     return result

@@ -1,0 +1,131 @@
+"""What a stored baseline leaves flagged or open is measured again, paired with the baseline's own commit.
+
+Numbers from another day cannot tell a slower machine from slower code: on a virtual guest with the same fingerprint,
+all six cases of `quick` once came out 12 to 16 % slower for identical code (docs/decisions/0006-stored-baselines.md).
+So a stored baseline may clear a case by itself; to condemn one takes both sides in the same minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfguard.errors import ArmError
+from perfguard.gate.policy import conclude
+from perfguard.model.machine import CompatibilityLevel
+from perfguard.model.plan import ArmSpec
+from perfguard.model.record import StoredBaseline
+from perfguard.model.run import Arm, Stage
+from perfguard.model.spec import Case, Gating
+from perfguard.model.verdict import GateResult, Outcome, Verdict
+from perfguard.pipeline.judging import PairedJudge, policy_of
+from perfguard.pipeline.paired import confirm_flags, measure_paired
+from perfguard.pipeline.session import Place, Session, calibrate, start_arms
+from perfguard.runner import git
+from perfguard.runner.arm_spec import parse_arm
+
+_OPEN = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
+_PLACE = Place(workshop="arms-paired")
+
+
+def pair_open_cases(
+    session: Session, stored: StoredBaseline, candidate: ArmSpec, result: GateResult, level: CompatibilityLevel
+) -> GateResult:
+    """The gate's result after its flagged and open cases were paired with the baseline's commit, where that works.
+
+    Args:
+        session: The run, with its fresh rounds measured.
+        stored: The baseline.
+        candidate: What is judged.
+        result: What the stored baseline alone says.
+        level: How alike the machine and its state are to those of the baseline.
+    """
+    chosen = tuple(
+        replace(case, gating=Gating.GATING)
+        for case, verdict in zip(session.request.cases, result.verdicts, strict=True)
+        if verdict.outcome in _OPEN and verdict.gating is Gating.GATING
+    )
+    if not chosen or session.interrupts.asked:
+        return result
+    obstacle = _obstacle(session, stored)
+    if obstacle is None:
+        try:
+            return _paired(session, stored, candidate, result, chosen)
+        except ArmError as error:
+            obstacle = str(error)
+    return _unpaired(session, result, obstacle, level)
+
+
+def _obstacle(session: Session, stored: StoredBaseline) -> str | None:
+    """Why the baseline's commit cannot be paired with the candidate."""
+    commit, project = stored.info.commit, session.request.loaded.project
+    repository = git.top_level(project)
+    if commit is None or repository is None:
+        return "the baseline names no commit of this repository"
+    if stored.info.stack_id is not None and stored.info.stack_id != session.fingerprint.stack_id:
+        return (
+            f"the software differs from the baseline's ({stored.info.stack_id}, now {session.fingerprint.stack_id}); "
+            "pair the two environments: --baseline python:OLD --candidate python:NEW"
+        )
+    try:
+        git.resolve_commit(repository, commit)
+    except ArmError:
+        return f"the baseline's commit {commit[:12]} is not in this clone; fetch it: git fetch --unshallow"
+    return None
+
+
+def _paired(
+    session: Session, stored: StoredBaseline, candidate: ArmSpec, result: GateResult, cases: tuple[Case, ...]
+) -> GateResult:
+    session.request.progress(f"{len(cases)} open: pairing the baseline's commit with the candidate")
+    specs = {Arm.BASELINE: parse_arm(f"git:{stored.info.commit}"), Arm.CANDIDATE: candidate}
+    starter, arms = start_arms(session, specs, _PLACE)
+    plans = calibrate(session, starter, arms, cases)
+    if session.identical:
+        session.note("the candidate imports the very code of the baseline's commit: what differs is the machine")
+        return _replaced(result, [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}])
+    config = session.request.loaded.config
+    session.settings = replace(
+        session.settings, max_blocks=config.max_blocks
+    )  # the rounds were limited by their number
+    judge = PairedJudge(cases=cases, policy=policy_of(config), stage=Stage.PAIRING)
+    measure_paired(session, starter, plans, judge)
+    confirm_flags(session, specs, plans, judge)
+    return _replaced(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])
+
+
+def _replaced(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult:
+    """The result with some verdicts replaced, and what follows from that for the gate."""
+    new = {verdict.case_id: verdict for verdict in verdicts}
+    merged = tuple(new.get(verdict.case_id, verdict) for verdict in result.verdicts)
+    again = conclude(merged, result.policy)
+    return replace(again, blocks_total=result.blocks_total, notes=result.notes)
+
+
+def _repeated(verdict: Verdict) -> Verdict:
+    return replace(verdict, reason=f"paired with the baseline's commit: {verdict.reason}")
+
+
+def _same_code(verdict: Verdict) -> Verdict:
+    return replace(
+        verdict,
+        outcome=Outcome.UNCHANGED,
+        reason=f"the code is the baseline's own, so the machine is what changed: {verdict.reason}",
+    )
+
+
+def _unpaired(session: Session, result: GateResult, obstacle: str, level: CompatibilityLevel) -> GateResult:
+    """Flags that cannot be checked by pairing: red on a physical machine in the same state, else inconclusive."""
+    is_guest = session.fingerprint.cpu.hypervisor is not False
+    if not is_guest and level is CompatibilityLevel.EQUAL:
+        session.note(f"flags were not confirmed by pairing: {obstacle}", level="warning")
+        return result
+    why = "a virtual guest may run on another host today" if is_guest else "the machine's state has changed"
+    return _replaced(
+        result,
+        [
+            replace(v, outcome=Outcome.INCONCLUSIVE, reason=f"flagged, but {why}, and {obstacle}: {v.reason}")
+            for v in result.verdicts
+            if v.outcome is Outcome.REGRESSED and v.gating is Gating.GATING
+        ],
+    )

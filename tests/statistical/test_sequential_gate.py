@@ -1,0 +1,226 @@
+"""The sequential gate by seeded simulation: false alarms, false clean answers, power, saved blocks.
+
+Tolerances are binomial, at the 1e-4 quantile, as in `test_gate_error_rates`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from perfguard.gate.policy import conclude
+from perfguard.gate.sequential import SequentialGate
+from perfguard.model.run import BlockConditions, CaseSlices, PairedData
+from perfguard.model.spec import Case
+from perfguard.model.verdict import GateOutcome, Outcome, Policy
+
+POLICY = Policy()
+LOUD = replace(POLICY, alpha=0.05, max_block_sd_ratio=1.0)
+AT_MARGIN = math.log1p(POLICY.margin_ratio)
+
+
+def most_allowed(rate, trials):
+    return int(stats.binom.ppf(1 - 1e-4, trials, rate))
+
+
+def fewest_allowed(rate, trials):
+    return int(stats.binom.ppf(1e-4, trials, rate))
+
+
+def cases_named(count):
+    return tuple(Case(benchmark=f"case.c{index}", target="m:f") for index in range(count))
+
+
+def heavy(rng, shape):
+    return rng.standard_t(4, shape) / math.sqrt(2)
+
+
+def normal(rng, shape):
+    return rng.standard_normal(shape)
+
+
+def moody(rng, shape):
+    """A machine whose noise waxes and wanes over the run, between half and twice as much; signs stay independent."""
+    mood = np.cumsum(rng.standard_normal((shape[0], 1)), axis=0)
+    return rng.standard_normal(shape) * np.exp(np.clip(0.3 * mood, -0.7, 0.7))
+
+
+def bursts(rng, shape):
+    return rng.standard_t(3, shape) / math.sqrt(3) * np.where(rng.random(shape) < 0.05, 10.0, 1.0)
+
+
+class Run:
+    """A run that grows block by block and leaves the cases that have their answer, as the measuring loop does."""
+
+    def __init__(self, rng, *, cases, noise, sd, effects, blocks, planned, correlation=0.3, policy=POLICY, missing=0.0):
+        own, shared = noise(rng, (blocks, len(cases))), noise(rng, (blocks, 1))
+        self.values = np.asarray(effects) + sd * (math.sqrt(1 - correlation) * own + math.sqrt(correlation) * shared)
+        self.present = rng.random((blocks, len(cases))) >= missing
+        self.cases, self.policy = cases, policy
+        self.gate = SequentialGate(cases, policy, planned_blocks=planned)
+        self.case_blocks = 0
+        self._entries, self._conditions = [], []
+
+    def finish(self):
+        blocks = len(self.values)
+        for block in range(blocks):
+            answered = self.gate.answered()
+            if len(answered) == len(self.cases):
+                break
+            for index, case in enumerate(self.cases):
+                if case.id not in answered and self.present[block, index]:
+                    self.case_blocks += 1
+                    self._entries.append(
+                        CaseSlices(
+                            case_id=case.id,
+                            block=block,
+                            baseline_s=(1e-3,),
+                            candidate_s=(1e-3 * math.exp(self.values[block, index]),),
+                        )
+                    )
+            self._conditions.append(
+                BlockConditions(block=block, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+            )
+            if self.gate.is_due(block + 1):
+                self.gate.look(self.data(), blocks=block + 1, final=False)
+        self.gate.look(self.data(), blocks=len(self._conditions), final=True)
+        return self
+
+    def data(self):
+        return PairedData(
+            case_ids=tuple(c.id for c in self.cases),
+            slices=tuple(self._entries),
+            conditions=tuple(self._conditions),
+        )
+
+    @property
+    def outcomes(self):
+        return [verdict.outcome for verdict in self.gate.verdicts()]
+
+    @property
+    def is_red(self):
+        return conclude(self.gate.verdicts(), self.policy).outcome is GateOutcome.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("noise", "case_count", "correlation", "planned"),
+    [
+        (normal, 6, 0.0, 20),
+        (heavy, 6, 0.6, 20),
+        (bursts, 12, 0.3, 20),
+        (moody, 6, 0.3, 20),
+        (normal, 6, 0.3, 8),  # the budget held more than was planned
+        (normal, 6, 0.3, 60),  # and less
+    ],
+)
+def test_a_gate_at_the_margin_is_red_no_more_often_than_alpha(noise, case_count, correlation, planned):
+    rng = np.random.default_rng([21, case_count, planned, int(correlation * 10)])
+    cases, gates = cases_named(case_count), 200
+    red = sum(
+        Run(
+            rng,
+            cases=cases,
+            noise=noise,
+            sd=0.01,
+            effects=[AT_MARGIN] * case_count,
+            blocks=20,
+            planned=planned,
+            correlation=correlation,
+            policy=LOUD,
+        )
+        .finish()
+        .is_red
+        for _ in range(gates)
+    )
+    assert red <= most_allowed(LOUD.alpha, gates)
+
+
+def test_looking_with_the_fixed_level_each_time_would_raise_false_alarms():
+    """The same data and looks, but every look at full level: what the spending function is for."""
+    rng = np.random.default_rng(22)
+    cases, gates, level = cases_named(1), 400, 0.05
+    peeking = sequential = 0
+    for _ in range(gates):
+        run = Run(
+            rng, cases=cases, noise=normal, sd=0.01, effects=[AT_MARGIN], blocks=30, planned=30, policy=LOUD
+        ).finish()
+        d = run.values[:, 0] - AT_MARGIN
+        looks = list(range(6, 31, 4))
+        t = [d[:n].mean() / (d[:n].std(ddof=1) / math.sqrt(n)) for n in looks]
+        peeking += any(stats.t.sf(value, n - 1) <= level for value, n in zip(t, looks, strict=True))
+        sequential += run.is_red
+    assert sequential <= most_allowed(level, gates)
+    assert peeking > most_allowed(level, gates)
+
+
+@pytest.mark.parametrize(("missing", "gates"), [(0.0, 150), (0.2, 12)])
+def test_identical_arms_are_not_red_at_the_default_level(missing, gates):
+    rng = np.random.default_rng(23)
+    cases = cases_named(12)
+    red = sum(
+        Run(rng, cases=cases, noise=heavy, sd=0.01, effects=[0.0] * 12, blocks=20, planned=20, missing=missing)
+        .finish()
+        .is_red
+        for _ in range(gates)
+    )
+    lower = stats.beta.ppf(1e-4, red, gates - red + 1) if red else 0.0
+    assert lower <= POLICY.alpha
+
+
+def test_a_case_slower_by_the_clean_limit_is_seldom_left_as_unchanged_early():
+    rng = np.random.default_rng(24)
+    cases, gates = cases_named(1), 600
+    effect = math.log1p(POLICY.clean_ratio)
+    early = 0
+    for _ in range(gates):
+        run = Run(rng, cases=cases, noise=normal, sd=0.008, effects=[effect], blocks=20, planned=24).finish()
+        early += run.gate.answered() == {cases[0].id} and run.outcomes == [Outcome.UNCHANGED]
+    assert early <= most_allowed((1 - POLICY.interval_level) / 2, gates)
+
+
+def test_quiet_identical_arms_end_early_and_clean():
+    rng = np.random.default_rng(25)
+    cases, gates = cases_named(6), 40
+    runs = [
+        Run(rng, cases=cases, noise=normal, sd=0.005, effects=[0.0] * 6, blocks=24, planned=24).finish()
+        for _ in range(gates)
+    ]
+    assert sum(outcome is Outcome.UNCHANGED for run in runs for outcome in run.outcomes) >= 0.98 * 6 * gates
+    # Six looks' worth of blocks instead of 24: well under half of the measuring is left.
+    assert np.mean([run.case_blocks for run in runs]) < 0.5 * 6 * 24
+
+
+def test_a_slowdown_of_two_per_cent_is_found_in_noise_of_one_per_cent():
+    rng = np.random.default_rng(26)
+    cases, gates = cases_named(12), 120
+    effects = [0.0] * 11 + [math.log1p(0.02)]
+    found = false = 0
+    for _ in range(gates):
+        outcomes = Run(rng, cases=cases, noise=heavy, sd=0.01, effects=effects, blocks=30, planned=30).finish().outcomes
+        found += outcomes[-1] is Outcome.REGRESSED
+        false += any(outcome is Outcome.REGRESSED for outcome in outcomes[:-1])
+    assert found >= fewest_allowed(0.95, gates)
+    assert false <= most_allowed(POLICY.alpha, gates)
+
+
+def test_a_large_slowdown_is_answered_at_the_first_look():
+    rng = np.random.default_rng(27)
+    run = Run(rng, cases=cases_named(2), noise=normal, sd=0.005, effects=[0.0, 3.6], blocks=40, planned=40).finish()
+    assert run.outcomes[1] is Outcome.REGRESSED
+    assert run.gate.comparisons()[1].looks == 1
+
+
+def test_the_shown_interval_covers_the_effect_nearly_as_often_as_it_says():
+    """Stopping early biases the plain interval a little; with these looks by no more than two points."""
+    rng = np.random.default_rng(28)
+    gates, covered = 600, 0
+    effect = math.log1p(0.012)
+    for _ in range(gates):
+        run = Run(rng, cases=cases_named(1), noise=normal, sd=0.008, effects=[effect], blocks=24, planned=24).finish()
+        interval = run.gate.comparisons()[0].estimate.interval
+        covered += interval.lower <= effect <= interval.upper
+    assert covered >= fewest_allowed(0.93, gates)
