@@ -62,6 +62,14 @@ class ArmReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmsCompared:
+    """Both arms were attested."""
+
+    identical: bool
+    """Whether they run the same files with the same packages, interpreter and variables, and nothing is injected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseCalibrated:
     """A case was set up, checked and calibrated."""
 
@@ -142,6 +150,10 @@ class CaseFinished:
     baseline_digest: float | None
     """Result of the first call in the baseline, reduced to one number."""
     candidate_digest: float | None
+    """The same in the candidate."""
+    baseline_checks: dict[str, float] = field(default_factory=dict)
+    """Named numbers of that call in the baseline, on which the arms must agree; empty in older recordings."""
+    candidate_checks: dict[str, float] = field(default_factory=dict)
     """The same in the candidate."""
 
 
@@ -250,6 +262,7 @@ class RunFinished:
 Event = (
     RunStarted
     | ArmReady
+    | ArmsCompared
     | CaseCalibrated
     | BlockStarted
     | SliceTimed
@@ -268,6 +281,7 @@ Event = (
 EVENT_NAMES: dict[str, type[Event]] = {
     "run_started": RunStarted,
     "arm_ready": ArmReady,
+    "arms_compared": ArmsCompared,
     "case_calibrated": CaseCalibrated,
     "block_started": BlockStarted,
     "slice": SliceTimed,

@@ -4,8 +4,8 @@ The parent writes commands, the worker answers with replies; both sides read thi
 is told, one command at a time, so whoever holds the last command holds the **baton**: only that arm runs.
 
 ```
-hello(job)          -> ready(facts)                       torch is imported here
-prepare(case)       -> prepared(digest, …) | failed       set-up of one case, not timed
+hello(job)          -> ready(facts, missing_signals)      torch is imported here
+prepare(case)       -> prepared(digest, checks, …) | failed   set-up of one case, not timed
 bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next slice waits
 go                  -> slice(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)

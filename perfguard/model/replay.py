@@ -21,6 +21,7 @@ from perfguard.model.events import (
 from perfguard.model.run import (
     Arm,
     BlockConditions,
+    CaseChecks,
     CaseFailure,
     CaseSlices,
     PairedData,
@@ -46,7 +47,8 @@ class RunData:
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
     """What the workers of each arm cannot read on this machine, and why."""
     _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)
-    _complete: list[tuple[int, str]] = field(default_factory=list)
+    _complete: dict[tuple[int, str], CaseFinished] = field(default_factory=dict)
+    _data_seeds: dict[int, int] = field(default_factory=dict)
     _canary: dict[int, list[float]] = field(default_factory=dict)
     _finished: dict[int, BlockFinished] = field(default_factory=dict)
     _stage: Stage = Stage.MAIN
@@ -69,13 +71,14 @@ class RunData:
                 self._stage = event.stage
             case BlockStarted():
                 self._stages[event.block] = self._stage
+                self._data_seeds[event.block] = event.data_seed
             case SliceTimed(warmup=False):
                 key = (event.block, event.case_id, event.arm)
                 self._slices.setdefault(key, []).append(event)
             case CanaryTimed():
                 self._canary.setdefault(event.block, []).append(event.value_s)
             case CaseFinished():
-                self._complete.append((event.block, event.case_id))
+                self._complete[event.block, event.case_id] = event
             case CaseFailed():
                 confirming = self._stage is Stage.CONFIRMATION
                 (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
@@ -154,15 +157,36 @@ class RunData:
             for signal in Signal
         )
 
+    def checks(self, stage: Stage = Stage.MAIN) -> tuple[CaseChecks, ...]:
+        """What both arms computed, for each case and block of a stage."""
+        return tuple(
+            CaseChecks(
+                case_id=case_id,
+                data_seed=self._data_seeds.get(block),
+                baseline=done.baseline_checks,
+                candidate=done.candidate_checks,
+            )
+            for (block, case_id), done in self._complete.items()
+            if self._stages.get(block, Stage.MAIN) is stage
+        )
+
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's slices)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
-        for block, case_id in self._complete:
+        for (block, case_id), done in self._complete.items():
             end = self._finished.get(block) if self._stages.get(block, Stage.MAIN) is Stage.MAIN else None
             values_s = self._values_s(block, case_id, Arm.CANDIDATE)
             if end is not None and values_s:
                 canary = tuple(self._canary.get(block, ()))
-                found[case_id].append(Round(values_s=values_s, canary_s=canary, started_at=end.started_at))
+                found[case_id].append(
+                    Round(
+                        values_s=values_s,
+                        canary_s=canary,
+                        started_at=end.started_at,
+                        data_seed=self._data_seeds.get(block),
+                        checks=done.candidate_checks,
+                    )
+                )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
 
     def _values_s(self, block: int, case_id: str, arm: Arm) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -72,6 +72,20 @@ class CaseSlices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseChecks:
+    """What both arms computed for one case under the same seeds, at set-up."""
+
+    case_id: str
+    """The case."""
+    data_seed: int | None
+    """Seed of the data; None where an older recording does not tell."""
+    baseline: dict[str, float]
+    """Named numbers: `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; empty where not known."""
+    candidate: dict[str, float]
+    """The same in the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConditions:
     """What the host did during a block; says nothing about which arm was running."""
 
@@ -127,3 +141,7 @@ class Round:
     """Canary slices of the same process's time."""
     started_at: float
     """Seconds since the epoch."""
+    data_seed: int | None = None
+    """Seed of the data; None where an older baseline does not tell."""
+    checks: dict[str, float] = field(default_factory=dict)
+    """Named numbers of the first call under that seed; empty where an older baseline holds none."""

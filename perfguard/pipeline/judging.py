@@ -9,7 +9,7 @@ from perfguard.config import Config
 from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.policy import conclude
 from perfguard.gate.sequential import SequentialGate
-from perfguard.model.events import Event, LooksPlanned, LookTaken
+from perfguard.model.events import ArmsCompared, Event, LooksPlanned, LookTaken
 from perfguard.model.replay import RunData
 from perfguard.model.run import Stage
 from perfguard.model.spec import Case
@@ -26,6 +26,8 @@ class PairedJudge:
     """The rule."""
     stage: Stage = Stage.MAIN
     """Whose blocks it judges."""
+    identical: bool = False
+    """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
     gate: SequentialGate | None = field(default=None, init=False)
     """Known once the looks are planned."""
     is_closed: bool = field(default=False, init=False)
@@ -54,18 +56,12 @@ class PairedJudge:
             return apply_confirmations(verdicts, confirm(data.paired(Stage.CONFIRMATION), cases, self.policy))
         return apply_confirmations(verdicts, {})
 
-    def conclude(self, data: RunData, *, identical: bool = False, notes: Sequence[str] = ()) -> GateResult:
-        """What the verdicts mean for the gate.
-
-        Args:
-            data: The run.
-            identical: Whether the arms are the same by their hashes; the gate then passes whatever the times say.
-            notes: For the reader.
-        """
+    def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
+        """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
         voiding = self.gate.voiding if self.gate else None
         result = conclude(verdicts, self.policy, voiding=voiding, notes=notes)
-        return passed_by_construction(result) if identical else result
+        return passed_by_construction(result) if self.identical else result
 
 
 def passed_by_construction(result: GateResult) -> GateResult:
@@ -91,6 +87,8 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
     for event in events:
         data.add(event)
         match event:
+            case ArmsCompared():
+                judge.identical = event.identical
             case LooksPlanned():
                 judge.plan(event.blocks)
             case LookTaken():

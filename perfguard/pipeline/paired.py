@@ -63,10 +63,10 @@ def compare_arms(
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
-        judge = PairedJudge(cases=request.cases, policy=policy_of(request.loaded.config))
+        judge = PairedJudge(cases=request.cases, policy=policy_of(request.loaded.config), identical=session.identical)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
-        return finish(session, judge.conclude(session.data, identical=session.identical))
+        return finish(session, judge.conclude(session.data))
 
 
 def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge) -> None:

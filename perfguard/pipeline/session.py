@@ -13,7 +13,7 @@ from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.software import decode_software
-from perfguard.model.events import EVENT_SCHEMA, ArmReady, Event, Noted, RunStarted, StageStarted
+from perfguard.model.events import EVENT_SCHEMA, ArmReady, ArmsCompared, Event, Noted, RunStarted, StageStarted
 from perfguard.model.machine import CpuSelection, Fingerprint
 from perfguard.model.plan import ArmSpec, CasePlan, Injection, MeasureSettings, ResolvedArm
 from perfguard.model.replay import RunData
@@ -263,6 +263,7 @@ def calibrate(
         for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
             session.note(note)
         session.identical = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE]) and not session.request.injections
+        session.emit(ArmsCompared(identical=session.identical))
     session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
     session.folder.write_json("fingerprint.json", session.fingerprint)
     found = tuple(reports.values())

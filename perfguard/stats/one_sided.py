@@ -54,7 +54,7 @@ def swapped(estimate: Estimate) -> Estimate:
 
 
 def p_outside(estimate: Estimate, limit_ratio: float) -> float:
-    """p of H0 "the effect lies outside `(-log(1 + limit), log(1 + limit))`": the larger of two one-sided ones.
+    """The p of H0 "the effect lies outside `(-log(1 + limit), log(1 + limit))`": the larger of two one-sided ones.
 
     At level `(1 - c) / 2` this rejects exactly where the two-sided interval of level `c` lies inside the limits.
 

@@ -11,19 +11,23 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError
 from perfguard.model.events import (
     EVENT_NAMES,
     ArmReady,
+    ArmsCompared,
     BlockFinished,
     BlockStarted,
     CanaryTimed,
     CaseCalibrated,
     CaseFailed,
     CaseFinished,
+    LooksPlanned,
+    LookTaken,
     Noted,
     RunFinished,
     RunStarted,
     SliceTimed,
+    StageStarted,
     VerdictReached,
 )
-from perfguard.model.run import Arm
+from perfguard.model.run import Arm, Stage
 from perfguard.runner.run_folder import RunFolder, read_events
 
 EVENTS = (
@@ -33,6 +37,7 @@ EVENTS = (
     ArmReady(
         arm=Arm.BASELINE, text="git:HEAD", interpreter="/py", source_id="s", python="3.11", torch=None, import_s=0.5
     ),
+    ArmsCompared(identical=True),
     CaseCalibrated(case_id="a", inner_loops=7, iteration_s=0.001),
     BlockStarted(block=0, hash_seed=1, data_seed=2, case_ids=("b", "a")),
     SliceTimed(
@@ -50,6 +55,9 @@ EVENTS = (
     CaseFinished(block=0, case_id="a", baseline_digest=1.5, candidate_digest=None),
     CaseFailed(case_id="ü ✓", arm=Arm.CANDIDATE, missing=False, reason="line\nbreak", detail="\x1b[31m\0"),
     BlockFinished(block=0, started_at=1.5, duration_s=2.0, steal_ratio=None, involuntary_switches=0),
+    LooksPlanned(blocks=24),
+    LookTaken(blocks=6, final=False, decided={"a": "regressed"}),
+    StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     VerdictReached(case_id="a", outcome="regressed", log_ratio=0.1, lower=0.05, upper=None, reason="slower"),
     Noted(level="info", text="a note"),
     RunFinished(outcome="pass", exit_code=0, reason="all good"),
