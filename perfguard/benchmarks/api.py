@@ -9,8 +9,12 @@ def my_step(hidden, dtype):
     def step():                                         # timed
         ...
         return loss                                     # checked, outside the timed region
+    step.check = lambda: {"gradient_norm": norm(model)} # optional: called once, after the first call of step
     return step
 ```
+Both arms must agree on the result of the first call and on what `check` returns, a mapping of names to finite numbers,
+within a tolerance that depends on the parameter `dtype`; else the verdict is `different`. Choose numbers that are not
+near zero by cancellation: losses and norms. Without a `check` only the result is compared.
 The worker seeds Python, NumPy and torch before it calls the factory, so plain `torch.randn` is reproducible.
 Must not import torch: the decorator also runs where only the specs are wanted.
 """

@@ -77,6 +77,8 @@ class CalibrationSummary:
     """When the first gate finished."""
     latest_at: str | None
     """When the latest gate finished."""
+    gates: int
+    """A/A gates, also those that reached no verdict."""
     placebo_gates: int
     """Gates with relocated arms."""
     block_s: float

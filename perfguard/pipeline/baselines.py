@@ -23,7 +23,7 @@ from perfguard.pipeline.results import describe_rounds, finish, measured_cases
 from perfguard.pipeline.rounds import measure_rounds, utc_now
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.runner import git
-from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore
+from perfguard.store.baselines import BaselineStore, metadata_of
 from perfguard.store.pyperf_files import read_suite
 
 MIN_ROUNDS = 4
@@ -228,12 +228,7 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
         runs[case_id] = [
             pyperf.Run(
                 list(entry.values_s),
-                metadata={
-                    **shared,
-                    "name": case_id,
-                    CANARY_KEY: sorted(entry.canary_s)[len(entry.canary_s) // 2] if entry.canary_s else 0.0,
-                    STARTED_KEY: round(entry.started_at, 3),
-                },
+                metadata={**shared, "name": case_id, **metadata_of(entry)},
                 collect_metadata=False,
             )
             for entry in rounds

@@ -78,7 +78,7 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     if reasons:
         comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
     checks = paired_with_stored(stored.rounds, data.rounds())
-    verdicts = guard_numerics(decide_cases(comparisons, policy), checks, session.request.cases)
+    verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
 
 

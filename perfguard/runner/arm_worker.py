@@ -52,6 +52,8 @@ class Prepared:
 
     digest: float
     """Result of its first call, reduced to one number."""
+    checks: dict[str, float]
+    """Named numbers of that call; equal seeds give equal numbers."""
     instance_s: float | None
     """Seconds of one further set-up; None where it was not checked."""
 
@@ -90,7 +92,11 @@ class ArmWorker:
         prepared = self._expect("prepared", self._settings.setup_timeout_s)
         self._require_mask(prepared)
         instance_s = prepared.get("instance_s")
-        return Prepared(digest=float(prepared["digest"]), instance_s=None if instance_s is None else float(instance_s))
+        return Prepared(
+            digest=float(prepared["digest"]),
+            checks={str(name): float(value) for name, value in prepared.get("checks", {}).items()},
+            instance_s=None if instance_s is None else float(instance_s),
+        )
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first slice then waits."""

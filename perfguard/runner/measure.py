@@ -23,7 +23,7 @@ from perfguard.model.events import (
 )
 from perfguard.model.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.model.run import Arm
-from perfguard.runner.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.arm_worker import ArmWorker, CaseRefused, Prepared
 from perfguard.runner.host_counters import read_steal, steal_ratio
 from perfguard.runner.process import Worker, WorkerFailure
 from perfguard.runner.starter import Starter
@@ -141,10 +141,10 @@ class _Loop:
         switches = 0
         with suppress(_BlockAborted), ExitStack() as closing:
             self._start_workers(plan, workers, closing)
-            digests = self._prepare_all(plan, workers)
+            prepared = self._prepare_all(plan, workers)
             for index in plan.case_order:
                 if self._cases[index] is not None and not self._m.should_stop():
-                    switches += self._measure_case(plan, index, workers, digests)
+                    switches += self._measure_case(plan, index, workers, prepared)
                     self._time_canary(plan.index, canary)
         elapsed = time.monotonic() - started
         self._latest_block_s = elapsed
@@ -182,25 +182,26 @@ class _Loop:
                 raise _BlockAborted from failure
         self._start_failures = 0
 
-    def _prepare_all(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> dict[tuple[int, Arm], float]:
+    def _prepare_all(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> dict[tuple[int, Arm], Prepared]:
         """Set every case up, in the same order in both arms, one arm at a time."""
-        digests: dict[tuple[int, Arm], float] = {}
+        prepared: dict[tuple[int, Arm], Prepared] = {}
         for arm, worker in workers.items():
             for index in plan.setup_order:
                 case = self._cases[index]
                 if case is None:
                     continue
                 with self._failures_of(index, arm):
-                    prepared = worker.prepare(case.case, seed=plan.data_seed, check=False, instances=case.instances)
-                    digests[index, arm] = prepared.digest
-        return digests
+                    prepared[index, arm] = worker.prepare(
+                        case.case, seed=plan.data_seed, check=False, instances=case.instances
+                    )
+        return prepared
 
     def _measure_case(
         self,
         plan: BlockPlan,
         index: int,
         workers: dict[Arm, ArmWorker],
-        digests: dict[tuple[int, Arm], float],
+        prepared: dict[tuple[int, Arm], Prepared],
     ) -> int:
         """All slices of one case; gives the involuntary switches they saw."""
         case = self._cases[index]
@@ -213,12 +214,15 @@ class _Loop:
         if self._cases[index] is None:
             self._take_back(opened)
             return switches
+        baseline, candidate = (prepared.get((index, arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
         self._m.emit(
             CaseFinished(
                 block=plan.index,
                 case_id=case.case.id,
-                baseline_digest=digests.get((index, Arm.BASELINE)),
-                candidate_digest=digests.get((index, Arm.CANDIDATE)),
+                baseline_digest=baseline.digest if baseline else None,
+                candidate_digest=candidate.digest if candidate else None,
+                baseline_checks=baseline.checks if baseline else {},
+                candidate_checks=candidate.checks if candidate else {},
             )
         )
         return switches

@@ -22,6 +22,20 @@ from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suit
 
 CANARY_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
+SEED_KEY = "perfguard_data_seed"
+CHECK_PREFIX = "perfguard_check_"
+"""Before the name of each number that the round computed; older baselines hold none."""
+
+
+def metadata_of(entry: Round) -> dict[str, Any]:
+    """What a round's pyperf run carries beside its values, so that `load` gives the round back."""
+    metadata: dict[str, Any] = {
+        CANARY_KEY: sorted(entry.canary_s)[len(entry.canary_s) // 2] if entry.canary_s else 0.0,
+        STARTED_KEY: round(entry.started_at, 3),
+    }
+    if entry.data_seed is not None:
+        metadata[SEED_KEY] = entry.data_seed
+    return metadata | {CHECK_PREFIX + name: value for name, value in entry.checks.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +115,12 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
                     values_s=tuple(run.values),
                     canary_s=(float(metadata[CANARY_KEY]),),
                     started_at=float(metadata.get(STARTED_KEY, 0.0)),
+                    data_seed=metadata.get(SEED_KEY),
+                    checks={
+                        name.removeprefix(CHECK_PREFIX): float(value)
+                        for name, value in metadata.items()
+                        if name.startswith(CHECK_PREFIX)
+                    },
                 )
             )
         rounds[benchmark.get_name()] = tuple(found)

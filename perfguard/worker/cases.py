@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
 import random
 import sys
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from perfguard.worker.checks import UnsoundCaseError, checks_of, digest_of
 
 STATEFUL_PHASES = ("optimizer", "step")
 """Phases whose result moves on from call to call because weights change."""
@@ -29,12 +30,6 @@ class MissingTargetError(Exception):
     """The arm's tree has no such benchmark."""
 
 
-class UnsoundCaseError(Exception):
-    """The benchmark computes nothing that can be checked, or not the same thing each time."""
-
-    is_plain = True
-
-
 @dataclass(slots=True)
 class PreparedCase:
     """A case that is set up and has been called once."""
@@ -45,6 +40,8 @@ class PreparedCase:
     """The instances, each a set-up of its own under the same seed; one call is one iteration."""
     digest: float
     """The result of the first call, reduced to one number; equal seeds give equal digests."""
+    checks: dict[str, float] = field(default_factory=dict)
+    """Named numbers of the first call; both arms must agree on them."""
     instance_s: float | None = None
     """Seconds of one further set-up and call; None where none was timed."""
 
@@ -69,8 +66,9 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
     """
     factory = load_factory(case["target"])
     call = _set_up(factory, case, seed)
-    digest = digest_of(call(), case["id"])
-    prepared = PreparedCase(case["id"], (call,), digest)
+    result = call()
+    digest = digest_of(result, case["id"])
+    prepared = PreparedCase(case["id"], (call,), digest, checks_of(call, result, case))
     if check:
         started = time.monotonic()
         _require_reproducible(factory, case, seed=seed, call=call, digest=digest)
@@ -123,27 +121,6 @@ def _seed_everything(seed: int) -> None:
             for part in seeder.split("."):
                 target = getattr(target, part)
             target(seed)
-
-
-def digest_of(result: object, case_id: str) -> float:
-    """One finite number for what a call returned: a float as it is, a tensor by its mean in float64.
-
-    Raises:
-        UnsoundCaseError: None, another type, or not finite.
-    """
-    if result is None:
-        raise UnsoundCaseError(
-            f"the function that {case_id} times returns nothing, so its result cannot be checked; return the loss"
-        )
-    if isinstance(result, (int, float)):
-        value = float(result)
-    elif hasattr(result, "detach"):
-        value = float(result.detach().double().mean())
-    else:
-        raise UnsoundCaseError(f"{case_id} returns {type(result).__name__}; return the loss as a tensor or a float")
-    if not math.isfinite(value):
-        raise UnsoundCaseError(f"{case_id} computes {value}; a diverged benchmark times something else")
-    return value
 
 
 def load_factory(target: str) -> Callable[..., Any]:

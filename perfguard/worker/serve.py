@@ -102,6 +102,7 @@ class Worker:
             "prepared",
             case=case.id,
             digest=case.digest,
+            checks=case.checks,
             instance_s=case.instance_s,
             affinity=sorted(os.sched_getaffinity(0)),
             setup_s=time.monotonic() - started,

@@ -502,3 +502,24 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
     while made.survivors() and time.monotonic() < until:
         time.sleep(0.05)
     assert made.survivors() == []
+
+
+def test_what_a_benchmark_computes_is_recorded_for_both_arms(rig):
+    made = rig(
+        """
+        def bad():
+            def call():
+                return 2.5
+            call.check = lambda: {"gradient_norm": 7}
+            return call
+        """
+    )
+    finished = [event for event in made.measure("bad", "good") if isinstance(event, CaseFinished)]
+    by_case = {event.case_id: (event.baseline_checks, event.candidate_checks) for event in finished}
+    assert by_case["bad"] == ({"result": 2.5, "gradient_norm": 7.0},) * 2
+    assert by_case["good"] == ({"result": float(sum(range(1000)))},) * 2
+
+
+def test_a_check_that_raises_refuses_its_case(rig):
+    made = rig("def bad():\n call = lambda: 1.0\n call.check = lambda: 1 / 0\n return call")
+    assert failures(made.measure("bad", "good"))["bad"].reason == "ZeroDivisionError: division by zero"

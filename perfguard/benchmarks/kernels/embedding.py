@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from perfguard.benchmarks.checks import checked
 from perfguard.benchmarks.inputs import integers
 from perfguard.benchmarks.kernels.phases import phased
 from perfguard.benchmarks.stack import prepare_module
@@ -31,4 +32,4 @@ def embedding_bag(*, bags: int, rows: int, dtype: str, phase: str, lookups: int 
         gradient: Tensor = timed()  # type: ignore[assignment]
         return gradient._values()  # noqa: SLF001
 
-    return forward_backward
+    return checked(forward_backward, timed.check)  # type: ignore[attr-defined]

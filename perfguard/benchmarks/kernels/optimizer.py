@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from perfguard.benchmarks.checks import checked, norm_of
 from perfguard.benchmarks.inputs import dtype_of
 from perfguard.errors import UsageError
 
@@ -58,7 +59,17 @@ def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int
         update.step()
         return watched.clone()
 
-    return step
+    return checked(step, lambda: {"state_norm": norm_of(_moments(update))})
+
+
+def _moments(update: Optimizer) -> list[Tensor]:
+    """Running averages of the gradients: weights of order one hide an update of 1e-6, fresh moments do not."""
+    return [
+        value
+        for state in update.state.values()
+        for name, value in state.items()
+        if isinstance(value, Tensor) and name != "step"
+    ]
 
 
 def _parameters(layers: int, hidden: int, dtype: torch.dtype) -> list[nn.Parameter]:

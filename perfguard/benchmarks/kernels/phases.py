@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from perfguard.benchmarks.checks import checked, norm_of
 from perfguard.errors import UsageError
 from perfguard.model.spec import Phase
 
@@ -26,7 +27,8 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
         forward: Computes the output from tensors that it holds.
         leaves: Tensors that receive gradients; the first is the one whose gradient is returned.
         phase: `forward` returns the output; `forward+backward` returns the first leaf's gradient, which a
-            wrong or non-finite backward cannot leave intact. The gradient of the output is fixed.
+            wrong or non-finite backward cannot leave intact, and is recognised by the norm of all gradients. The
+            gradient of the output is fixed.
 
     Raises:
         UsageError: A kernel has no such phase.
@@ -47,4 +49,4 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
         forward().backward(output_gradient)
         return first.grad
 
-    return forward_backward
+    return checked(forward_backward, lambda: {"gradient_norm": norm_of(target.grad for target in targets)})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from perfguard.benchmarks.checks import checked, norm_of
 from perfguard.benchmarks.inputs import dtype_of
 from perfguard.errors import MeasurementError, UsageError
 
@@ -30,7 +31,7 @@ def training_step(
     mode: str,
     clip_norm: float | None = None,
 ) -> Timed:
-    """One training step as a callable that returns the loss before the update.
+    """One training step as a callable that returns the loss before the update; checked by its gradients' norm, too.
 
     With `bf16` the forward and the loss run under CPU autocast; bf16 has the exponents of fp32, so there is
     no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
@@ -53,20 +54,27 @@ def training_step(
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; choose from {', '.join(MODES)}")
     trained = [p for group in optimizer.param_groups for p in group["params"]]
+    norm_before_clipping: Tensor | None = None
 
     def step() -> Tensor:
+        nonlocal norm_before_clipping
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             loss = loss_of(model)
         loss.backward()
         if clip_norm is not None:
-            nn.utils.clip_grad_norm_(trained, clip_norm)
+            norm_before_clipping = nn.utils.clip_grad_norm_(trained, clip_norm)
         optimizer.step()
         return loss.detach()
 
+    def check() -> dict[str, float]:
+        if norm_before_clipping is not None:
+            return {"gradient_norm": float(norm_before_clipping)}
+        return {"gradient_norm": norm_of(p.grad for p in trained)}
+
     if mode == "compile":
         _compile(model, step)
-    return step
+    return checked(step, check)
 
 
 def _compile(model: nn.Module, step: Timed) -> None:

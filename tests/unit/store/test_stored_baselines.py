@@ -10,7 +10,7 @@ from perfguard.errors import StoreError
 from perfguard.fingerprint.probe import probe
 from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.model.run import Round
-from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore
+from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore, metadata_of
 
 INFO = BaselineInfo(
     schema=BASELINE_SCHEMA,
@@ -155,3 +155,28 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path, baseline):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         BaselineStore(tmp_path / "file").save(baseline, runs_of(ROUNDS))
+
+
+CHECKED = {
+    case_id: tuple(
+        replace(entry, data_seed=n + 2**31, checks={"loss": 0.1 + n / 3, "gradient_norm": 1e-9})
+        for n, entry in enumerate(found)
+    )
+    for case_id, found in ROUNDS.items()
+}
+
+
+def test_what_the_rounds_computed_is_loaded_bit_for_bit(store, baseline):
+    runs = {
+        case_id: [
+            pyperf.Run(list(e.values_s), metadata={"name": case_id, **metadata_of(e)}, collect_metadata=False)
+            for e in found
+        ]
+        for case_id, found in CHECKED.items()
+    }
+    assert store.load(store.save(replace(baseline, rounds=CHECKED), runs)).rounds == CHECKED
+
+
+def test_a_baseline_without_those_numbers_is_still_read(store, place):
+    rounds = store.load(place).rounds["kernel.y"]
+    assert [(entry.data_seed, entry.checks) for entry in rounds] == [(None, {})] * 4

@@ -1,0 +1,35 @@
+"""What a gate says where the candidate is not slower but computes something else; no torch."""
+
+from __future__ import annotations
+
+import json
+
+
+def verdicts(result):
+    return {verdict["case_id"]: verdict for verdict in result["gate"]["verdicts"]}
+
+
+def test_against_a_stored_baseline_another_result_is_told(project_with_baseline):
+    project = project_with_baseline
+    project.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 19_900")
+    found = verdicts(project.result("gate", "--no-progress"))
+    assert found["tiny.sum"]["outcome"] in {"different", "regressed"}
+    assert (
+        "not the same computation: result 2e+08 → 1.98e+08 (-0.998 %, tolerance 0.1 %)" in found["tiny.sum"]["reason"]
+    )
+    assert "not the same computation" not in found["tiny.sort"]["reason"]
+
+
+def test_a_baseline_without_numbers_is_compared_by_times_and_says_so(project_with_baseline):
+    project = project_with_baseline
+    (timings,) = project.path.glob("baselines/*/tiny/timings.json")
+    document = json.loads(timings.read_text())
+    places = [document["metadata"]] if "metadata" in document else []
+    for benchmark in document["benchmarks"]:
+        places += [benchmark.get("metadata", {}), *(run.get("metadata", {}) for run in benchmark["runs"])]
+    removed = [place.pop(key) for place in places for key in list(place) if key.startswith("perfguard_check_")]
+    assert removed
+    timings.write_text(json.dumps(document))
+    result = project.result("gate", "--no-progress")
+    assert any("not checked whether 2 cases still compute the same" in note for note in result["gate"]["notes"])
+    assert all("not the same computation" not in verdict["reason"] for verdict in verdicts(result).values())

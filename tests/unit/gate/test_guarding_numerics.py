@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import pytest
+
+from perfguard.gate.numerics import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
+from perfguard.model.run import CaseChecks, Round
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, Outcome, Verdict
+
+DECIDED = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)
+FP32, BF16 = "step.x[dtype=fp32,mode=eager]", "step.x[batch=4,dtype=bf16]"
+
+
+def judged(outcome=Outcome.IMPROVED, case_id=FP32):
+    comparison = Comparison(
+        case_id=case_id,
+        gating=Gating.GATING,
+        estimate=None,
+        p_regressed=None,
+        p_improved=None,
+        baseline_median_s=None,
+        candidate_median_s=None,
+        margin_ratio=0.005,
+    )
+    return Verdict(case_id=case_id, outcome=outcome, gating=Gating.GATING, reason="fast", comparison=comparison)
+
+
+def computed(baseline, candidate, case_id=FP32):
+    """Blocks in which both arms computed so; each side is a mapping or one for each block."""
+    before = baseline if isinstance(baseline, list) else [baseline] * 8
+    after = candidate if isinstance(candidate, list) else [candidate] * len(before)
+    return [
+        CaseChecks(case_id=case_id, data_seed=block, baseline=old, candidate=new)
+        for block, (old, new) in enumerate(zip(before, after, strict=True))
+    ]
+
+
+def guarded(checks, verdict=None):
+    return guard_numerics([verdict or judged()], checks)[0]
+
+
+@pytest.mark.parametrize("outcome", DECIDED)
+def test_another_loss_is_not_the_same_computation(outcome):
+    found = guarded(computed({"loss": 2.302}, {"loss": 2.118}), judged(outcome))
+    assert found.outcome is Outcome.DIFFERENT
+    assert found.reason == ("not the same computation: loss 2.302 → 2.118 (-7.99 %, tolerance 0.1 %); its time: fast")
+
+
+def test_what_regressed_stays_so_and_tells_the_difference():
+    found = guarded(computed({"loss": 2.0}, {"loss": 1.0}), judged(Outcome.REGRESSED))
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason == "fast; not the same computation: loss 2 → 1 (-50 %, tolerance 0.1 %)"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INCOMPARABLE, Outcome.NO_BASELINE])
+def test_what_could_not_be_compared_is_left_alone(outcome):
+    verdict = judged(outcome)
+    assert guarded(computed({"loss": 2.0}, {"loss": 1.0}), verdict) == verdict
+
+
+@pytest.mark.parametrize("skipped", [0.0, 1e-9])
+def test_a_candidate_that_skips_the_backward_pass_is_caught(skipped):
+    found = guarded(computed({"loss": 2.0, "gradient_norm": 1.5}, {"loss": 2.0, "gradient_norm": skipped}))
+    assert found.outcome is Outcome.DIFFERENT
+    assert "gradient_norm 1.5 → " in found.reason
+    assert "loss" not in found.reason
+
+
+def test_a_candidate_that_returns_a_constant_is_caught():
+    blocks = [{"result_norm": 40.0 + block / 10} for block in range(8)]
+    assert guarded(computed(blocks, {"result_norm": 1.0})).outcome is Outcome.DIFFERENT
+    losses = [{"loss": 2.0 + block / 10} for block in range(8)]
+    assert guarded(computed(losses, {"loss": 2.35})).outcome is Outcome.DIFFERENT
+
+
+def test_differences_up_and_down_do_not_cancel():
+    before = [{"loss": 2.0}] * 8
+    after = [{"loss": 2.0 * (1.02 if block % 2 else 0.98)} for block in range(8)]
+    found = guarded(computed(before, after))
+    assert found.outcome is Outcome.DIFFERENT
+    assert "other values in most blocks" in found.reason
+
+
+def test_rounding_is_the_same_computation():
+    verdict = judged()
+    assert guarded(computed({"loss": 2.0, "gradient_norm": 1.5}, {"loss": 2.00001, "gradient_norm": 1.4995})) == verdict
+    assert guarded(computed({"loss": 0.0}, {"loss": 0.0})) == verdict
+
+
+def test_one_odd_block_of_eight_decides_nothing():
+    after = [{"loss": 2.0}] * 7 + [{"loss": 3.0}]
+    assert guarded(computed([{"loss": 2.0}] * 8, after)).outcome is Outcome.IMPROVED
+
+
+def test_each_dtype_has_its_own_tolerance():
+    moved = {"loss": 2.0}, {"loss": 2.01}
+    assert guarded(computed(*moved)).outcome is Outcome.DIFFERENT
+    assert guarded(computed(*moved, case_id=BF16), judged(case_id=BF16)).outcome is Outcome.IMPROVED
+    assert tolerance_of("kernel.x[m=1,dtype=fp16,phase=forward]") == TOLERANCES["fp16"]
+    assert tolerance_of("mine") == tolerance_of("mine[dtype=fp8]") == TOLERANCES["fp32"]
+
+
+def test_zero_that_became_something_is_different():
+    found = guarded(computed({"gradient_norm": 0.0}, {"gradient_norm": 1.0}))
+    assert found.outcome is Outcome.DIFFERENT
+    assert "gradient_norm 0 → 1 (from zero, tolerance 0.1 %)" in found.reason
+
+
+def test_numbers_that_only_one_arm_has_are_not_compared():
+    verdict = judged()
+    assert guarded(computed({"loss": 2.0, "gradient_norm": 1.0}, {"loss": 2.0})) == verdict
+    assert guarded(computed({}, {"loss": 2.0})) == verdict
+    assert guarded([]) == verdict
+
+
+def round_of(seed, **checks):
+    return Round(values_s=(0.1,), canary_s=(0.1,), started_at=0.0, data_seed=seed, checks=checks)
+
+
+def test_stored_and_fresh_rounds_meet_where_they_had_the_same_data():
+    stored = {FP32: [round_of(1, loss=2.0), round_of(2, loss=3.0), round_of(None, loss=4.0), round_of(5)]}
+    fresh = {FP32: [round_of(2, loss=3.5), round_of(9, loss=1.0), round_of(None, loss=1.0), round_of(5, loss=1.0)]}
+    assert paired_with_stored(stored, fresh) == (
+        CaseChecks(case_id=FP32, data_seed=2, baseline={"loss": 3.0}, candidate={"loss": 3.5}),
+    )
+    assert paired_with_stored({}, fresh) == ()
+
+
+def test_what_was_not_checked_is_said():
+    verdicts = [judged(), judged(case_id=BF16), judged(Outcome.FAILED, case_id="failed")]
+    remedy = "the baseline holds times only"
+    assert unchecked_note(verdicts, computed({"loss": 1.0}, {"loss": 1.0}), remedy=remedy) == (
+        f"not checked whether {BF16} still computes the same: the baseline holds times only",
+    )
+    assert unchecked_note(verdicts, [], remedy=remedy)[0].startswith("not checked whether 2 cases still")
+    assert unchecked_note(verdicts[2:], [], remedy=remedy) == ()
