@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -49,13 +49,17 @@ def compare_paired(
     by_case: dict[str, list[CaseSlices]] = {}
     for entry in data.slices:
         by_case.setdefault(entry.case_id, []).append(entry)
+    durations_s = {entry.block: entry.duration_s for entry in data.conditions}
     comparisons = []
     for case in cases:
         failure = failures.get(case.id)
         if failure is not None:
             comparisons.append(_failed(case, failure, policy, Design.PAIRED))
         else:
-            comparisons.append(_compare_blocks(case, by_case.get(case.id, ()), voiding, policy))
+            entries = by_case.get(case.id, ())
+            latest = max((entry.block for entry in entries), default=-1)
+            compared = _compare_blocks(case, entries, voiding, policy)
+            comparisons.append(replace(compared, block_s=durations_s.get(latest)))
     return tuple(comparisons)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Design, GateOutcome, Outcome, Policy, Verdict
 from perfguard.stats.power import blocks_needed
-from perfguard.units import format_effect, format_ratio
+from perfguard.units import format_duration, format_effect, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def too_few_sentence(comparison: Comparison, needed: int) -> str:
 
 
 def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: float, test_alpha: float) -> str:
-    """What could not be seen, and how many blocks would show it."""
+    """What could not be seen, and how many blocks and minutes would show it."""
     estimate = _estimate(comparison)
     target = policy.equivalence_ratio
     if mde_ratio > target:
@@ -52,6 +52,8 @@ def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: 
         needed = blocks_needed(target, estimate.block_sd, alpha=test_alpha, margin_ratio=comparison.margin_ratio)
         if needed is not None and needed > estimate.blocks:
             text += f"; about {needed} blocks would do for {format_ratio(target)}"
+            if comparison.block_s is not None:
+                text += f", {format_duration((needed - estimate.blocks) * comparison.block_s)} more on this machine"
         return text
     return (
         f"{_measured(comparison)}: neither shown to be beyond {format_ratio(comparison.margin_ratio)} "

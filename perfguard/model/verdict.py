@@ -95,6 +95,8 @@ class Comparison:
     """p of H0 `the effect is not inside +- the policy's equivalence`; None without an estimate."""
     p_unclean: float | None = None
     """p of H0 `the effect is not inside +- the policy's clean_ratio`; None where nothing was measured in looks."""
+    block_s: float | None = None
+    """Wall seconds of the latest block that measured this case, other cases and start-up included."""
     looks: int = 1
     """Times that the growing data was looked at; the p-values are valid after all of them."""
     design: Design = Design.PAIRED
