@@ -20,6 +20,11 @@ _COMMANDS = {
         "Judge the working tree against the stored baseline or the last commit.",
     ),
     "baseline": ("perfguard.cli.commands.baseline", "Show, update or compare stored baselines."),
+    "calibrate": (
+        "perfguard.cli.commands.calibrate",
+        "Run A/A gates on this machine; store its false-alarm rate and noise.",
+    ),
+    "plan": ("perfguard.cli.commands.plan", "Say what blocks and minutes a slowdown needs; demote hopeless cases."),
     "show": ("perfguard.cli.commands.show", "Judge a recorded run again from its events."),
     "list": ("perfguard.cli.commands.list", "List suites, benchmarks and cases."),
     "fingerprint": ("perfguard.cli.commands.fingerprint", "Show what this machine (or a recorded one) is."),

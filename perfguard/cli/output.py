@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from perfguard.model.machine import CheckResult, CheckStatus
@@ -21,6 +21,13 @@ def print_result(result: RunResult) -> None:
     """Print a result, as wide as the terminal."""
     console = _console()
     for part in render_result(result, width=console.width):
+        console.print(part)
+
+
+def print_parts(render: Callable[[int], Sequence[RenderableType]]) -> None:
+    """Print what a renderer makes for the width of the terminal."""
+    console = _console()
+    for part in render(console.width):
         console.print(part)
 
 

@@ -62,7 +62,7 @@ class _Plain:
     def observe(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._budget_s = event.budget_s
+                self._started, self._budget_s = time.monotonic(), event.budget_s
             case CaseCalibrated():
                 click.echo(
                     f"· {event.case_id}: {format_seconds(event.iteration_s)} an iteration, {event.inner_loops} a slice",
@@ -101,6 +101,7 @@ class _Live:
     def observe(self, event: Event) -> None:
         match event:
             case RunStarted():
+                self._started = time.monotonic()
                 self._open(event)
             case BlockStarted():
                 self._block = event.block + 1

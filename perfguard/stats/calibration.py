@@ -1,4 +1,4 @@
-"""What repeated A/A gates say of a machine: false alarms, block SDs, and whether blocks are as independent as assumed."""
+"""What repeated A/A gates say of a machine: false alarms, block SDs, and whether its blocks are independent."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ class Autocorrelation:
     """Pooled over the gates, in (-1, 1)."""
     band: Interval
     """Where it falls if the order of the blocks means nothing."""
-
-    @property
-    def is_notable(self) -> bool:
-        """Whether it lies outside the band: then neighbouring blocks are not independent."""
-        return not self.band.lower <= self.value <= self.band.upper
 
 
 def upper_bound(count: int, trials: int, level: float = CONFIDENCE) -> float:

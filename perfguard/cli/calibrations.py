@@ -1,0 +1,64 @@
+"""Calibrations and plans on stdout."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from perfguard.cli.output import print_parts
+from perfguard.codec import to_json
+from perfguard.errors import UsageError
+from perfguard.model.planning import SuitePlan
+from perfguard.pipeline.calibration import Calibrated
+from perfguard.report.calibration import render_calibration, render_plan
+
+
+def print_calibrated(found: Calibrated, *, as_json: bool) -> None:
+    """The contract, the table of cases, and whether it holds."""
+    if as_json:
+        click.echo(
+            to_json(
+                {
+                    "contract": found.contract,
+                    "interrupted": found.interrupted,
+                    "notes": found.notes,
+                    "path": str(found.path),
+                    "reason": found.state.reason,
+                    "scope": found.calibration.scope if found.calibration else None,
+                    "status": found.state.status,
+                    "summary": found.summary,
+                },
+                indent=1,
+            )
+        )
+        return
+    for note in found.notes:
+        click.echo(f"note       {note}")
+    summary = found.summary
+    if summary is not None:
+        print_parts(lambda width: render_calibration(summary, width=width))
+    click.echo(found.contract)
+
+
+def print_plan(plan: SuitePlan, *, as_json: bool) -> None:
+    """What each case needs."""
+    if as_json:
+        click.echo(to_json(plan, indent=1))
+        return
+    print_parts(lambda width: render_plan(plan, width=width))
+
+
+def parse_percentage(option: str, text: str) -> float:
+    """`2%` or `0.02` as a ratio.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {text!r} is no percentage above zero; write it as 2% or 0.02")
+    return value

@@ -1,0 +1,53 @@
+"""`perfguard calibrate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load, measuring_options
+
+
+@click.command("calibrate")
+@click.option(
+    "--gates", type=click.IntRange(min=0), default=10, show_default=True, metavar="N", help="A/A gates to run."
+)
+@click.option(
+    "--placebo/--no-placebo",
+    default=True,
+    show_default=True,
+    help="Put the identical arms at unequally long paths, with unequally large environments.",
+)
+@click.option("--resume", is_flag=True, help="Count gates that are stored already: --gates is the number to end with.")
+@click.option("--show", "only_show", is_flag=True, help="Measure nothing; show what is stored.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@measuring_options
+@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
+def command(**options: Any) -> None:
+    """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
+
+    Gates print it as their contract while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
+    length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
+    """
+    from perfguard.cli.calibrations import print_calibrated
+    from perfguard.cli.measuring import build_request
+    from perfguard.errors import ExitCode, UsageError
+    from perfguard.pipeline.calibration import CalibrateOptions, calibrate_machine, stored_contract
+
+    if options["patterns"]:
+        raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
+    request = build_request("calibrate", load(options), options)
+    if options["only_show"]:
+        print_calibrated(stored_contract(request), as_json=options["as_json"])
+        return
+    found = calibrate_machine(
+        request,
+        CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"]),
+    )
+    print_calibrated(found, as_json=options["as_json"])
+    if found.interrupted:
+        raise click.exceptions.Exit(int(ExitCode.INTERRUPTED))
+    if found.calibration is not None:
+        click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)

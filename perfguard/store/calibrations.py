@@ -1,0 +1,100 @@
+"""Calibrations and plans: `calibration.json` and `plan.json` in `baselines/<machine_id>/<suite>/`, to be committed.
+
+Banked gates lie apart, in `.perfguard/calibration/<machine_id>/<suite>.json`, until `calibrate` takes them in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perfguard.codec import from_builtins, to_json
+from perfguard.errors import StoreError
+from perfguard.model.calibration import CALIBRATION_SCHEMA, Calibration
+from perfguard.model.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.store.pyperf_files import write_text
+
+T = TypeVar("T")
+
+_NUMBERS = re.compile(r"\[\n\s*(-?[0-9][^\[\]{}\"]*?)\n\s*\]")
+"""An array of numbers over several lines; JSON strings hold no line breaks, so nothing else can look like it."""
+
+
+def calibration_file(baselines: Path, machine_id: str, suite: str) -> Path:
+    """Where a committed calibration lies."""
+    return baselines / machine_id / suite / "calibration.json"
+
+
+def banked_file(project: Path, machine_id: str, suite: str) -> Path:
+    """Where banked gates wait; not committed."""
+    return project / ".perfguard" / "calibration" / machine_id / f"{suite}.json"
+
+
+def plan_file(baselines: Path, machine_id: str, suite: str) -> Path:
+    """Where a suite's plan lies."""
+    return baselines / machine_id / suite / "plan.json"
+
+
+def load_calibration(path: Path) -> Calibration | None:
+    """The calibration in a file; None where there is no file.
+
+    Raises:
+        StoreError: It is corrupt or of another schema.
+    """
+    return _load(path, Calibration, CALIBRATION_SCHEMA, "perfguard calibrate")
+
+
+def save_calibration(path: Path, calibration: Calibration) -> None:
+    """Replace the file in one step.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    write_text(path, calibration_text(calibration))
+
+
+def load_plan(path: Path) -> SuitePlan | None:
+    """The plan in a file; None where there is no file.
+
+    Raises:
+        StoreError: It is corrupt or of another schema.
+    """
+    return _load(path, SuitePlan, PLAN_SCHEMA, "perfguard plan --write")
+
+
+def save_plan(path: Path, plan: SuitePlan) -> None:
+    """Replace the file in one step.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    write_text(path, to_json(plan, indent=1) + "\n")
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """JSON with sorted keys and one line for each list of numbers: a further gate adds lines and changes none."""
+    return _NUMBERS.sub(_one_line, to_json(calibration, indent=1)) + "\n"
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + ", ".join(number.strip() for number in found[1].split(",")) + "]"
+
+
+def _load(path: Path, kind: type[T], schema: int, remedy: str) -> T | None:
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is corrupt ({error}); restore it from git, or remove it and run `{remedy}`"
+        ) from error
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found != schema:
+        raise StoreError(
+            f"{path} has schema {found}, this perfguard reads {schema}; update perfguard, or remove the file and run "
+            f"`{remedy}`"
+        )
+    return from_builtins(data, kind, source=str(path))
