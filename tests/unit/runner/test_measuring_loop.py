@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -15,10 +16,11 @@ from perfguard.model.events import (
     CaseFinished,
     Noted,
     SliceTimed,
+    StageStarted,
 )
 from perfguard.model.plan import CasePlan, MeasureSettings
 from perfguard.model.replay import RunData
-from perfguard.model.run import Arm
+from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
 from perfguard.runner import measure
 from perfguard.runner.measure import Measuring, measure_blocks
@@ -411,3 +413,51 @@ def test_every_worker_is_closed_although_closing_another_is_interrupted():
     with pytest.raises(KeyboardInterrupt):
         run.go()
     assert run.all_closed
+
+
+def test_a_case_that_has_its_answer_is_measured_no_further():
+    answers = iter([frozenset(), frozenset({"y"}), frozenset({"y"}), frozenset({"x", "y"})])
+    run = Run(FakeStarter(), blocks=4)
+    run.measuring = replace(run.measuring, answered=lambda: next(answers))
+    run.go()
+    assert [sorted(name for b, name in run.completed() if b == block) for block in range(4)] == [
+        ["x", "y", "z"],
+        ["x", "y", "z"],
+        ["x", "z"],
+        ["x", "z"],
+    ]
+    assert run.of(CaseFailed) == []
+
+
+def test_the_run_ends_when_every_case_has_its_answer():
+    run = Run(FakeStarter(), blocks=9)
+    run.measuring = replace(run.measuring, answered=lambda: frozenset("xyz"))
+    assert run.go().finished == 1
+
+
+def test_a_block_that_did_not_finish_is_not_looked_at():
+    asked = []
+    fault = WorkerFailure("gone", "")
+    run = Run(FakeStarter({(0, Arm.BASELINE): {("hello", None): fault}}), blocks=2)
+    run.measuring = replace(run.measuring, answered=lambda: asked.append(1) or frozenset())
+    run.go()
+    assert len(asked) == run.finished
+
+
+def test_blocks_of_a_later_stage_are_no_evidence_of_the_first():
+    run = Run(FakeStarter(), ["x"], blocks=1).go()
+    later = Run(FakeStarter(), ["x"], blocks=1)
+    finished = measure_blocks(plan_blocks(1, seed=5, first=1), later.plans, later.measuring)
+    data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), *later.events])
+    assert finished == 1
+    assert [entry.block for entry in data.paired().slices] == [0]
+    assert [entry.block for entry in data.paired(Stage.CONFIRMATION).slices] == [1]
+    assert (data.blocks_of(Stage.MAIN), data.blocks_of(Stage.CONFIRMATION), data.next_block) == (1, 1, 2)
+
+
+def test_a_failure_while_confirming_does_not_undo_what_was_measured():
+    run = Run(FakeStarter(), ["x"], blocks=1).go()
+    failure = CaseFailed(case_id="x", arm=Arm.CANDIDATE, missing=False, reason="gone", detail="")
+    data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), failure])
+    assert data.paired().failures == ()
+    assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == ["gone"]
