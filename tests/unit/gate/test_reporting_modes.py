@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfguard.gate.compare import compare_paired
+from perfguard.gate.modes import report_modes
+from perfguard.gate.policy import decide_cases
+from perfguard.model.run import BlockConditions, CaseSlices, PairedData
+from perfguard.model.spec import Case
+from perfguard.model.verdict import Design, Outcome, Policy
+
+POLICY = Policy(max_block_sd_ratio=0.5)
+CASE = Case(benchmark="x", target="m:f")
+SLOW = math.log1p(0.081)
+MOSTLY = [1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0]
+"""Sixteen slow blocks of twenty."""
+RARELY = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+NEVER = [0] * 20
+
+
+def data_of(baseline_slow, candidate_slow, *, shift=0.0, noise=0.003):
+    rng = np.random.default_rng(7)
+    entries = []
+    for block, slow in enumerate(zip(baseline_slow, candidate_slow, strict=True)):
+        drift = 0.01 * block
+        log_s = drift + SLOW * np.array(slow) + np.array([0.0, shift]) + noise * rng.standard_normal(2)
+        slices = np.exp(log_s[:, None] + noise * rng.standard_normal((2, 6))) * 1e-3
+        entries.append(CaseSlices(case_id="x", block=block, baseline_s=tuple(slices[0]), candidate_s=tuple(slices[1])))
+    conditions = tuple(
+        BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+        for b in range(len(entries))
+    )
+    return PairedData(case_ids=("x",), slices=tuple(entries), conditions=conditions)
+
+
+def reported(data, *, outcome=None, policy=POLICY):
+    (verdict,) = decide_cases(compare_paired(data, [CASE], policy), policy)
+    if outcome is not None:
+        verdict = replace(verdict, outcome=outcome)
+    return verdict, report_modes([verdict], data, policy)[0]
+
+
+def test_a_slow_mode_that_is_met_more_often_is_named_and_stays_a_regression():
+    before, after = reported(data_of(RARELY, MOSTLY))
+    assert before.outcome is after.outcome is Outcome.REGRESSED
+    assert after.modes is not None
+    assert after.modes.mix_changed
+    assert after.modes.explains_effect
+    assert after.modes.slow_over_fast == pytest.approx(0.081, abs=0.005)
+    assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (0.1, 0.8)
+    assert "takes 80 % of the candidate's blocks, 10 % of the baseline's" in after.reason
+    assert "within each mode nothing changed; taken together" in after.reason
+    assert after.reason.endswith(before.reason)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.IMPROVED])
+def test_where_the_mix_did_not_change_the_difference_is_luck(outcome):
+    candidate = [1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0]
+    _, after = reported(data_of(RARELY, candidate), outcome=outcome)
+    assert after.outcome is Outcome.INCONCLUSIVE
+    assert "the difference is the luck of modes" in after.reason
+    assert after.modes is not None
+    assert not after.modes.mix_changed
+
+
+def test_a_shift_within_the_modes_stays_what_it_is():
+    before, after = reported(data_of(RARELY, MOSTLY, shift=0.04))
+    assert after.modes is not None
+    assert not after.modes.explains_effect
+    assert "within the modes it is +4." in after.modes.reason
+    assert (after.outcome, after.reason) == (before.outcome, before.reason)
+
+
+def test_an_open_case_is_told_why_it_is_noisy():
+    before, after = reported(data_of(RARELY, [*RARELY[::-1][:18], 0, 1]), outcome=Outcome.INCONCLUSIVE)
+    assert after.outcome is Outcome.INCONCLUSIVE
+    assert after.reason.startswith(f"{before.reason}; the slow mode (+")
+
+
+def test_one_mode_is_not_reported():
+    before, after = reported(data_of(NEVER, NEVER, shift=0.05))
+    assert before.outcome is Outcome.REGRESSED
+    assert after == before
+
+
+def test_voided_blocks_and_stored_baselines_are_left_out():
+    data = data_of(RARELY, MOSTLY)
+    before, _ = reported(data)
+    assert report_modes([before], data, POLICY, voided=frozenset(range(15))) == (before,)
+    stored = replace(before, comparison=replace(before.comparison, design=Design.ROUNDS))
+    assert report_modes([stored], data, POLICY) == (stored,)
+
+
+def test_a_case_without_usable_times_is_left_to_the_comparison():
+    data = data_of(RARELY, MOSTLY)
+    broken = replace(data, slices=(replace(data.slices[0], baseline_s=(0.0,)), *data.slices[1:]))
+    before, _ = reported(data)
+    assert report_modes([before], broken, POLICY) == (before,)
+    assert report_modes([before], replace(data, slices=()), POLICY) == (before,)
