@@ -112,7 +112,7 @@ def contract_of(calibration: Calibration) -> str:
 def _found(effects: tuple[float, float] | None) -> str:
     if effects is None:
         return ""
-    low, high = map(format_ratio, effects)
+    low, high = ("over 100 %" if effect > 1 else format_ratio(effect) for effect in effects)
     span = low if low == high else f"{low} to {high}, by case"
     return f"; this gate's budget finds slowdowns of {span}, with 80 % power"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from perfguard.model.verdict import GateOutcome
+from perfguard.model.verdict import GateOutcome, Policy
 
 CALIBRATION_SCHEMA = 1
 
@@ -14,6 +14,10 @@ data, confirmation of flags."""
 
 COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCONCLUSIVE.value)
 """Outcomes that count as a trial. On a disturbed host a gate says nothing, which is no evidence for the rule either."""
+
+
+LEAST_BLOCKS = Policy().min_blocks
+"""With fewer blocks no case can be flagged, so such a gate is no trial either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +86,13 @@ class AAGate:
     @property
     def is_counted(self) -> bool:
         """Whether it is a trial of the rule."""
-        return self.outcome in COUNTED
+        most = max((len(sample.block_log_ratios) for sample in self.cases.values()), default=0)
+        return self.outcome in COUNTED and most >= LEAST_BLOCKS
 
     @property
     def is_false_alarm(self) -> bool:
         """Whether it was red although nothing had changed."""
-        return self.outcome == GateOutcome.REGRESSED.value
+        return self.is_counted and self.outcome == GateOutcome.REGRESSED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

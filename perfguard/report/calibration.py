@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.model.contract import CalibratedCase, CalibrationSummary
 from perfguard.model.planning import PlannedCase, SuitePlan
-from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
+from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -130,7 +130,9 @@ def _number(value: float) -> str:
 
 
 def _effect(mde_ratio: float) -> str:
-    return format_effect(math.log1p(mde_ratio)).lstrip("+") if math.isfinite(mde_ratio) else "-"
+    if not math.isfinite(mde_ratio):
+        return "-"
+    return "> 100 %" if mde_ratio > 1 else format_ratio(mde_ratio)
 
 
 def _plan_table(plan: SuitePlan) -> Table:

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+
+from perfguard.gate.calibrated import calibrated_margins, detectable_effects, false_alarms, summarize
+from perfguard.gate.contract import CalibrationStatus, calibration_state, contract_sentence
+from perfguard.gate.pace import Pace
+from perfguard.model.calibration import AAGate, Calibration, CaseSample, Scope
+from perfguard.stats.calibration import pooled_spread
+from perfguard.stats.planning import sequential_mde
+
+SCOPE = Scope(
+    machine_id="intel-x-1",
+    stack_id="torch2.13.0-py3.11-0",
+    software={"torch": "2.13.0", "python": "3.11.7"},
+    cpus=4,
+    env_profile="stable",
+    rule=2,
+    alpha=0.008,
+    margin_ratio=0.005,
+)
+NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+
+def sample(values, *, gating=True):
+    values = tuple(float(v) for v in values)
+    return CaseSample(gating=gating, block_log_ratios=values, slices=12, slice_variance=1.2e-5)
+
+
+def gate(number, cases, *, outcome="pass", placebo=True, flagged=()):
+    return AAGate(
+        run_id=f"run-{number:03d}",
+        finished_at=f"2026-02-{1 + number % 28:02d}T00:00:00Z",
+        outcome=outcome,
+        flagged=flagged,
+        placebo=placebo,
+        banked=False,
+        blocks=10,
+        block_s=5.0,
+        duration_s=70.0,
+        overhead_s=20.0,
+        cases=cases,
+    )
+
+
+def calibrated(gates, **changes):
+    return Calibration(perfguard="0.1.0", suite="pr", scope=replace(SCOPE, **changes), gates=tuple(gates))
+
+
+def quiet(count, sd=0.01, blocks=10, seed=3, **more):
+    rng = np.random.default_rng(seed)
+    return [gate(n, {"kernel.x": sample(sd * rng.standard_normal(blocks))}, **more) for n in range(count)]
+
+
+class TestTheState:
+    def test_holds_for_the_same_machine_software_and_rule(self):
+        assert calibration_state(calibrated(quiet(2)), SCOPE, now=NOW).is_valid
+
+    @pytest.mark.parametrize("nothing", [None, calibrated([])])
+    def test_is_absent_without_a_gate(self, nothing):
+        state = calibration_state(nothing, SCOPE, now=NOW)
+        assert (state.status, state.reason) == (CalibrationStatus.ABSENT, "not calibrated; run `perfguard calibrate`")
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            (
+                {"stack_id": "other", "software": {"torch": "2.14.0", "python": "3.11.7"}},
+                "expired: torch 2.13.0 → 2.14.0; run `perfguard calibrate`",
+            ),
+            ({"software": {"python": "3.12.1"}, "stack_id": None}, "expired: python 3.11.7 → 3.12.1; run"),
+            ({"stack_id": "other"}, "expired: software torch2.13.0-py3.11-0 → other"),
+            ({"machine_id": "amd-y-2"}, "expired: another machine, intel-x-1 → amd-y-2"),
+            ({"cpus": 2}, "expired: measured on 4 CPUs → 2"),
+            ({"env_profile": "production"}, "expired: env_profile stable → production"),
+            ({"rule": 3}, r"expired: the gate's decision rule changed \(version 2 → 3\)"),
+            ({"alpha": 0.05}, "expired: alpha 0.80 % → 5.00 %"),
+            ({"margin_ratio": 0.001}, "expired: margin 0.50 % → 0.10 %"),
+        ],
+    )
+    def test_expires_with_what_it_was_measured_for(self, changes, reason):
+        state = calibration_state(calibrated(quiet(2)), replace(SCOPE, **changes), now=NOW)
+        assert state.status is CalibrationStatus.EXPIRED
+        assert re.match(reason, state.reason), state.reason
+
+    def test_an_unknown_stack_and_a_wider_margin_are_not_held_against_it(self):
+        scope = replace(SCOPE, stack_id=None, software={}, margin_ratio=0.02)
+        assert calibration_state(calibrated(quiet(2)), scope, now=NOW).is_valid
+
+    def test_expires_with_age(self):
+        late = datetime(2026, 2, 2, tzinfo=timezone.utc) + timedelta(days=91)
+        state = calibration_state(calibrated(quiet(2)), SCOPE, now=late)
+        assert state.reason == "expired: the latest A/A gate is 91 days old (limit 90); run `perfguard calibrate`"
+
+
+class TestTheContract:
+    def test_states_the_count_and_its_exact_bound(self):
+        found = calibrated(quiet(35))
+        state = calibration_state(found, SCOPE, now=NOW)
+        sentence = contract_sentence(state, summarize(found, looks=8, share=0.8), alpha=0.008, effects=(0.011, 0.034))
+        assert sentence == (
+            "calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence "
+            "(latest 2026-02-28); this gate's budget finds slowdowns of 1.10 % to 3.40 %, by case, with 80 % power"
+        )
+
+    def test_is_certified_from_299_clean_gates_on(self):
+        assert not false_alarms(calibrated(quiet(298, blocks=5))).is_certified
+        certified = false_alarms(calibrated(quiet(299, blocks=5)))
+        assert certified.is_certified
+        red = replace(quiet(1)[0], outcome="regressed", flagged=("kernel.x",))
+        assert not false_alarms(calibrated([*quiet(299, blocks=5), red])).is_certified
+
+    def test_a_gate_that_was_too_short_to_flag_anything_is_no_trial(self):
+        assert false_alarms(calibrated(quiet(3, blocks=4))).gates == 0
+
+    def test_a_gate_on_a_disturbed_host_is_no_trial_and_teaches_no_noise(self):
+        wild = gate(9, {"kernel.x": sample([0.9, -0.9, 0.8])}, outcome="host-unstable")
+        found = calibrated([*quiet(3), wild])
+        assert (false_alarms(found).gates, false_alarms(found).count) == (3, 0)
+        assert summarize(found, looks=8, share=0.8).cases[0].blocks == 30
+
+    def test_says_why_it_expired_and_what_holds_until_then(self):
+        found = calibrated(quiet(3), cpus=2)
+        state = calibration_state(found, SCOPE, now=NOW)
+        sentence = contract_sentence(state, summarize(found, looks=8, share=0.8), alpha=0.008)
+        assert sentence.startswith(
+            "calibration expired: measured on 2 CPUs → 4; run `perfguard calibrate`; until then "
+        )
+        assert "nominal (alpha 0.8%)" in sentence
+
+    def test_says_that_nothing_was_measured(self):
+        state = calibration_state(None, SCOPE, now=NOW)
+        assert contract_sentence(state, None, alpha=0.008).startswith(
+            "uncalibrated: the false-alarm rate per gate is nominal (alpha 0.8%), it has not been measured on this "
+        )
+
+    def test_calls_effects_beyond_measure_so(self):
+        found = calibrated(quiet(3))
+        state = calibration_state(found, SCOPE, now=NOW)
+        sentence = contract_sentence(state, summarize(found, looks=8, share=0.8), alpha=0.008, effects=(0.4, 3e6))
+        assert sentence.endswith("finds slowdowns of 40.0 % to over 100 %, by case, with 80 % power")
+
+
+class TestTheCases:
+    def test_are_worked_out_from_the_raw_values(self):
+        found = calibrated(quiet(4))
+        case = summarize(found, looks=8, share=0.8).cases[0]
+        spread = pooled_spread([g.cases["kernel.x"].block_log_ratios for g in found.gates])
+        assert (case.block_sd, case.block_sd_interval) == (spread.sd, spread.interval)
+        assert (case.gates, case.blocks, case.margin_ratio) == (4, 40, 0.005)
+        between = spread.sd**2 - 1.2e-5 / 12
+        assert case.intraclass_correlation == pytest.approx(between / (between + 1.2e-5))
+        blocks = math.floor((600 - 20) * 0.8 / 5)
+        expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, looks=8)
+        assert dict(case.mde)[10] == pytest.approx(expected)
+        assert detectable_effects(
+            summarize(found, looks=8, share=0.8), alpha=0.008, blocks=blocks, looks=8
+        ) == pytest.approx((expected, expected))
+
+    def test_gating_cases_come_first_and_share_the_level(self):
+        rng = np.random.default_rng(1)
+        cases = {
+            name: sample(0.01 * rng.standard_normal(10), gating=name != "a.advisory")
+            for name in ("a.advisory", "b", "c")
+        }
+        summary = summarize(calibrated([gate(1, cases)]), looks=8, share=0.8)
+        assert [case.case_id for case in summary.cases] == ["b", "c", "a.advisory"]
+
+    def test_only_placebo_gates_make_a_floor(self):
+        jumps = [0.04, -0.05, 0.03, -0.04, 0.05]
+        wave = 0.002 * np.array([1, -1] * 5)
+        gates = [gate(n, {"kernel.x": sample(jump + wave)}) for n, jump in enumerate(jumps)]
+        margins = calibrated_margins(calibrated(gates), 0.005)
+        assert margins["kernel.x"] > 0.08
+        assert summarize(calibrated(gates), looks=8, share=0.8).cases[0].margin_ratio == margins["kernel.x"]
+        unrelocated = [replace(each, placebo=False) for each in gates]
+        assert calibrated_margins(calibrated(unrelocated), 0.005) == {}
+        assert calibrated_margins(None, 0.005) == {}
+
+    def test_of_no_gate_are_none(self):
+        summary = summarize(calibrated([]), looks=8, share=0.8)
+        assert (summary.cases, summary.latest_at, summary.false_alarms.bound) == ((), None, 1.0)
+        assert detectable_effects(summary, alpha=0.008, blocks=20, looks=8) is None
+
+
+class TestThePace:
+    def test_turns_minutes_into_blocks_and_back(self):
+        pace = Pace(block_s=5.0, overhead_s=20.0, share=0.8)
+        assert pace.blocks_within(600) == 92
+        assert pace.minutes_for(92) == pytest.approx((20 + 92 * 5 / 0.8) / 60)
+        assert pace.blocks_within(10) == 0
+
+    def test_is_unknown_without_a_gate(self):
+        assert Pace.of((), share=0.8).blocks_within(600) == 0

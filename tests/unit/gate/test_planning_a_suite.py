@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from perfguard.gate.pace import Pace
+from perfguard.gate.planned import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
+from perfguard.model.planning import SuitePlan
+from perfguard.model.spec import Case, Gating
+from perfguard.stats.planning import sequential_blocks
+
+PACE = Pace(block_s=5.0, overhead_s=20.0, share=0.8)
+TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, looks=8, min_blocks=5)
+
+
+def noise(sd, margin=0.005):
+    return CaseNoise(block_sd=sd, margin_ratio=margin)
+
+
+def planned(noises, **changes):
+    return plan_cases(tuple(noises), noises, PACE, replace(TARGET, **changes))
+
+
+def test_blocks_are_those_of_the_level_that_the_family_leaves():
+    found = planned({"a": noise(0.01), "b": noise(0.004)})
+    expected = sequential_blocks(0.02, 0.01, level=0.004, margin_ratio=0.005, power=0.95)
+    assert [case.gating for case in found] == [True, True]
+    assert found[0].blocks == expected
+    assert found[0].minutes == pytest.approx(PACE.minutes_for(expected), abs=0.05)
+    assert suite_minutes(found) == found[0].minutes
+
+
+def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
+    quiet, loud = planned({"quiet": noise(0.004), "loud": noise(0.03)})
+    assert (quiet.gating, loud.gating) == (True, False)
+    assert loud.reason == f"2.00 % with 95 % power needs {loud.blocks} blocks, max_blocks allows 60"
+    short, long = (planned({"loud": noise(0.02)}, budget_s=budget_s)[0] for budget_s in (120.0, 600.0))
+    assert (short.gating, long.gating) == (False, True)
+    assert short.reason.endswith("the budget of 2 min 00 s holds 16")
+
+
+def test_demoting_the_neediest_may_save_the_others():
+    # Alone the case fits; in a family of three its stricter level needs more blocks than there are.
+    alone = sequential_blocks(0.02, 0.012, level=0.008, margin_ratio=0.005, power=0.95)
+    three = sequential_blocks(0.02, 0.012, level=0.008 / 3, margin_ratio=0.005, power=0.95)
+    assert alone < three
+    found = planned({"x": noise(0.2), "y": noise(0.3), "z": noise(0.012)}, max_blocks=alone)
+    assert [case.gating for case in found] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "never measured on this machine"),
+        (noise(math.nan), "too few blocks were measured"),
+        (noise(0.004, margin=0.025), r"identical arms differ by up to 2.50 % (placebo floor)"),
+        (noise(0.5), "its block SD of 50.0 % puts 2.00 % with 95 % power out of reach of any gate"),
+    ],
+)
+def test_what_no_budget_would_reach_says_why(given, reason):
+    case = plan_cases(("a",), {"a": given} if given else {}, PACE, TARGET)[0]
+    assert not case.gating
+    assert case.reason.startswith(reason)
+    assert suite_minutes([case]) is None
+
+
+def test_no_plan_has_fewer_blocks_than_a_verdict_needs():
+    assert planned({"a": noise(0.0001)})[0].blocks == 5
+
+
+def plan_of(cases):
+    return SuitePlan(
+        suite="pr",
+        machine_id="m",
+        cpus=1,
+        env_profile="stable",
+        created_at="2026-01-02T03:04:05Z",
+        source="",
+        detect_ratio=0.02,
+        power=0.95,
+        alpha=0.008,
+        budget_s=600,
+        blocks_within=60,
+        minutes=None,
+        cases=cases,
+    )
+
+
+class TestGatesThatHonourAPlan:
+    cases = (
+        Case(benchmark="quiet", target="m:f"),
+        Case(benchmark="loud", target="m:f"),
+        Case(benchmark="aside", target="m:f", gating=Gating.ADVISORY),
+    )
+
+    def test_report_the_demoted_cases_only_and_say_so(self):
+        plan = plan_of(planned({"quiet": noise(0.004), "loud": noise(0.03), "aside": noise(0.03)}))
+        cases, notes = planned_gating(self.cases, plan)
+        assert [case.gating for case in cases] == [Gating.GATING, Gating.ADVISORY, Gating.ADVISORY]
+        assert len(notes) == 1
+        assert notes[0].startswith("loud is advisory by the plan of 2026-01-02: 2.00 % with 95 % power needs ")
+
+    def test_do_as_the_suite_says_without_one(self):
+        assert planned_gating(self.cases, None) == (self.cases, ())
+
+    def test_let_cases_gate_that_the_plan_does_not_know(self):
+        assert planned_gating(self.cases, plan_of(())) == (self.cases, ())

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfguard.gate.compare import compare_paired
+from perfguard.gate.policy import judge
+from perfguard.gate.recorded import aa_gate, case_samples, full_block_s, gates_of_scope, with_gates
+from perfguard.model.calibration import AAGate, Scope
+from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
+from perfguard.model.spec import Case, Gating
+from perfguard.model.verdict import GateOutcome, Policy
+from perfguard.stats.paired import block_log_ratio
+
+SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
+
+
+def block(number, *, duration_s=4.0, steal=0.0):
+    return BlockConditions(
+        block=number, duration_s=duration_s, steal_ratio=steal, involuntary_switches=0, canary_s=(1e-3,)
+    )
+
+
+def slices(case_id, number, ratio=1.0):
+    baseline = (0.0010, 0.0011, 0.0012, 0.0010, 0.0011)
+    candidate = tuple(value * ratio * (1 + 0.001 * n) for n, value in enumerate(baseline))
+    return CaseSlices(case_id=case_id, block=number, baseline_s=baseline, candidate_s=candidate)
+
+
+def recorded(run_id, *, finished_at="2026-01-01T00:00:00Z"):
+    return AAGate(
+        run_id=run_id,
+        finished_at=finished_at,
+        outcome="pass",
+        flagged=(),
+        placebo=True,
+        banked=False,
+        blocks=0,
+        block_s=1.0,
+        duration_s=1.0,
+        overhead_s=0.0,
+        cases={},
+    )
+
+
+class TestTheSamplesOfARun:
+    data = PairedData(
+        case_ids=("a", "b", "c"),
+        slices=(
+            *(slices("a", n, 1.0 + 0.01 * n) for n in (2, 0, 1, 3)),
+            *(slices("b", n) for n in range(4)),
+            slices("c", 0),
+        ),
+        conditions=(*(block(n) for n in range(3)), block(3, steal=0.5)),
+        failures=(CaseFailure(case_id="b", arm=Arm.CANDIDATE, reason="broken"),),
+    )
+
+    def test_hold_the_block_values_in_the_order_they_ran_without_voided_blocks(self):
+        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        expected = [
+            block_log_ratio(s.baseline_s, s.candidate_s) for s in (slices("a", n, 1 + 0.01 * n) for n in range(3))
+        ]
+        assert found.block_log_ratios == pytest.approx(expected, abs=5e-7)
+        assert all(round(value, 6) == value for value in found.block_log_ratios)
+
+    def test_leave_out_what_failed_and_know_what_gates(self):
+        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)
+        assert {case_id: sample.gating for case_id, sample in found.items()} == {"a": True, "c": False}
+
+    def test_keep_how_much_single_slices_vary(self):
+        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        assert found.slices == 5
+        steps = np.log(1 + 0.001 * np.arange(5))
+        winsorised = np.clip(steps, steps[1], steps[3])
+        assert found.slice_variance == pytest.approx(winsorised.var(ddof=1) * 5 * 4 / (3 * 2), rel=1e-3)
+
+    def test_of_single_slices_have_no_variance(self):
+        one = CaseSlices(case_id="a", block=0, baseline_s=(1e-3,), candidate_s=(2e-3,))
+        data = PairedData(case_ids=("a",), slices=(one,), conditions=(block(0),))
+        found = case_samples(data, (), max_void_fraction=0.25)["a"]
+        assert (found.slices, found.slice_variance) == (1, None)
+        assert found.block_log_ratios == (round(math.log(2), 6),)
+
+    def test_the_pace_is_that_of_blocks_with_every_case(self):
+        data = PairedData(
+            case_ids=("a", "b"),
+            slices=(slices("a", 0), slices("b", 0), slices("a", 1), slices("b", 1), slices("a", 2)),
+            conditions=(block(0, duration_s=6.0), block(1, duration_s=5.0), block(2, duration_s=1.0)),
+        )
+        assert full_block_s(data) == 5.5
+        assert full_block_s(PairedData(case_ids=(), slices=(), conditions=())) == 0.0
+
+
+class TestAGate:
+    @staticmethod
+    def judged(effect):
+        cases = (Case(benchmark="a", target="m:f"), Case(benchmark="n", target="m:f", gating=Gating.ADVISORY))
+        rng = np.random.default_rng(1)
+        data = PairedData(
+            case_ids=("a", "n"),
+            slices=tuple(
+                slices(case, n, 1 + effect + 0.001 * rng.standard_normal()) for case in ("a", "n") for n in range(8)
+            ),
+            conditions=tuple(block(n) for n in range(8)),
+        )
+        return judge(compare_paired(data, cases, Policy()), Policy()), data
+
+    def kept(self, gate, data):
+        return aa_gate(
+            gate,
+            data,
+            run_id="r",
+            finished_at="2026-01-01T00:00:00Z",
+            duration_s=50.0,
+            measured_s=32.0,
+            placebo=True,
+            banked=False,
+        )
+
+    def test_keeps_what_the_times_said_and_how_long_it_took(self):
+        found = self.kept(*self.judged(0.0))
+        assert (found.outcome, found.flagged, found.is_counted, found.is_false_alarm) == ("pass", (), True, False)
+        assert (found.blocks, found.block_s, found.overhead_s) == (8, 4.0, 18.0)
+        assert {case_id: sample.gating for case_id, sample in found.cases.items()} == {"a": True, "n": False}
+
+    def test_names_the_gating_cases_that_were_flagged(self):
+        found = self.kept(*self.judged(0.1))
+        assert (found.outcome, found.flagged, found.is_false_alarm) == ("regressed", ("a",), True)
+
+    def test_that_passed_by_construction_counts_by_its_times(self):
+        gate, data = self.judged(0.1)
+        by_hash = replace(gate, outcome=GateOutcome.PASS, identical=True, measured_outcome=gate.outcome)
+        assert self.kept(by_hash, data).is_false_alarm
+
+
+class TestPuttingGatesTogether:
+    def put(self, calibration, gates, scope=SCOPE):
+        return with_gates(calibration, gates, scope=scope, suite="pr", perfguard="0.1.0")
+
+    def test_orders_them_by_time_and_counts_a_run_once(self):
+        late, early = recorded("b", finished_at="2026-02-01T00:00:00Z"), recorded("a")
+        found = self.put(self.put(None, [late]), [early, replace(late, outcome="regressed")])
+        assert [gate.run_id for gate in found.gates] == ["a", "b"]
+        assert found.gates[1].outcome == "pass"
+
+    def test_of_another_scope_starts_afresh(self):
+        before = self.put(None, [recorded("a")])
+        found = self.put(before, [recorded("b")], scope=replace(SCOPE, cpus=2))
+        assert [gate.run_id for gate in found.gates] == ["b"]
+        assert found.scope.cpus == 2
+
+    def test_takes_banked_gates_of_the_same_scope_only(self):
+        banked = self.put(None, [recorded("a")])
+        assert [gate.banked for gate in gates_of_scope(banked, SCOPE)] == [True]
+        assert gates_of_scope(banked, replace(SCOPE, machine_id="other")) == ()
+        assert gates_of_scope(None, SCOPE) == ()

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from perfguard.errors import StoreError
+from perfguard.model.calibration import AAGate, Calibration, CaseSample, Scope
+from perfguard.model.planning import PlannedCase, SuitePlan
+from perfguard.store.calibrations import (
+    banked_file,
+    calibration_file,
+    calibration_text,
+    load_calibration,
+    load_plan,
+    plan_file,
+    save_calibration,
+    save_plan,
+)
+
+SCOPE = Scope(
+    machine_id="intel-x-1",
+    stack_id="torch2.13.0-py3.11-0",
+    software={"torch": "2.13.0", "python": "3.11.7"},
+    cpus=4,
+    env_profile="stable",
+    rule=2,
+    alpha=0.008,
+    margin_ratio=0.005,
+)
+GATE = AAGate(
+    run_id="20260102T030405-aaaaaa",
+    finished_at="2026-01-02T03:04:05Z",
+    outcome="pass",
+    flagged=(),
+    placebo=True,
+    banked=False,
+    blocks=3,
+    block_s=4.25,
+    duration_s=20.0,
+    overhead_s=7.5,
+    cases={
+        "kernel.x[m=1]": CaseSample(
+            gating=True, block_log_ratios=(0.001234, -0.000002, 1e-06), slices=12, slice_variance=2.5e-05
+        ),
+        "kernel.y": CaseSample(gating=False, block_log_ratios=(), slices=1, slice_variance=None),
+    },
+)
+CALIBRATION = Calibration(perfguard="0.1.0", suite="pr", scope=SCOPE, gates=(GATE,))
+PLAN = SuitePlan(
+    suite="pr",
+    machine_id="intel-x-1",
+    cpus=4,
+    env_profile="stable",
+    created_at="2026-01-02T03:04:05Z",
+    source="the calibration",
+    detect_ratio=0.02,
+    power=0.95,
+    alpha=0.008,
+    budget_s=600.0,
+    blocks_within=60,
+    minutes=3.5,
+    cases=(
+        PlannedCase(
+            case_id="kernel.x[m=1]",
+            block_sd=None,
+            margin_ratio=0.005,
+            blocks=None,
+            minutes=None,
+            gating=False,
+            reason="never measured",
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return calibration_file(tmp_path / "baselines", "intel-x-1", "pr")
+
+
+def test_what_was_saved_is_loaded(path, tmp_path):
+    save_calibration(path, CALIBRATION)
+    assert load_calibration(path) == CALIBRATION
+    assert path == tmp_path / "baselines" / "intel-x-1" / "pr" / "calibration.json"
+    beside = plan_file(tmp_path / "baselines", "intel-x-1", "pr")
+    save_plan(beside, PLAN)
+    assert load_plan(beside) == PLAN
+    assert beside.parent == path.parent
+
+
+def test_banked_gates_lie_where_git_does_not_look(tmp_path):
+    assert banked_file(tmp_path, "m", "pr").relative_to(tmp_path).parts[0] == ".perfguard"
+
+
+def test_nothing_stored_is_no_error(path):
+    assert load_calibration(path) is None
+    assert load_plan(path.with_name("plan.json")) is None
+
+
+def test_numbers_of_a_case_stand_on_one_line():
+    lines = calibration_text(CALIBRATION).splitlines()
+    assert '     "block_log_ratios": [0.001234, -2e-06, 1e-06],' in lines
+    assert json.loads(calibration_text(CALIBRATION))["gates"][0]["cases"]["kernel.y"]["block_log_ratios"] == []
+
+
+def test_text_that_looks_like_numbers_is_left_alone():
+    odd = replace(CALIBRATION, suite="[\n 1,\n 2\n]")
+    assert json.loads(calibration_text(odd))["suite"] == odd.suite
+
+
+def test_a_further_gate_only_adds_lines():
+    later = replace(GATE, run_id="20260103T030405-bbbbbb", finished_at="2026-01-03T03:04:05Z")
+    before = calibration_text(CALIBRATION).splitlines()
+    after = iter(calibration_text(replace(CALIBRATION, gates=(GATE, later))).splitlines())
+    changed = [line for line in before if not any(line == other for other in after)]
+    assert changed in ([], ["  }"])  # the comma behind the last gate
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is corrupt .*restore it from git, or remove it and run `perfguard calibrate`"),
+        ("[]", "has schema None, this perfguard reads 1"),
+        ('{"schema": 2}', "has schema 2, this perfguard reads 1; update perfguard"),
+        ('{"schema": 1, "suite": 3}', "is not valid"),
+        ("[" * 100_000, "is corrupt"),
+    ],
+)
+def test_a_file_that_is_something_else_is_refused(path, text, message):
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StoreError, match=message):
+        load_calibration(path)
+
+
+def test_a_plan_that_is_something_else_names_its_command(path):
+    path.parent.mkdir(parents=True)
+    path.write_text("?", encoding="utf-8")
+    with pytest.raises(StoreError, match="run `perfguard plan --write`"):
+        load_plan(path)
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        save_calibration(tmp_path / "file" / "calibration.json", CALIBRATION)
