@@ -12,7 +12,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import msgspec
 
 from perfguard.errors import ConfigError
 from perfguard.model.plan import EnvProfile
+from perfguard.model.run import Signal
 from perfguard.model.spec import SuiteSpec
 
 if sys.version_info >= (3, 11):
@@ -97,6 +98,8 @@ class Config:
     """The same against a stored baseline, which can exclude only larger changes."""
     max_block_sd: float = 0.05
     """Cases noisier than this are demoted to advisory."""
+    gating_signals: tuple[str, ...] = ("cpu",)
+    """Signals beside wall time that may fail a gate; all are measured and reported."""
     rounds: int = 12
     """Rounds that `baseline update` measures and a gate against a stored baseline repeats."""
     spread_s: float = 120.0
@@ -194,7 +197,7 @@ def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, s
 
 def _from_text(key: str, text: str) -> Any:
     """A variable's text as the key's type would be written in TOML."""
-    if key in ("benchmarks", "pass_env", "fail_on"):
+    if key in ("benchmarks", "pass_env", "fail_on", "gating_signals"):
         return [item.strip() for item in text.split(",") if item.strip()]
     if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
         return _number_from(text, int)
@@ -302,11 +305,16 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
             )
         if not suite.gating and not suite.advisory:
             raise ConfigError(f"{where}: suite {name!r} selects nothing; list cases in gating or advisory")
-    for outcome in config.fail_on:
-        if outcome not in FAIL_ON_CHOICES:
-            near = difflib.get_close_matches(outcome, FAIL_ON_CHOICES, n=1)
+    _check_names("fail_on", "outcome", config.fail_on, FAIL_ON_CHOICES, origins)
+    _check_names("gating_signals", "signal", config.gating_signals, [signal.value for signal in Signal], origins)
+
+
+def _check_names(key: str, noun: str, names: Sequence[str], choices: Sequence[str], origins: Mapping[str, str]) -> None:
+    for name in names:
+        if name not in choices:
+            near = difflib.get_close_matches(name, choices, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ConfigError(
-                f"{origins.get('fail_on', 'built-in')}: fail_on: unknown outcome {outcome!r}; {hint}choose from "
-                f"{', '.join(FAIL_ON_CHOICES)}"
+                f"{origins.get(key, 'built-in')}: {key}: unknown {noun} {name!r}; {hint}choose from "
+                f"{', '.join(choices)}"
             )

@@ -104,11 +104,11 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
         case_id=case.id,
         gating=case.gating,
         estimate=estimate,
-        p_regressed=p_slower(estimate, policy.margin_ratio),
-        p_improved=p_faster(estimate, policy.margin_ratio),
+        p_regressed=p_slower(estimate, policy.margin_of(case.id)),
+        p_improved=p_faster(estimate, policy.margin_of(case.id)),
         baseline_median_s=median(median(slices.baseline_s) for slices in usable),
         candidate_median_s=median(median(slices.candidate_s) for slices in usable),
-        margin_ratio=policy.margin_ratio,
+        margin_ratio=policy.margin_of(case.id),
         p_outside=p_outside(estimate, policy.equivalence_ratio),
         p_unclean=p_outside(estimate, min(policy.clean_ratio, policy.equivalence_ratio)),
         blocks_voided=voided,
@@ -148,7 +148,9 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
         entry.canary_s for entry in (*baseline, *candidate)
     )
     try:
-        result = estimate_rounds(baseline, candidate, margin_ratio=policy.margin_ratio, level=policy.interval_level)
+        result = estimate_rounds(
+            baseline, candidate, margin_ratio=policy.margin_of(case.id), level=policy.interval_level
+        )
     except MeasurementError as error:
         outcome = Outcome.INCONCLUSIVE if thin else Outcome.FAILED
         return _problem(case, str(error), outcome, policy, design=Design.ROUNDS)
@@ -160,7 +162,7 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
         p_improved=result.p_faster,
         baseline_median_s=median(median(entry.values_s) for entry in baseline),
         candidate_median_s=median(median(entry.values_s) for entry in candidate),
-        margin_ratio=policy.margin_ratio,
+        margin_ratio=policy.margin_of(case.id),
         design=Design.ROUNDS,
     )
 
@@ -191,7 +193,7 @@ def _problem(
         p_improved=None,
         baseline_median_s=None,
         candidate_median_s=None,
-        margin_ratio=policy.margin_ratio,
+        margin_ratio=policy.margin_of(case.id),
         design=design,
         blocks_voided=blocks_voided,
         problem=reason,

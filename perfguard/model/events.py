@@ -6,6 +6,7 @@ Schema version 1. Fields may be added; removing or changing one makes it version
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfguard.model.run import Arm, Stage
@@ -195,6 +196,8 @@ class LooksPlanned:
 
     blocks: int
     """Blocks that the budget is expected to hold."""
+    margins: Mapping[str, float] = field(default_factory=dict)
+    """Margins of cases whose placebo floor on this machine is larger than the configured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.model.estimate import Estimate
@@ -51,6 +52,8 @@ class Policy:
 
     margin_ratio: float = 0.005
     """Smallest effect worth a flag; H0 is `effect <= margin`."""
+    margins: Mapping[str, float] = field(default_factory=dict)
+    """Larger margins of single cases: their placebo floors on this machine."""
     alpha: float = 0.008
     """Family-wise error rate over the gating cases of one gate."""
     equivalence_ratio: float = 0.02
@@ -69,6 +72,10 @@ class Policy:
     """Cases noisier than this are demoted from gating to advisory."""
     max_void_fraction: float = 0.25
     """More voided blocks than this and the host is called unstable."""
+
+    def margin_of(self, case_id: str) -> float:
+        """The margin of a case."""
+        return max(self.margin_ratio, self.margins.get(case_id, 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

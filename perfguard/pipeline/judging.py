@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from perfguard.config import Config
 from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.numerics import guard_numerics
 from perfguard.gate.policy import conclude
 from perfguard.gate.sequential import SequentialGate
+from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.model.events import ArmsCompared, Event, LooksPlanned, LookTaken
 from perfguard.model.replay import RunData
-from perfguard.model.run import Stage
+from perfguard.model.run import Signal, Stage
 from perfguard.model.spec import Case
-from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.model.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
 
 
 @dataclass(slots=True)
@@ -28,6 +30,10 @@ class PairedJudge:
     """Whose blocks it judges."""
     identical: bool = False
     """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
+    signals: SignalPolicy = field(default_factory=SignalPolicy)
+    """The rule for signals beside wall time."""
+    contract: str | None = None
+    """What is known of the gate's error rates on this machine."""
     gate: SequentialGate | None = field(default=None, init=False)
     """Known once the looks are planned."""
     is_closed: bool = field(default=False, init=False)
@@ -49,18 +55,26 @@ class PairedJudge:
         """Verdicts on the stage, after everything that may change them."""
         if not self.is_closed:
             self.look(data, final=True)
-        verdicts = self.gate.verdicts() if self.gate else ()
-        flagged = set(flagged_cases(verdicts))
-        if flagged and data.blocks_of(Stage.CONFIRMATION):
-            cases = [case for case in self.cases if case.id in flagged]
-            return apply_confirmations(verdicts, confirm(data.paired(Stage.CONFIRMATION), cases, self.policy))
-        return apply_confirmations(verdicts, {})
+        if self.gate is None:
+            return ()
+        verdicts = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
+        voided = self.gate.voiding.blocks if self.gate.voiding else frozenset()
+        verdicts = judge_signals(data.signals(self.stage), verdicts, self.signals, voided=voided)
+        return guard_numerics(verdicts, data.checks(self.stage))
+
+    def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
+        flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()
+        if not flagged or not data.blocks_of(Stage.CONFIRMATION):
+            return {}
+        cases = [case for case in self.cases if case.id in flagged]
+        return confirm(data.paired(Stage.CONFIRMATION), cases, self.policy)
 
     def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
         voiding = self.gate.voiding if self.gate else None
-        result = conclude(verdicts, self.policy, voiding=voiding, notes=notes)
+        result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=notes)
+        result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
 
 
@@ -90,6 +104,7 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
             case ArmsCompared():
                 judge.identical = event.identical
             case LooksPlanned():
+                judge.policy = replace(judge.policy, margins=event.margins)
                 judge.plan(event.blocks)
             case LookTaken():
                 judge.look(data, final=event.final)
@@ -106,3 +121,8 @@ def policy_of(config: Config) -> Policy:
         equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
         max_block_sd_ratio=config.max_block_sd,
     )
+
+
+def signal_policy_of(config: Config) -> SignalPolicy:
+    """The rule for signals from the configuration."""
+    return SignalPolicy(gating=tuple(Signal(name) for name in config.gating_signals))

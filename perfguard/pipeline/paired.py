@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from perfguard.fingerprint.probe import probe
 from perfguard.gate.confirmation import CONFIRMATION_LOOKS, confirm, flagged_cases
 from perfguard.gate.sequential import plan_looks
 from perfguard.model.events import LooksPlanned, LookTaken
@@ -11,7 +13,8 @@ from perfguard.model.plan import ArmSpec, CasePlan
 from perfguard.model.result import RunResult
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
-from perfguard.pipeline.judging import PairedJudge, policy_of
+from perfguard.pipeline.contracts import bank, gate_contract, planned_cases
+from perfguard.pipeline.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.pipeline.results import finish
 from perfguard.pipeline.session import (
     Limits,
@@ -19,6 +22,7 @@ from perfguard.pipeline.session import (
     Request,
     Session,
     calibrate,
+    choose_cpus,
     measure,
     open_session,
     start_arms,
@@ -57,16 +61,43 @@ def compare_arms(
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
     """
+    request, plan_notes = _as_planned(request)
     with open_session(request, mode="paired") as session:
-        for note in notes:
+        for note in (*notes, *plan_notes):
             session.note(note)
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
-        judge = PairedJudge(cases=request.cases, policy=policy_of(request.loaded.config), identical=session.identical)
+        judge = judge_of(session, request.cases)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
-        return finish(session, judge.conclude(session.data))
+        result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
+        bank(session, result)
+        return result
+
+
+def judge_of(session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN) -> PairedJudge:
+    """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
+    config = session.request.loaded.config
+    contract = gate_contract(session, share=1 - CONFIRMATION_SHARE)
+    # What calibrates the margins must not use them.
+    margins = {} if session.request.command == "calibrate" else contract.margins
+    return PairedJudge(
+        cases=cases,
+        policy=replace(policy_of(config), margins=margins),
+        stage=stage,
+        identical=session.identical,
+        signals=signal_policy_of(config),
+        contract=contract.sentence,
+    )
+
+
+def _as_planned(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request with cases demoted as this machine's plan says, and why."""
+    fingerprint = probe()
+    cpus = len(choose_cpus(request.loaded, fingerprint).cpus)
+    cases, notes = planned_cases(request, machine_id=fingerprint.machine_id, cpus=cpus)
+    return replace(request, cases=cases), notes
 
 
 def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge) -> None:
@@ -84,7 +115,7 @@ def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[Ca
             planned = plan_looks(
                 data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
             )
-            session.emit(LooksPlanned(blocks=planned))
+            session.emit(LooksPlanned(blocks=planned, margins=judge.policy.margins))
             gate = judge.plan(planned)
         if gate.is_due(blocks):
             _look(session, judge, final=False)

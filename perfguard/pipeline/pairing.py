@@ -18,8 +18,7 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult, Outcome, Verdict
-from perfguard.pipeline.judging import PairedJudge, policy_of
-from perfguard.pipeline.paired import confirm_flags, measure_paired
+from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
 from perfguard.pipeline.session import Place, Session, calibrate, start_arms
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
@@ -88,7 +87,7 @@ def _paired(
     session.settings = replace(
         session.settings, max_blocks=config.max_blocks
     )  # the rounds were limited by their number
-    judge = PairedJudge(cases=cases, policy=policy_of(config), stage=Stage.PAIRING)
+    judge = judge_of(session, cases, Stage.PAIRING)
     measure_paired(session, starter, plans, judge)
     confirm_flags(session, specs, plans, judge)
     return _replaced(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])

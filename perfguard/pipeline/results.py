@@ -18,7 +18,13 @@ from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
 
-def finish(session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = ()) -> RunResult:
+def finish(
+    session: Session,
+    gate: GateResult | None,
+    *,
+    measured: Sequence[CaseMeasured] = (),
+    error_rate: str = "uncalibrated",
+) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:
         _emit_verdicts(session, gate)
@@ -40,6 +46,7 @@ def finish(session: Session, gate: GateResult | None, *, measured: Sequence[Case
         reason=reason,
         notes=tuple(session.notes),
         duration_s=time.monotonic() - session.started,
+        error_rate=error_rate,
     )
     session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
     session.folder.write_json("result.json", result)

@@ -16,7 +16,7 @@ from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult
-from perfguard.pipeline.judging import PairedJudge, policy_of, replay
+from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.runner.run_folder import read_events
 
@@ -83,7 +83,7 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) 
         )
         for case_id in start.case_ids
     )
-    judge = PairedJudge(cases=cases, policy=policy_of(loaded.config))
+    judge = PairedJudge(cases=cases, policy=policy_of(loaded.config), signals=signal_policy_of(loaded.config))
     data = replay(events, judge)
     return data, judge.conclude(data)
 
