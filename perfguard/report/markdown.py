@@ -5,12 +5,15 @@ from __future__ import annotations
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
+from perfguard.report.lines import note_lines, signal_lines
 from perfguard.report.terminal import SIGNS, format_interval
 from perfguard.units import format_effect, format_ratio, format_seconds, printable
 
 _ORDER = (
     Outcome.FAILED,
     Outcome.REGRESSED,
+    Outcome.DIFFERENT,
+    Outcome.ALLOWED,
     Outcome.INCOMPARABLE,
     Outcome.NO_BASELINE,
     Outcome.INCONCLUSIVE,
@@ -34,7 +37,7 @@ def render_markdown(result: RunResult) -> str:
     ]
     for role, arm in sorted(result.arms.items()):
         lines.append(f"- {role}: {code(arm.text)}" + (f", torch {escape(arm.torch)}" if arm.torch else ""))
-    lines += [f"- {escape(note)}" for note in (*result.notes, *(result.gate.notes if result.gate else ()))]
+    lines += [f"- {escape(note)}" for note in note_lines(result)]
     return "\n".join(lines)
 
 
@@ -81,9 +84,9 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
     lines += [
         "",
         *(
-            f"- {code(v.case_id)}: {escape(v.reason)}"
+            f"- {code(v.case_id)}: {escape('; '.join((v.reason, *signal_lines(v))))}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
-            if v.outcome is not Outcome.UNCHANGED
+            if v.outcome is not Outcome.UNCHANGED or signal_lines(v)
         ),
     ]
     return lines

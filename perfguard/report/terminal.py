@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Outcome, Verdict
+from perfguard.report.lines import note_lines, signal_lines
 from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -60,15 +61,20 @@ def _head(result: RunResult) -> list[str]:
             for role, arm in sorted(result.arms.items())
         ),
     ]
-    notes = [*result.notes, *(result.gate.notes if result.gate else ())]
-    lines.extend(f"note       {note}" for note in notes)
+    lines.extend(f"note       {note}" for note in note_lines(result))
     lines.append(f"run        {result.folder} ({format_duration(result.duration_s)})")
     return lines
 
 
 def _reasons(verdicts: tuple[Verdict, ...]) -> list[str]:
-    """A sentence for every verdict that needs one."""
-    return [f"{SIGNS[v.outcome][0]} {v.case_id}: {v.reason}" for v in verdicts if v.outcome is not Outcome.UNCHANGED]
+    """A sentence for every verdict that needs one, and for what changed beside wall time."""
+    lines = []
+    for verdict in verdicts:
+        signals = signal_lines(verdict)
+        if verdict.outcome is not Outcome.UNCHANGED or signals:
+            lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {verdict.reason}")
+        lines += [f"    {line}" for line in signals]
+    return lines
 
 
 def _verdicts(verdicts: tuple[Verdict, ...], *, width: int) -> list[RenderableType]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from perfguard.model.estimate import Estimate, Interval
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.markdown import escape, render_markdown
 from perfguard.report.terminal import format_interval, render_result
 from perfguard.units import printable
@@ -225,3 +225,43 @@ def test_without_any_case_there_is_still_a_verdict():
     empty = result(gate=None, arms={}, notes=(), reason="nothing was measured")
     assert terminal_text(empty).splitlines()[-1] == "regressed: nothing was measured"
     assert render_markdown(empty).startswith("## perfguard: regressed")
+
+
+def shown(found):
+    console = Console(file=io.StringIO(), width=160)
+    for part in render_result(found, width=160):
+        console.print(part)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_outcome_has_a_sign_and_a_place(outcome):
+    found = result(verdict("case", outcome, 0.01))
+    assert outcome.value in shown(found)
+    assert f"**{outcome.value}**" in render_markdown(found)
+
+
+def test_what_changed_beside_wall_time_stands_below_its_case():
+    finding = SignalFinding(
+        signal="faults",
+        outcome=Outcome.REGRESSED,
+        gating=False,
+        unit="",
+        baseline=0.0,
+        candidate=120.0,
+        p_adjusted=1e-9,
+        reason="0 → 120 in 12 paired blocks",
+    )
+    quiet = replace(finding, signal="cpu", outcome=Outcome.UNCHANGED)
+    found = result(replace(verdict("case", Outcome.UNCHANGED, 0.001), signals=(quiet, finding)))
+    line = "faults regressed (advisory): 0 → 120 in 12 paired blocks"
+    assert f"    {line}" in shown(found)
+    assert line in render_markdown(found)
+    assert "cpu" not in shown(found)
+
+
+def test_what_the_machine_lacks_is_named():
+    found = result(verdict("case", Outcome.UNCHANGED, 0.001))
+    found = replace(found, gate=replace(found.gate, missing_signals=("energy: no RAPL counter can be read",)))
+    assert "not measured on this machine: energy: no RAPL counter can be read" in shown(found)
+    assert "not measured on this machine" in render_markdown(found)
