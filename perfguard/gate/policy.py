@@ -69,8 +69,8 @@ def judge(
     """Decide every case and the gate.
 
     Regressions and improvements are each tested over the family of gating cases by Holm. A gating case
-    noisier than the policy allows is demoted to advisory *unless it regressed within the family*: noise
-    takes away its say in `inconclusive`, it never hides a regression. Advisory cases are tested on their own
+    noisier than the policy allows is demoted to advisory *unless it regressed or improved within the family*: noise
+    takes away its say in `inconclusive`, it never hides what was shown in spite of it. Advisory cases are tested on their own
     and never fail the gate.
 
     Args:
@@ -181,7 +181,8 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             comparison=comparison,
             mde_ratio=math.inf,
         )
-    if tested is not None and tested.p_slower > policy.alpha and _too_noisy(comparison, policy):
+    undecided = tested is not None and min(tested.p_slower, tested.p_faster) > policy.alpha
+    if undecided and _too_noisy(comparison, policy):
         demoted = _decided(comparison, None, policy)
         return Verdict(
             case_id=comparison.case_id,

@@ -12,7 +12,8 @@ import time
 import jsonschema
 import pytest
 
-DOUBLED = ("20_000", "40_000")
+DOUBLED = ("return sum(range(LENGTH))", "return [sum(range(LENGTH)) for _ in range(2)][0]")
+"""Twice the work, the same result."""
 
 
 def outcomes(result):
@@ -368,7 +369,7 @@ class TestStoredBaseline:
             [sys.executable, "-m", "pyperf", "stats", str(place / "timings.json")], capture_output=True
         )
         assert loaded.returncode == 0
-        project.replace("tiny_work.py", "20_000", "200_000")
+        project.replace("tiny_work.py", *DOUBLED)
         result = project.result("gate", PERFGUARD_ROUNDS="4")
         assert outcomes(result)["tiny.sum"] == "regressed", result["reason"]
         assert result["exit_code"] == 1
