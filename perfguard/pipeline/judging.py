@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from perfguard.config import Config
 from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.modes import report_modes
 from perfguard.gate.numerics import guard_numerics
 from perfguard.gate.policy import conclude
 from perfguard.gate.sequential import SequentialGate
@@ -59,6 +60,7 @@ class PairedJudge:
             return ()
         verdicts = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
         voided = self.gate.voiding.blocks if self.gate.voiding else frozenset()
+        verdicts = report_modes(verdicts, data.paired(self.stage), self.policy, voided=voided)
         verdicts = judge_signals(data.signals(self.stage), verdicts, self.signals, voided=voided)
         return guard_numerics(verdicts, data.checks(self.stage))
 
