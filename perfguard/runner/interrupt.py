@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+_STDERR = 2
 
 
 class Interrupts:
@@ -26,8 +28,9 @@ class Interrupts:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
-        sys.stderr.write("\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
-        sys.stderr.flush()
+        # Not through sys.stderr: the signal may have come in the middle of a line that is being written there.
+        with suppress(OSError):
+            os.write(_STDERR, b"\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
 
 
 @contextmanager
