@@ -1,0 +1,118 @@
+"""`calibrate` and `plan` as a user starts them, on a small project whose benchmarks need no torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+
+import pytest
+
+
+def stored(project):
+    (path,) = (project.path / "baselines").glob("*/tiny/calibration.json")
+    return path
+
+
+def gates_of(project):
+    return json.loads(stored(project).read_text(encoding="utf-8"))["gates"]
+
+
+@pytest.fixture
+def calibrate(project):
+    def run(*arguments):
+        done = project.run("calibrate", "--budget", "6", "--slices", "2", "--no-progress", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+class TestCalibrate:
+    def test_stores_shows_adds_and_expires(self, project, calibrate):
+        done = calibrate("--gates", "1")
+        assert f"commit it: git add {stored(project)}" in done.stderr
+        assert "tiny.sum" in done.stdout
+        (gate,) = gates_of(project)
+        assert gate["placebo"]
+        assert set(gate["cases"]) == {"tiny.sum", "tiny.sort"}
+        assert len(gate["cases"]["tiny.sum"]["block_log_ratios"]) >= 1
+
+        calibrate("--gates", "1", "--no-placebo")
+        assert [entry["placebo"] for entry in gates_of(project)] == [True, False]
+
+        shown = json.loads(calibrate("--show", "--json").stdout)
+        assert (shown["status"], shown["summary"]["gates"]) == ("valid", 2)
+        assert shown["contract"].startswith("calibrated on this machine: ")
+
+        path = stored(project)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["scope"]["stack_id"] = "torch2.13.0-py3.11-00000000"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert "calibration expired: software torch2.13.0-py3.11-00000000 → " in calibrate("--show").stdout
+
+        path.write_text("{", encoding="utf-8")
+        broken = project.run("calibrate", "--show")
+        assert broken.returncode == 3
+        assert broken.stderr.startswith(f"perfguard: {path} is corrupt")
+        assert "Traceback" not in broken.stderr
+
+    def test_without_git_compares_the_directory_with_itself(self, project, calibrate):
+        shutil.rmtree(project.path / ".git")
+        calibrate("--gates", "1")
+        arms = json.loads((project.latest_run() / "arms.json").read_text(encoding="utf-8"))
+        assert {arm["text"] for arm in arms.values()} == {"dir:."}
+
+    def test_an_interrupted_gate_is_not_stored(self, project):
+        started = project.start("calibrate", "--gates", "3", "--budget", "60", "--max-blocks", "500")
+        for line in started.stderr:
+            if line.startswith("· block 1:"):
+                started.send_signal(signal.SIGINT)
+                break
+        _, errors = started.communicate(timeout=90)
+        assert started.returncode == 130, errors
+        assert not (project.path / "baselines").exists()
+
+    def test_says_that_nothing_is_stored(self, project):
+        done = project.run("calibrate", "--show")
+        assert done.returncode == 0
+        assert "uncalibrated: the false-alarm rate per gate is nominal" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [(("-c", "tiny.sum"), "a calibration is stored for a suite"), (("--gates", "-1"), "--gates")],
+    )
+    def test_wrong_requests_get_a_sentence(self, project, arguments, message):
+        done = project.run("calibrate", *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+
+
+class TestPlan:
+    def test_says_what_each_case_needs_and_is_written(self, project):
+        project.run("compare", "--max-blocks", "3", "--slices", "2", "--no-progress")
+        done = project.run("plan", "--detect", "900%", "--power", "90%", "--write", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        plan = json.loads(done.stdout)
+        assert plan["source"].startswith(f"run {project.latest_run().name} alone")
+        assert [case["case_id"] for case in plan["cases"]] == ["tiny.sum", "tiny.sort"]
+        (path,) = (project.path / "baselines").glob("*/tiny/plan.json")
+        assert json.loads(path.read_text(encoding="utf-8")) == plan
+        table = project.run("plan", "--detect", "900%")
+        assert "tiny.sort" in table.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            (("--detect", "0.1%"), 2, "is not above the margin of 0.50%"),
+            (("--detect", "2%", "--power", "100%"), 2, "--power 100.0% is impossible"),
+            (("--detect", "fast"), 2, "--detect 'fast' is no percentage above zero"),
+            ((), 2, "--detect"),
+            (("--detect", "2%"), 3, "nothing is known of the noise of suite 'tiny' on this machine"),
+        ],
+    )
+    def test_impossible_requests_get_a_sentence(self, project, arguments, code, message):
+        done = project.run("plan", *arguments)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
