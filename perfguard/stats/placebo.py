@@ -21,7 +21,7 @@ SHOWN_AT = 0.01
 """A spread counts only where chance gives as much in fewer than one case of a hundred. See decision 0005."""
 
 LIMIT_LEVEL = 0.8
-"""One-sided level of the spread's upper limit; 95 % would triple the margin of a case after three gates."""
+"""One-sided level of the spread's upper limit; 95 % gave 1.6 times the margin after three gates."""
 
 FLOOR_SPREADS = 2.0
 """The floor is this many spreads at their upper limit: one placebo in forty lies above it. See decision 0005."""
