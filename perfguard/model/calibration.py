@@ -8,6 +8,9 @@ from perfguard.model.verdict import GateOutcome, Policy
 
 CALIBRATION_SCHEMA = 1
 
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""UTC, ISO 8601."""
+
 DECISION_RULE = 2
 """Version of the gate's rule; raise it whenever the rule flags other cases. 1: one look at the end. 2: looks at growing
 data, confirmation of flags."""
@@ -17,7 +20,7 @@ COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCO
 
 
 LEAST_BLOCKS = Policy().min_blocks
-"""With fewer blocks no case can be flagged, so such a gate is no trial either."""
+"""With fewer blocks no gating case can be flagged, so such a gate is no trial either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ class AAGate:
     @property
     def is_counted(self) -> bool:
         """Whether it is a trial of the rule."""
-        most = max((len(sample.block_log_ratios) for sample in self.cases.values()), default=0)
+        most = max((len(sample.block_log_ratios) for sample in self.cases.values() if sample.gating), default=0)
         return self.outcome in COUNTED and most >= LEAST_BLOCKS
 
     @property

@@ -15,7 +15,7 @@ from perfguard.gate.pace import Pace
 from perfguard.gate.planned import planned_gating
 from perfguard.gate.recorded import aa_gate, gates_of_scope, with_gates
 from perfguard.gate.sequential import LOOKS
-from perfguard.model.calibration import DECISION_RULE, AAGate, Calibration, Scope
+from perfguard.model.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.model.contract import CalibrationSummary
 from perfguard.model.planning import SuitePlan
 from perfguard.model.replay import RunData
@@ -209,7 +209,7 @@ def gate_of(result: RunResult, data: RunData, *, placebo: bool, banked: bool) ->
         result.gate,
         data.paired(),
         run_id=result.run_id,
-        finished_at=utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        finished_at=utc_now().strftime(TIME_FORMAT),
         duration_s=result.duration_s,
         measured_s=data.measured_s,
         placebo=placebo,

@@ -15,6 +15,7 @@ from perfguard.gate.pace import Pace
 from perfguard.gate.planned import CaseNoise, Target, plan_cases, suite_minutes
 from perfguard.gate.recorded import case_samples, full_block_s
 from perfguard.gate.sequential import LOOKS
+from perfguard.model.calibration import TIME_FORMAT
 from perfguard.model.contract import CalibrationSummary
 from perfguard.model.events import RunStarted
 from perfguard.model.planning import SuitePlan
@@ -70,7 +71,7 @@ def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuiteP
         machine_id=calibrated.scope.machine_id,
         cpus=calibrated.scope.cpus,
         env_profile=calibrated.scope.env_profile,
-        created_at=utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=utc_now().strftime(TIME_FORMAT),
         source=known.source,
         detect_ratio=detect_ratio,
         power=power,

@@ -6,13 +6,15 @@ Banked gates lie apart, in `.perfguard/calibration/<machine_id>/<suite>.json`, u
 from __future__ import annotations
 
 import json
+import math
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import StoreError
-from perfguard.model.calibration import CALIBRATION_SCHEMA, Calibration
+from perfguard.model.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
 from perfguard.model.planning import PLAN_SCHEMA, SuitePlan
 from perfguard.store.pyperf_files import write_text
 
@@ -43,7 +45,12 @@ def load_calibration(path: Path) -> Calibration | None:
     Raises:
         StoreError: It is corrupt or of another schema.
     """
-    return _load(path, Calibration, CALIBRATION_SCHEMA, "perfguard calibrate")
+    found = _load(path, Calibration, CALIBRATION_SCHEMA, "perfguard calibrate")
+    if found is not None and (problem := _problem(found)):
+        raise StoreError(
+            f"{path} is corrupt ({problem}); restore it from git, or remove it and run `perfguard calibrate`"
+        )
+    return found
 
 
 def save_calibration(path: Path, calibration: Calibration) -> None:
@@ -76,6 +83,23 @@ def save_plan(path: Path, plan: SuitePlan) -> None:
 def calibration_text(calibration: Calibration) -> str:
     """JSON with sorted keys and one line for each list of numbers: a further gate adds lines and changes none."""
     return _NUMBERS.sub(_one_line, to_json(calibration, indent=1)) + "\n"
+
+
+def _problem(calibration: Calibration) -> str | None:
+    """What no gate can have written; None where everything is plausible."""
+    scope = calibration.scope
+    if not (0 < scope.alpha < 0.5 and 0 <= scope.margin_ratio < 1):
+        return f"alpha {scope.alpha} or margin_ratio {scope.margin_ratio} is impossible"
+    for gate in calibration.gates:
+        values = [value for sample in gate.cases.values() for value in sample.block_log_ratios]
+        values += [sample.slice_variance or 0.0 for sample in gate.cases.values()]
+        if not all(map(math.isfinite, (*values, gate.block_s, gate.overhead_s))):
+            return f"a value of run {gate.run_id} is not finite"
+        try:
+            datetime.strptime(gate.finished_at, TIME_FORMAT)  # noqa: DTZ007 - only its form is of interest
+        except ValueError:
+            return f"finished_at {gate.finished_at!r} of run {gate.run_id} is no time"
+    return None
 
 
 def _one_line(found: re.Match[str]) -> str:

@@ -140,6 +140,10 @@ class TestTheContract:
             "uncalibrated: the false-alarm rate per gate is nominal (alpha 0.8%), it has not been measured on this "
         )
 
+    def test_a_gate_in_which_nothing_could_gate_is_no_trial(self):
+        advisory = [gate(1, {"kernel.x": sample([0.01] * 8, gating=False)})]
+        assert false_alarms(calibrated(advisory)).gates == 0
+
     def test_calls_effects_beyond_measure_so(self):
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)

@@ -135,6 +135,27 @@ def test_a_file_that_is_something_else_is_refused(path, text, message):
         load_calibration(path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scope": replace(SCOPE, alpha=0.0)}, "alpha 0.0 or margin_ratio 0.005 is impossible"),
+        ({"gates": (replace(GATE, finished_at="yesterday"),)}, "finished_at 'yesterday' of run .* is no time"),
+        ({"gates": (replace(GATE, block_s=1e999),)}, "is not valid|is not finite"),
+    ],
+)
+def test_values_that_no_gate_can_have_written_are_refused(path, changes, message):
+    save_calibration(path, replace(CALIBRATION, **changes))
+    with pytest.raises(StoreError, match=message):
+        load_calibration(path)
+
+
+def test_infinite_block_values_are_refused(path):
+    save_calibration(path, CALIBRATION)
+    path.write_text(path.read_text().replace("0.001234", "Infinity"), encoding="utf-8")
+    with pytest.raises(StoreError, match="a value of run 20260102T030405-aaaaaa is not finite"):
+        load_calibration(path)
+
+
 def test_a_plan_that_is_something_else_names_its_command(path):
     path.parent.mkdir(parents=True)
     path.write_text("?", encoding="utf-8")
