@@ -14,11 +14,27 @@ from statistics import median
 from perfguard.model.run import CaseChecks, Round
 from perfguard.model.verdict import Outcome, Verdict
 
-TOLERANCES: Mapping[str, float] = {"fp32": 0.001, "bf16": 0.03, "fp16": 0.01}
-"""Largest relative difference of a number between arms that compute the same thing, by the case's `dtype`.
 
-Ten times and more what other instruction sets, thread counts and optimizer implementations were seen to change, and a
-small part of what other data, a lost layer or a skipped update change: docs/decisions/0004-numerics-tolerances.md.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Largest relative differences between arms that compute the same thing."""
+
+    result: float
+    """Of a loss, a result, its norm, and whatever else a benchmark names."""
+    gradient: float
+    """Of numbers whose name begins with `gradient`: batch norm over a few values amplifies rounding in them."""
+
+
+TOLERANCES: Mapping[str, Tolerance] = {
+    "fp32": Tolerance(result=0.001, gradient=0.01),
+    "bf16": Tolerance(result=0.05, gradient=0.3),
+    "fp16": Tolerance(result=0.01, gradient=0.1),
+}
+"""By the case's `dtype`.
+
+Other instruction sets, thread counts and optimizer implementations were seen to move fp32 by 0.0006 % and 0.14 %, bf16
+by 1.6 % and 12 %, all of it in ResNet-50 on tiny images; other cases a tenth of that and less
+(docs/decisions/0004-numerics-tolerances.md). fp16, which no built-in case has, lies between by its precision.
 """
 
 DEFAULT_DTYPE = "fp32"
@@ -64,8 +80,8 @@ def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) ->
     )
 
 
-def tolerance_of(case_id: str) -> float:
-    """Largest relative difference that a case's numbers may have, by the `dtype` in its id."""
+def tolerance_of(case_id: str) -> Tolerance:
+    """Largest relative differences that a case's numbers may have, by the `dtype` in its id."""
     found = _DTYPE.search(case_id)
     return TOLERANCES.get(found.group(1) if found else DEFAULT_DTYPE, TOLERANCES[DEFAULT_DTYPE])
 
@@ -112,17 +128,19 @@ def unchecked_note(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks], *,
     return (f"not checked whether {which} the same: {remedy}",)
 
 
-def _differences(entries: Sequence[CaseChecks], tolerance: float) -> tuple[_Difference, ...]:
+def _differences(entries: Sequence[CaseChecks], tolerance: Tolerance) -> tuple[_Difference, ...]:
     pairs: dict[str, list[tuple[float, float]]] = {}
     for entry in entries:
         for name, before in entry.baseline.items():
             if name in entry.candidate:
                 pairs.setdefault(name, []).append((before, entry.candidate[name]))
-    return tuple(
-        _Difference(name, median(a for a, _ in values), median(b for _, b in values), tolerance)
-        for name, values in pairs.items()
-        if median(_relative(a, b) for a, b in values) > tolerance
-    )
+    found = []
+    for name, values in pairs.items():
+        allowed = tolerance.gradient if name.startswith("gradient") else tolerance.result
+        if median(_relative(before, after) for before, after in values) > allowed:
+            typical = (median(before for before, _ in values), median(after for _, after in values))
+            found.append(_Difference(name, *typical, allowed))
+    return tuple(found)
 
 
 def _relative(before: float, after: float) -> float:

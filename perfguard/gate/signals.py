@@ -279,7 +279,7 @@ def _sentence(finding: SignalFinding, *, same_time: bool) -> str:
 
 def _change(found: _Measured) -> str:
     values = f"{_value(found.baseline, found.rule.unit)} → {_value(found.candidate, found.rule.unit)}"
-    return f"{values} ({found.candidate / found.baseline - 1:+.1%})" if found.baseline else values
+    return f"{values} ({(found.candidate / found.baseline - 1) * 100:+.1f} %)" if found.baseline else values
 
 
 def _value(value: float, unit: str) -> str:

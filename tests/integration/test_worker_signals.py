@@ -8,18 +8,22 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 import perfguard
-from perfguard.gate.signals import missing_signals
+from perfguard.gate.compare import compare_paired
+from perfguard.gate.policy import decide_cases
+from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.model.events import SliceTimed
 from perfguard.model.plan import ArmSpec, CasePlan, EnvProfile, MeasureSettings
 from perfguard.model.replay import RunData
 from perfguard.model.run import Arm, Signal
 from perfguard.model.spec import Case, Phase
+from perfguard.model.verdict import Outcome, Policy
 from perfguard.runner.arm_worker import ArmWorker
 from perfguard.runner.arms import ArmSettings, resolve_arm
 from perfguard.runner.measure import Measuring, measure_blocks
@@ -31,7 +35,7 @@ SETTINGS = MeasureSettings(slice_s=0.002, slices=SLICES, warmups=1, budget_s=60,
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 MIB = 1024 * 1024
 SOURCE = """
-import mmap, threading, time
+import mmap, os, threading, time
 
 MIB = 1024 * 1024
 
@@ -64,6 +68,19 @@ def faulting():
                 memory.madvise(mmap.MADV_NOHUGEPAGE)
             for page in range(200):
                 memory[page * mmap.PAGESIZE] = 1
+        return 1.0
+    return call
+
+
+def helped():
+    def burn():
+        until = time.thread_time_ns() + 4_000_000
+        while time.thread_time_ns() < until:
+            pass
+    def call():
+        if "BURN" in os.environ:
+            threading.Thread(target=burn).start()
+        time.sleep(0.02)
         return 1.0
     return call
 
@@ -191,6 +208,30 @@ def test_signals_reach_the_data_of_a_run(starter):
     assert {event.iterations for event in events if isinstance(event, SliceTimed)} == {LOOPS}
     assert len(found[Signal.CPU].baseline) == SLICES
     assert all(200 <= value < 400 for value in (*found[Signal.FAULTS].baseline, *found[Signal.FAULTS].candidate))
+
+
+def test_cores_burnt_behind_the_same_wall_time_fail_a_case(starter):
+    starter.environments[Arm.CANDIDATE]["BURN"] = "1"
+    events = []
+    settings = replace(SETTINGS, max_blocks=6)
+    measuring = Measuring(
+        starter=replace(starter, settings=settings),
+        emit=events.append,
+        should_stop=lambda: False,
+        settings=settings,
+        cpus=starter.cpus,
+        arms=BOTH,
+        needs_torch=False,
+    )
+    plan = CasePlan(case=case("helped"), inner_loops=1, iteration_s=0.02)
+    measure_blocks(plan_blocks(1, seed=1), [plan], measuring)
+    data, policy = RunData.of(events), Policy()
+    verdicts = decide_cases(compare_paired(data.paired(), [plan.case], policy), policy)
+    (judged,) = judge_signals(data.signals(), verdicts, SignalPolicy())
+    found = {finding.signal: finding for finding in judged.signals}
+    assert judged.outcome is Outcome.REGRESSED
+    assert found["cpu"].outcome is Outcome.REGRESSED
+    assert found["cpu"].candidate - found["cpu"].baseline >= 0.004
 
 
 def test_what_a_worker_lacks_is_told_as_a_sentence(starter):
