@@ -18,7 +18,7 @@ from perfguard.runner.process import WorkerFailure
 from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
 
-_MAX_INSTANCES = 4
+_MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
 _LEAST_SLICES = 3
 _PROCESS_S = 0.5

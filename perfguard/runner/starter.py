@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +51,8 @@ class ProcessStarter:
     def start(self, arm: Arm, block: BlockPlan, *, calibrate: bool) -> Worker:
         """A fresh process of an arm with the block's hash seed."""
         resolved = self.arms[arm]
-        label = "calibrate" if calibrate else f"{block.index:04d}"
         code = "a" if arm is Arm.BASELINE else "b"  # equally long: the command line shifts the stack too
+        label = self._calibration_label(code) if calibrate else f"{block.index:04d}"
         raw = self.folder / "raw" / f"{label}-{code}.json"
         return WorkerProcess(
             Launch(
@@ -72,6 +73,11 @@ class ProcessStarter:
                 log=self.folder / "logs" / f"{label}-{code}.log",
             )
         )
+
+    def _calibration_label(self, code: str) -> str:
+        """A name that no worker of this run has taken: a run may calibrate twice, and a worker may have crashed."""
+        labels = (f"calibrate{number}" for number in itertools.count(1))
+        return next(label for label in labels if not (self.folder / "logs" / f"{label}-{code}.log").exists())
 
     def start_canary(self) -> Worker:
         """The canary in perfguard's own interpreter, on the same CPUs."""
