@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check lint types layers schemas proof-spine build clean help
+.PHONY: run test check lint types layers schemas proof-spine proof-peers build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -40,6 +40,11 @@ schemas: $(READY) ## Write the published JSON schemas anew
 
 proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
 	$(BIN)/python tests/proof/spine.py
+
+proof-peers: $(READY) ## Measure the gate against its peers on this machine (hours, in slices; nothing else running)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -c tests/proof/gates_against_peers/constraints.txt matplotlib
+	$(BIN)/python -m tests.proof.gates_against_peers $(or $(ARGS),all)
 
 build: $(READY) ## Wheel and sdist
 	$(BIN)/python -m build

@@ -1,0 +1,76 @@
+"""Whether a variant does what it says: its cases timed in fresh processes of both arms, one after the other.
+
+A quick look, not a gate: it says how large the effect is on this machine, so that a gate's answer can be judged.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+from tests.proof.gates_against_peers.journal import Journal, Row, within
+from tests.proof.gates_against_peers.making import BASE, Made
+from tests.proof.gates_against_peers.pinning import measured_cpus
+from tests.proof.gates_against_peers.places import EFFECTS_JOURNAL
+from tests.proof.gates_against_peers.preparing import probe
+from tests.proof.gates_against_peers.variants import Variant
+
+_PAIRS = 3
+_SAMPLES = 12
+
+
+def missing_flags(variant: Variant) -> tuple[str, ...]:
+    """Flags of the CPU that the variant needs and this machine lacks."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    flags = {word for line in text.splitlines() if line.startswith("flags") for word in line.split(":", 1)[1].split()}
+    return tuple(flag for flag in variant.needs if flag not in flags)
+
+
+def check(
+    variants: tuple[Variant, ...], made: Made, *, minutes: float | None, again: bool, say: object = print
+) -> None:
+    """Time the cases of each variant that has any and write a row for each."""
+    journal = Journal(EFFECTS_JOURNAL)
+    done = frozenset() if again else journal.done()
+    todo = [v for v in variants if v.cases and not v.stored and v.name not in done]
+    for variant in within(todo, minutes=minutes):
+        row = measured(variant, made)
+        journal.append(row)
+        say(f"{variant.name}: " + (row.get("error") or ", ".join(_words(case) for case in row["cases"].items())))
+
+
+def measured(variant: Variant, made: Made) -> Row:
+    """Median ratios of wall and CPU seconds over a few alternating pairs of processes."""
+    cases = (*variant.cases, *variant.controls)
+    cpus = measured_cpus(variant.cpus)
+    row: Row = {"key": variant.name, "at": time.time(), "missing_flags": missing_flags(variant), "cases": {}}
+    pairs = []
+    try:
+        for _ in range(_PAIRS):
+            arms = ((BASE, variant.baseline_environment), (variant.name, variant.environment))
+            pairs.append(
+                [probe(made.trees[n], cases, samples=_SAMPLES, cpus=cpus, extra=dict(extra)) for n, extra in arms]
+            )
+    except RuntimeError as error:
+        return {**row, "error": str(error)}
+    for case in cases:
+        ratios = {
+            clock: statistics.median(
+                statistics.median(candidate[case][clock]) / statistics.median(baseline[case][clock]) - 1
+                for baseline, candidate in pairs
+            )
+            for clock in ("wall_s", "cpu_s")
+        }
+        first, second = pairs[0][0][case]["result"], pairs[0][1][case]["result"]
+        row["cases"][case] = {**ratios, "expected": case in variant.cases, "results": [first, second]}
+    return row
+
+
+def _words(entry: tuple[str, Row]) -> str:
+    case, found = entry
+    same = abs(found["results"][0] - found["results"][1]) <= 1e-5 * max(1e-3, abs(found["results"][0]))
+    return (
+        f"{case}{'' if found['expected'] else ' (control)'} wall {found['wall_s']:+.1%} cpu {found['cpu_s']:+.1%}"
+        f"{'' if same else ' OTHER RESULT'}"
+    )

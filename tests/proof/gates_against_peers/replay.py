@@ -1,0 +1,125 @@
+"""Decision replay: one recorded stream, cut into gates, given to perfguard's rule and to the peers'.
+
+Every gate becomes a row with the scores of all rules, so that tables, other thresholds included, need no second replay.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from tests.proof.gates_against_peers.journal import Journal, Row, within
+from tests.proof.gates_against_peers.machine import commit
+from tests.proof.gates_against_peers.perfguard_rule import CONFIRMATION_BLOCKS, decide
+from tests.proof.gates_against_peers.places import REPLAY_JOURNAL
+from tests.proof.gates_against_peers.rules import NOT_SLOWER, Score, asv_process, peer_rules
+from tests.proof.gates_against_peers.stream import Block, Design, Window, resampled, sample, separate
+
+EFFECTS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30, 0.50)
+"""Slowdowns put into one case of each gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How a stream becomes gates."""
+
+    gate_minutes: float
+    """Length of a gate."""
+    size: int
+    """Blocks of a gate."""
+    block_s: float
+    """Median seconds of a block."""
+    windows: tuple[tuple[str, Window], ...]
+    """Key and window of each gate: separate ones first, then resampled ones."""
+
+
+def cut(streams: Mapping[str, Sequence[Block]], *, gate_minutes: float, set_up_s: float, extra: int, seed: int) -> Cut:
+    """Cut streams into gates of the wanted length.
+
+    Args:
+        streams: Blocks by the recording's name.
+        gate_minutes: Wall time of a gate.
+        set_up_s: Part of it that goes into calibration before the first block.
+        extra: Resampled gates beside the separate ones.
+        seed: Of the resampling.
+
+    Raises:
+        SystemExit: The recordings are too short for a single gate.
+    """
+    durations = [block.conditions.duration_s for stream in streams.values() for block in stream]
+    if not durations:
+        raise SystemExit("nothing is recorded yet; run the sub-command `record` first")
+    block_s = statistics.median(durations)
+    size = max(6, int((gate_minutes * 60 - set_up_s) / block_s))
+    confirmation = CONFIRMATION_BLOCKS
+    own = separate(tuple(streams.values()), size=size, confirmation=confirmation)
+    if not own:
+        raise SystemExit(f"a gate of {gate_minutes:g} minutes needs {size} blocks; record for longer")
+    more = resampled(tuple(streams.values()), size=size, confirmation=confirmation, count=extra, seed=seed)
+    names = "+".join(sorted(streams))
+    return Cut(
+        gate_minutes=gate_minutes,
+        size=size,
+        block_s=block_s,
+        windows=(
+            *((f"{names}/{gate_minutes:g}min/separate/{n}", w) for n, w in enumerate(own)),
+            *((f"{names}/{gate_minutes:g}min/resampled-{seed}/{n}", w) for n, w in enumerate(more)),
+        ),
+    )
+
+
+def run(pieces: Cut, *, minutes: float | None, resume: bool, say: object = print) -> int:
+    """Decide every gate that is not in the journal yet; gives how many were decided."""
+    journal = Journal(REPLAY_JOURNAL)
+    done = journal.done() if resume else frozenset()
+    todo = [(n, key, window) for n, (key, window) in enumerate(pieces.windows) if key not in done]
+    count = 0
+    with asv_process() as asv:
+        scores = {rule.score.__name__: rule.score for rule in peer_rules(asv)}
+        for number, key, window in within(todo, minutes=minutes):
+            journal.append({"key": key, **_head(pieces, key), **decided(window, number, scores)})
+            count += 1
+            if count % 25 == 0:
+                say(f"{count} of {len(todo)} gates")
+    return count
+
+
+def decided(window: Window, number: int, scores: Mapping[str, Score]) -> Row:
+    """Everything that all rules say of one gate; the slowdown goes round the cases from gate to gate."""
+    cases = tuple(window.blocks[0].cases)
+    case = cases[number % len(cases)]
+    return {
+        "case": case,
+        "perfguard": {
+            "0": asdict(decide(window)),
+            **{f"{effect:g}": asdict(decide(window, case=case, effect=effect)) for effect in EFFECTS},
+        },
+        "scores": {
+            name: {design.value: _scored(window, cases, case, design, score) for design in Design}
+            for name, score in scores.items()
+        },
+    }
+
+
+def _scored(window: Window, cases: Sequence[str], case: str, design: Design, score: Score) -> Row:
+    return {
+        "identical": {name: _plain(score(sample(window.blocks, name, design))) for name in cases},
+        "slower": {f"{e:g}": _plain(score(sample(window.blocks, case, design, e))) for e in EFFECTS},
+    }
+
+
+def _plain(score: float) -> float | None:
+    """JSON has no minus infinity; None is a test that found no difference."""
+    return None if score == NOT_SLOWER or math.isnan(score) else score
+
+
+def _head(pieces: Cut, key: str) -> Row:
+    return {
+        "gate_minutes": pieces.gate_minutes,
+        "blocks": pieces.size,
+        "block_s": pieces.block_s,
+        "scheme": "separate" if "/separate/" in key else "resampled",
+        "commit": commit(),
+    }
