@@ -76,12 +76,12 @@ def test_fewer_slices_than_were_asked_for_are_the_least():
 
 
 @given(instance_s=st.floats(0.0, 100.0), slices=st.integers(1, 50))
-def test_a_case_has_between_one_and_four_instances_and_never_more_than_slices(instance_s, slices):
+def test_a_case_has_between_one_and_twelve_instances_and_never_more_than_slices(instance_s, slices):
     report = ArmReport(iteration_s={"x": 0.01}, instance_s={"x": instance_s})
     plans = plan_cases(
         CASES[:1], (report, report), settings=MeasureSettings(slices=slices), injections=(), emit=lambda event: None
     )
-    assert 1 <= plans[0].instances <= min(4, slices)
+    assert 1 <= plans[0].instances <= min(12, slices)
 
 
 def test_a_case_that_is_expensive_to_set_up_has_one_instance():
