@@ -88,6 +88,31 @@ class TestCalibrate:
         assert message in done.stderr
 
 
+class TestGatesAfterwards:
+    SHORT = ("--budget", "6", "--slices", "2", "--no-progress")
+
+    def test_print_the_contract_bank_identical_arms_and_honour_the_plan(self, project, calibrate):
+        calibrate("--gates", "1")
+        project.commit("calibration")
+        result = project.result("compare", *self.SHORT)
+        assert result["error_rate"].startswith("calibrated on this machine: ")
+        assert result["error_rate"] in result["gate"]["notes"]
+        (banked,) = (project.path / ".perfguard" / "calibration").glob("*/tiny.json")
+        assert [gate["run_id"] for gate in json.loads(banked.read_text(encoding="utf-8"))["gates"]] == [
+            result["run_id"]
+        ]
+
+        assert calibrate("--gates", "0").returncode == 0
+        assert [gate["banked"] for gate in gates_of(project)] == [False, True]
+
+        # No block fits into a tenth of a second, so every case is demoted.
+        assert project.run("plan", "--detect", "50%", "--budget", "0.1", "--write").returncode == 0
+        project.commit("plan")
+        result = project.result("compare", *self.SHORT)
+        assert {verdict["comparison"]["gating"] for verdict in result["gate"]["verdicts"]} == {"advisory"}
+        assert sum("is advisory by the plan of" in note for note in result["notes"]) == 2
+
+
 class TestPlan:
     def test_says_what_each_case_needs_and_is_written(self, project):
         project.run("compare", "--max-blocks", "3", "--slices", "2", "--no-progress")

@@ -71,6 +71,8 @@ def imported(tmp_path):
         (("compare", "-c", "absent"), 5),
         (("gate", "--baseline", "stored"), 3),
         (("baseline", "show"), 0),
+        (("calibrate", "--show"), 0),
+        (("plan", "--detect", "2%"), 3),
         (("config", "show", "--origin"), 0),
         (("schema", "result"), 0),
         (("fingerprint", "--no-software"), 0),
