@@ -14,13 +14,14 @@ from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, StoreError, UsageError
 from perfguard.fingerprint.probe import probe
+from perfguard.gate.numerics import computed_otherwise, paired_with_stored
 from perfguard.model.machine import CheckStatus
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.model.result import RunResult
 from perfguard.pipeline.machine import check_host
 from perfguard.pipeline.results import describe_rounds, finish, measured_cases
-from perfguard.pipeline.rounds import measure_rounds, utc_now
+from perfguard.pipeline.rounds import measure_rounds, utc_now, with_seed_of
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.runner import git
 from perfguard.store.baselines import BaselineStore, metadata_of
@@ -85,6 +86,8 @@ class UpdateOptions:
     """Record although doctor finds the host unfit."""
     allow_few: bool = False
     """Record with fewer rounds than are needed."""
+    allow_different: bool = False
+    """Record although a case does not compute what it did in the baseline that is replaced."""
 
 
 def update_baseline(
@@ -103,19 +106,25 @@ def update_baseline(
     Raises:
         UsageError: The tree is dirty or there are too few rounds, and the options do not allow it.
         HostUnfitError: The host is unfit, and the options do not allow it.
-        MeasurementError: A case failed, so the baseline would have a hole.
+        MeasurementError: A case failed, so the baseline would have a hole; or it computes something else than in the
+            baseline that is replaced, and the options do not allow it.
     """
     state = _require_fit(request, options)
+    previous = _previous(request.loaded, request.suite)
+    if previous is not None:
+        request = with_seed_of(previous, request)  # the same data, so that what is computed can be compared
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
         measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        differences = _differences(session, previous)
         result = finish(session, None, measured=measured_cases(session))
         if session.interrupts.asked:
             return result, None
         _require_complete(session, options)
+        _require_same_computation(differences, options)
         baseline = _baseline_of(session, state)
-        changes = changes_between(_previous(request.loaded, baseline), baseline)
+        changes = changes_between(previous, baseline)
         if not confirm(changes):
             return result, None
         return result, store_of(request.loaded).save(baseline, _public_runs(session))
@@ -131,12 +140,11 @@ def changes_between(before: StoredBaseline | None, after: StoredBaseline | None)
     )
 
 
-def _previous(loaded: LoadedConfig, baseline: StoredBaseline) -> StoredBaseline | None:
-    store = store_of(loaded)
-    if not store.exists(baseline.info.machine_id, baseline.info.suite):
-        return None
+def _previous(loaded: LoadedConfig, suite: str) -> StoredBaseline | None:
+    """What an update would replace; None where nothing readable is stored for this machine."""
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
-        return store.load(store.place(baseline.info.machine_id, baseline.info.suite))
+        place = find_stored(loaded, suite)
+        return store_of(loaded).load(place) if place is not None else None
     return None
 
 
@@ -172,6 +180,24 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
         raise MeasurementError(
             f"the budget of {session.request.budget_s:.0f} s ended before {MIN_ROUNDS} rounds of {few[0]} were "
             "measured; raise --budget, or use --allow-few"
+        )
+
+
+def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, str]:
+    """Cases that compute something else than in the baseline that is replaced; noted, too."""
+    checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
+    differences = computed_otherwise(checks)
+    for case_id, difference in differences.items():
+        session.note(f"{case_id} does not compute what it did in the stored baseline: {difference}", level="warning")
+    return differences
+
+
+def _require_same_computation(differences: dict[str, str], options: UpdateOptions) -> None:
+    if differences and not options.allow_different:
+        case_id, difference = next(iter(differences.items()))
+        raise MeasurementError(
+            f"{case_id} does not compute what it did in the stored baseline ({difference}); no baseline was stored. "
+            "If that is meant, use --allow-different"
         )
 
 

@@ -48,7 +48,7 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
     Raises:
         PerfguardError: The run could not be made.
     """
-    with open_session(_with_seed_of(stored, request), mode="rounds") as session:
+    with open_session(with_seed_of(stored, request), mode="rounds") as session:
         session.summaries["baseline"] = _stored_summary(stored, place)
         session.note(
             f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
@@ -82,7 +82,7 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
 
 
-def _with_seed_of(stored: StoredBaseline, request: Request) -> Request:
+def with_seed_of(stored: StoredBaseline, request: Request) -> Request:
     """The request with the baseline's seed, so that the rounds have its data; a seed that the user gave stays."""
     if request.loaded.config.seed is not None:
         return request

@@ -9,6 +9,17 @@ def verdicts(result):
     return {verdict["case_id"]: verdict for verdict in result["gate"]["verdicts"]}
 
 
+def test_a_candidate_that_skips_half_the_work_is_different_and_not_faster(project):
+    project.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 10_000")
+    result = project.result("compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
+    found = verdicts(result)
+    assert found["tiny.sum"]["outcome"] == "different"
+    assert "result 2e+08 → 5e+07 (-75 %" in found["tiny.sum"]["reason"]
+    assert "not the same computation" not in found["tiny.sort"]["reason"]
+    shown = project.result("show")
+    assert verdicts(shown)["tiny.sum"]["outcome"] == "different"
+
+
 def test_against_a_stored_baseline_another_result_is_told(project_with_baseline):
     project = project_with_baseline
     project.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 19_900")
@@ -33,3 +44,18 @@ def test_a_baseline_without_numbers_is_compared_by_times_and_says_so(project_wit
     result = project.result("gate", "--no-progress")
     assert any("not checked whether 2 cases still compute the same" in note for note in result["gate"]["notes"])
     assert all("not the same computation" not in verdict["reason"] for verdict in verdicts(result).values())
+
+
+def test_a_baseline_is_not_replaced_by_another_computation_unless_that_is_meant(project_with_baseline):
+    project = project_with_baseline
+    project.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 19_900")
+    project.commit("skip work")
+    update = ("baseline", "update", "--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
+    refused = project.run(*update)
+    assert refused.returncode == 3
+    assert "tiny.sum does not compute what it did in the stored baseline (result 2e+08" in refused.stderr
+    assert "use --allow-different" in refused.stderr
+    assert project.git("status", "--porcelain", "baselines") == ""
+    accepted = project.run(*update, "--allow-different")
+    assert accepted.returncode == 0, accepted.stderr
+    assert project.git("status", "--porcelain", "baselines") != ""

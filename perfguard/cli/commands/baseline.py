@@ -61,6 +61,9 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
 @click.option("--allow-dirty", is_flag=True, help="Record although the tree has uncommitted changes.")
 @click.option("--allow-unfit", is_flag=True, help="Record although `perfguard doctor` finds the host unfit.")
 @click.option("--allow-few", is_flag=True, help="Record with fewer rounds than are needed.")
+@click.option(
+    "--allow-different", is_flag=True, help="Record although a case computes something else than in the old baseline."
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Measure and show what would change, but store nothing.")
 @output_options
 def update(**options: Any) -> None:
@@ -87,6 +90,7 @@ def update(**options: Any) -> None:
             allow_dirty=options["allow_dirty"],
             allow_unfit=options["allow_unfit"],
             allow_few=options["allow_few"],
+            allow_different=options["allow_different"],
         ),
         confirm,
     )
