@@ -1,4 +1,4 @@
-"""Signals beside wall time, read just outside the timed region: a few small files, 0.1 ms for a slice."""
+"""Signals beside wall time, read just outside the timed region: a few small files, 0.3 ms for a slice."""
 
 from __future__ import annotations
 
