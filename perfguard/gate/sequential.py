@@ -52,8 +52,8 @@ class SequentialGate:
         """
         self._cases = tuple(cases)
         self._policy = policy
-        self._planned = max(planned_blocks, policy.min_blocks + 1)
-        self._first = max(policy.min_blocks + 1, round(self._planned / LOOKS))
+        self._planned = max(planned_blocks, policy.min_blocks)
+        self._first = max(policy.min_blocks, round(self._planned / LOOKS))
         self._every = max(2, round(self._planned / LOOKS))
         self._paths = {case.id: _Path() for case in self._cases}
         self._latest = 0

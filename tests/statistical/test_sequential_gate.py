@@ -207,11 +207,12 @@ def test_a_slowdown_of_two_per_cent_is_found_in_noise_of_one_per_cent():
     assert false <= most_allowed(POLICY.alpha, gates)
 
 
-def test_a_large_slowdown_is_answered_at_the_first_look():
+def test_a_large_slowdown_is_answered_after_a_quarter_of_the_blocks():
     rng = np.random.default_rng(27)
     run = Run(rng, cases=cases_named(2), noise=normal, sd=0.005, effects=[0.0, 3.6], blocks=40, planned=40).finish()
     assert run.outcomes[1] is Outcome.REGRESSED
-    assert run.gate.comparisons()[1].looks == 1
+    assert run.gate.comparisons()[1].looks <= 2
+    assert run.gate.comparisons()[1].estimate.blocks <= 10
 
 
 def test_the_shown_interval_covers_the_effect_nearly_as_often_as_it_says():
