@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.proof.gates_against_peers import catalogue, effects, fault_gates, live, pilot, recording, replay, report
 from tests.proof.gates_against_peers.journal import Journal
 from tests.proof.gates_against_peers.making import made
-from tests.proof.gates_against_peers.places import LIVE_JOURNAL, RECORDINGS, SPINS
+from tests.proof.gates_against_peers.places import FAULTS_JOURNAL, LIVE_JOURNAL, RECORDINGS, SPINS
 from tests.proof.gates_against_peers.preparing import prepare
 from tests.proof.gates_against_peers.stream import read_stream
 from tests.proof.gates_against_peers.tools import TOOLS
@@ -47,11 +46,11 @@ def _record(options: argparse.Namespace) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    rows = [row for row in Journal(RECORDINGS).rows() if (Path(row["key"]) / "events.jsonl").is_file()]
-    chosen = [row for row in rows if not options.recording or Path(row["key"]).name in options.recording]
+    rows = [row for row in Journal(RECORDINGS).rows() if (recording.folder_of(row["key"]) / "events.jsonl").is_file()]
+    chosen = [row for row in rows if not options.recording or row["key"] in options.recording]
     chosen = [row for row in chosen if row["gate_minutes"] == options.gate_minutes] or chosen
     pieces = replay.cut(
-        {Path(row["key"]).name: read_stream(Path(row["key"])) for row in chosen},
+        {row["key"]: read_stream(recording.folder_of(row["key"])) for row in chosen},
         gate_minutes=options.gate_minutes,
         set_up_s=max((row["set_up_s"] for row in chosen), default=0.0),
         extra=options.resampled,
@@ -73,11 +72,11 @@ def _live(options: argparse.Namespace) -> None:
         neighbour_cpu=options.neighbour_cpu,
     )
     gates = tuple(live.planned(plan))
-    done = Journal(LIVE_JOURNAL).done() if options.resume else frozenset()
+    done = _done(Journal(LIVE_JOURNAL), options)
     left = [gate for gate in gates if gate.key not in done]
     _say(f"{len(left)} of {len(gates)} gates left, at most {len(left) * options.gate_minutes / 60:.1f} hours and a bit")
     if not options.dry_run:
-        live.measure(plan, made(), minutes=options.minutes, resume=options.resume, say=_say)
+        live.measure(plan, made(), minutes=options.minutes, done=done, say=_say)
 
 
 def _faults(options: argparse.Namespace) -> None:
@@ -86,7 +85,7 @@ def _faults(options: argparse.Namespace) -> None:
         made(),
         gate_minutes=options.gate_minutes,
         minutes=options.minutes,
-        resume=options.resume,
+        done=_done(Journal(FAULTS_JOURNAL), options),
         seed=options.seed,
         say=_say,
     )
@@ -124,11 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     add("effects", _effects, "see what each variant really does here", _slicing, _choosing)
     add("record", _record, "record identical arms for --minutes (default 60)", _slicing, _sizing)
     add("replay", _replay, "give recorded gates to every rule", _slicing, _sizing, _seeding, _replaying)
-    add("live", _live, "run the tools", _slicing, _sizing, _seeding, _choosing, _allocating, _living)
-    add("faults", _faults, "give every fault to perfguard", _slicing, _sizing, _seeding, _choosing)
+    add("live", _live, "run the tools", _slicing, _retrying, _sizing, _seeding, _choosing, _allocating, _living)
+    add("faults", _faults, "give every fault to perfguard", _slicing, _retrying, _sizing, _seeding, _choosing)
     add("report", _report, "write docs/measurements/peers-<machine_id>")
     add("variants", _variants_listed, "list the variants as JSON, one a line")
-    everything = (_preparing, _slicing, _sizing, _seeding, _allocating, _replaying, _living)
+    everything = (_preparing, _slicing, _retrying, _sizing, _seeding, _allocating, _replaying, _living)
     add("all", _all, "everything in order; --minutes holds for each step", *everything)
     return parser
 
@@ -156,6 +155,14 @@ def _choosing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variants", metavar="NAMES", help="comma-separated, or kinds such as identical,placebo,spin")
 
 
+def _retrying(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--retry-errors",
+        action="store_true",
+        help="measure again what ended without an answer; the report says how many",
+    )
+
+
 def _allocating(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocator",
@@ -180,6 +187,10 @@ def _living(parser: argparse.ArgumentParser) -> None:
         "--neighbour-cpu", choices=("same", "other"), default="same", help="where the neighbour works (default same)"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what is left, run nothing")
+
+
+def _done(journal: Journal, options: argparse.Namespace) -> frozenset[str]:
+    return journal.done(retry_errors=options.retry_errors) if options.resume else frozenset()
 
 
 def _variants(text: str | None) -> tuple[catalogue.Variant, ...]:

@@ -23,16 +23,22 @@ from tests.proof.gates_against_peers.tools.perfguard_tool import compare, observ
 from tests.proof.gates_against_peers.variants import Variant
 
 _DUTY = 0.5
-_ROUNDS = 3
+_QUICKLY = ("--rounds", "4", "--spread", "0", "--allow-few", "--allow-dirty", "--allow-unfit")
+"""The baseline of N1 is not going to be compared with anything."""
 
 
 def measure(
-    variants: tuple[Variant, ...], made: Made, *, gate_minutes: float, minutes: float | None, resume: bool,
-    seed: int, say: object = print,
-) -> None:  # fmt: skip
-    """Gate each variant that is not in the journal yet and write the row down at once."""
+    variants: tuple[Variant, ...],
+    made: Made,
+    *,
+    gate_minutes: float,
+    minutes: float | None,
+    done: frozenset[str],
+    seed: int,
+    say: object = print,
+) -> None:
+    """Gate each variant whose key is not done and write the row down at once."""
     journal = Journal(FAULTS_JOURNAL)
-    done = journal.done() if resume else frozenset()
     todo = [v for v in variants if _key(v, gate_minutes) not in done]
     for variant in within(todo, minutes=minutes):
         row = gate(variant, made, gate_minutes=gate_minutes, seed=seed)
@@ -103,7 +109,7 @@ def _against_another_machine(question: Question) -> Ran:
     cpus = sorted(os.sched_getaffinity(0))
     options = {"cwd": project, "cpus": cpus, "timeout_s": 1800.0}
     stored = run(
-        [*_PERFGUARD, "baseline", "update", *shared, "--rounds", str(_ROUNDS), "--spread", "0"],
+        [*_PERFGUARD, "baseline", "update", *shared, *_QUICKLY],
         environment=dict(os.environ),
         **options,
     )

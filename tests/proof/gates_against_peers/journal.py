@@ -31,9 +31,10 @@ class Journal:
                 continue
         return tuple(found)
 
-    def done(self) -> frozenset[str]:
-        """Keys of the rows."""
-        return frozenset(row["key"] for row in self.rows())
+    def done(self, *, retry_errors: bool = False) -> frozenset[str]:
+        """Keys of the rows; with `retry_errors` only of those whose last row came to an answer."""
+        last = {row["key"]: row for row in self.rows()}
+        return frozenset(key for key, row in last.items() if not (retry_errors and row.get("answer") == "error"))
 
     def append(self, row: Row) -> None:
         """Write a row and have it on the disk before going on."""

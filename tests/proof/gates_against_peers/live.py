@@ -94,10 +94,9 @@ def latin_square(names: Sequence[str], draw: random.Random) -> list[list[str]]:
     return rows
 
 
-def measure(plan: Plan, made: Made, *, minutes: float | None, resume: bool, say: object = print) -> int:
-    """Run the gates that are not in the journal yet and write each down at once; gives how many ran."""
+def measure(plan: Plan, made: Made, *, minutes: float | None, done: frozenset[str], say: object = print) -> int:
+    """Run the gates whose keys are not done and write each down at once; gives how many ran."""
     journal = Journal(LIVE_JOURNAL)
-    done = journal.done() if resume else frozenset()
     ran = 0
     for gate in within((g for g in planned(plan) if g.key not in done), minutes=minutes):
         row = run_gate(gate, plan, made)

@@ -25,7 +25,7 @@ def identity() -> dict[str, Any]:
         "machine_id": fingerprint.machine_id,
         "cpu": fingerprint.cpu.brand,
         "microarchitecture": fingerprint.cpu.microarchitecture,
-        "hypervisor": fingerprint.cpu.hypervisor_name,
+        "hypervisor": fingerprint.cpu.hypervisor_name or ("unnamed" if fingerprint.cpu.hypervisor else None),
         "cores": fingerprint.topology.cores,
         "kernel": os.uname().release,
         "perfguard": perfguard.__version__,

@@ -16,6 +16,7 @@ from tests.proof.gates_against_peers.variants import Exchange, Kind, Replace, Va
 
 BASE = "base"
 _MODULE = "victim.py"
+_RUNS = ".perfguard"
 _DEEP = "a-place-that-lies-much-deeper/than-the-others-do/and-has-a-longer-name"
 _DATE = "2026-01-01T00:00:00+0000"
 
@@ -51,10 +52,12 @@ def edited(source: str, variant: Variant, spins_s: Mapping[str, float]) -> str:
 
 
 def make(spins_s: Mapping[str, float]) -> Made:
-    """Make the repository and the checkouts anew; equal inputs give equal commits."""
-    for place in (VICTIM_REPOSITORY, TREES):
-        shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(TEMPLATE, VICTIM_REPOSITORY, ignore=shutil.ignore_patterns("__pycache__"))
+    """Make the repository and the checkouts anew; equal inputs give equal commits. Runs recorded there stay."""
+    shutil.rmtree(TREES, ignore_errors=True)
+    for place in VICTIM_REPOSITORY.glob("*"):  # glob finds hidden names too
+        if place.name != _RUNS:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    shutil.copytree(TEMPLATE, VICTIM_REPOSITORY, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     (VICTIM_REPOSITORY / ".gitignore").write_text("__pycache__/\n.perfguard/\n.benchmarks/\n*.egg-info/\nbuild/\n")
     _git("init", "--quiet", "--initial-branch", BASE)
     _commit("The victim")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from perfguard.config import load_config
 from perfguard.model.run import Arm
@@ -17,14 +18,19 @@ from tests.proof.gates_against_peers.journal import Journal
 from tests.proof.gates_against_peers.machine import commit, moment
 from tests.proof.gates_against_peers.making import BASE, Made
 from tests.proof.gates_against_peers.pinning import measured_cpus
-from tests.proof.gates_against_peers.places import RECORDINGS, SUITES_VENV, python_of
+from tests.proof.gates_against_peers.places import RECORDINGS, SUITES_VENV, VICTIM_REPOSITORY, python_of
 from tests.proof.gates_against_peers.variants import IDENTICAL
 
 _MANY = 1_000_000
 
 
+def folder_of(run_id: str) -> Path:
+    """Where a recording lies."""
+    return VICTIM_REPOSITORY / ".perfguard" / "runs" / run_id
+
+
 def record(made: Made, *, minutes: float, gate_minutes: float, say: object = print) -> str:
-    """Record for `minutes`; gives the run's folder. What was recorded before an interruption is kept.
+    """Record for `minutes`; gives the run's name. What was recorded before an interruption is kept.
 
     Args:
         made: The victim.
@@ -60,7 +66,7 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
         plans = calibrate(session, starter, arms)
         Journal(RECORDINGS).append(
             {
-                "key": str(session.folder.path),
+                "key": session.folder.run_id,
                 "gate_minutes": gate_minutes,
                 "slices": session.settings.slices,
                 "machine_id": session.fingerprint.machine_id,
@@ -73,4 +79,4 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
         limits = Limits(budget_s=minutes * 60, max_blocks=_MANY)
         blocks = measure(session, starter, plans, arms=(Arm.BASELINE, Arm.CANDIDATE), limits=limits)
         say(f"{blocks} blocks in {session.folder.path}")
-        return str(session.folder.path)
+        return session.folder.run_id

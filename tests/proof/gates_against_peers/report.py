@@ -20,6 +20,7 @@ from tests.proof.gates_against_peers.places import (
     MEASUREMENTS,
     RECORDINGS,
     REPLAY_JOURNAL,
+    REPOSITORY,
 )
 from tests.proof.gates_against_peers.rules import NOT_SLOWER, peer_rules
 from tests.proof.gates_against_peers.tables import effect_table, fault_table, live_table, replay_table, table
@@ -54,7 +55,9 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
     Raises:
         SystemExit: Nothing was measured yet.
     """
-    live, faults = latest(Journal(LIVE_JOURNAL).rows()), latest(Journal(FAULTS_JOURNAL).rows())
+    every_live, every_fault = Journal(LIVE_JOURNAL).rows(), Journal(FAULTS_JOURNAL).rows()
+    live, faults = latest(every_live), latest(every_fault)
+    again = len(every_live) + len(every_fault) - len(live) - len(faults)
     effects, replayed = latest(Journal(EFFECTS_JOURNAL).rows()), latest(Journal(REPLAY_JOURNAL).rows())
     if not (live or faults or replayed):
         raise SystemExit(
@@ -73,6 +76,7 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
     ] + plots.live_plot(tools, folder, stem)
     text = [
         *_head(head, live, faults, replayed),
+        *([f"{again} gates were measured again; the last answer counts.", ""] if again else ()),
         *_targets(summaries, tools),
         *_replay(summaries, groups, drawn),
         *_live(tools, drawn),
@@ -89,11 +93,17 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
         "faults": faults,
         "effects": effects,
     }
-    (folder / f"{stem}.json").write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    raw = json.dumps(data, indent=1, sort_keys=True) + "\n"
+    (folder / f"{stem}.json").write_text(without_places(raw), encoding="utf-8")
     path = folder / f"{stem}.md"
-    path.write_text("\n".join(text), encoding="utf-8")
+    path.write_text(without_places("\n".join(text)), encoding="utf-8")
     say(f"{path} and {len(drawn)} plots")
     return path
+
+
+def without_places(text: str) -> str:
+    """The text without the paths of this machine, which error messages hold."""
+    return text.replace(str(REPOSITORY), "…").replace(str(Path.home()), "~")
 
 
 def asv_score(_: object) -> float:

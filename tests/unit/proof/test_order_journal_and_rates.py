@@ -74,6 +74,14 @@ def test_rows_that_were_written_survive_a_line_that_was_cut_off(tmp_path):
     assert journal.done() == {"a", "c"}
 
 
+def test_only_gates_without_an_answer_are_measured_again_when_asked_for(tmp_path):
+    journal = Journal(tmp_path / "rows.jsonl")
+    for key, answer in (("a", "pass"), ("b", "error"), ("c", "error"), ("c", "red")):
+        journal.append({"key": key, "answer": answer})
+    assert journal.done() == {"a", "b", "c"}
+    assert journal.done(retry_errors=True) == {"a", "c"}
+
+
 def test_nothing_new_is_begun_once_the_time_is_up():
     assert list(within("abc", minutes=0)) == []
     assert list(within("abc", minutes=None)) == ["a", "b", "c"]
