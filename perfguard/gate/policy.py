@@ -70,8 +70,8 @@ def judge(
 
     Regressions and improvements are each tested over the family of gating cases by Holm. A gating case
     noisier than the policy allows is demoted to advisory *unless it regressed or improved within the family*: noise
-    takes away its say in `inconclusive`, it never hides what was shown in spite of it. Advisory cases are tested on their own
-    and never fail the gate.
+    takes away its say in `inconclusive`, it never hides what was shown in spite of it. Advisory cases are tested on
+    their own and never fail the gate.
 
     Args:
         comparisons: The evidence, in the order of the suite.

@@ -106,9 +106,13 @@ class RunData:
         """Number of the block that would come next."""
         return max(self._stages, default=-1) + 1
 
+    def stage_of(self, block: int) -> Stage:
+        """What a block was measured for."""
+        return self._stages.get(block, Stage.MAIN)
+
     def blocks_of(self, stage: Stage) -> int:
         """Blocks of one stage that ran to their end."""
-        return sum(self._stages.get(block, Stage.MAIN) is stage for block in self._finished)
+        return sum(self.stage_of(block) is stage for block in self._finished)
 
     @property
     def measured_s(self) -> float:
@@ -118,13 +122,13 @@ class RunData:
     def longest_block_s(self, stage: Stage) -> float:
         """Wall seconds of a stage's longest block; 0 without one."""
         return max(
-            (end.duration_s for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage),
+            (end.duration_s for block, end in self._finished.items() if self.stage_of(block) is stage),
             default=0.0,
         )
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        finished = {block: end for block, end in self._finished.items() if self._stages.get(block, Stage.MAIN) is stage}
+        finished = {block: end for block, end in self._finished.items() if self.stage_of(block) is stage}
         failures = self.confirmation_failures if stage is Stage.CONFIRMATION else self.failures
         return PairedData(
             case_ids=self.case_ids,
@@ -153,7 +157,7 @@ class RunData:
                 candidate=self._signal_of(signal, block, case_id, Arm.CANDIDATE),
             )
             for block, case_id in self._complete
-            if block in self._finished and self._stages.get(block, Stage.MAIN) is stage
+            if block in self._finished and self.stage_of(block) is stage
             for signal in Signal
         )
 
@@ -167,14 +171,14 @@ class RunData:
                 candidate=done.candidate_checks,
             )
             for (block, case_id), done in self._complete.items()
-            if self._stages.get(block, Stage.MAIN) is stage
+            if self.stage_of(block) is stage
         )
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's slices)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
         for (block, case_id), done in self._complete.items():
-            end = self._finished.get(block) if self._stages.get(block, Stage.MAIN) is Stage.MAIN else None
+            end = self._finished.get(block) if self.stage_of(block) is Stage.MAIN else None
             values_s = self._values_s(block, case_id, Arm.CANDIDATE)
             if end is not None and values_s:
                 canary = tuple(self._canary.get(block, ()))

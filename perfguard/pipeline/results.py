@@ -12,7 +12,7 @@ from perfguard.gate.policy import exit_code
 from perfguard.model.events import RunFinished, VerdictReached
 from perfguard.model.machine import Fingerprint
 from perfguard.model.result import CaseMeasured, RunResult
-from perfguard.model.run import Round
+from perfguard.model.run import Round, Stage
 from perfguard.model.verdict import GateResult
 from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
@@ -132,10 +132,14 @@ def _emit_verdicts(session: Session, gate: GateResult) -> None:
 
 
 def _join_raw_files(session: Session) -> None:
-    """One pyperf suite for each arm, beside the raw files of each process."""
+    """One pyperf suite of the main stage for each arm, beside the raw files of each process."""
     raw = session.folder.path / "raw"
     for code, name in (("a", "baseline"), ("b", "candidate")):
-        files = list(raw.glob(f"[0-9]*-{code}.json"))
+        files = [
+            path
+            for path in raw.glob(f"[0-9]*-{code}.json")
+            if session.data.stage_of(int(path.name.partition("-")[0])) is Stage.MAIN
+        ]
         if not files:
             continue
         try:
