@@ -15,11 +15,12 @@ from perfguard.model.events import (
     CaseFailed,
     CaseFinished,
     Event,
+    LookTaken,
     Noted,
     RunFinished,
     RunStarted,
 )
-from perfguard.units import format_duration, format_seconds, printable
+from perfguard.units import format_count, format_duration, format_seconds, printable
 
 
 class Progress(Protocol):
@@ -76,6 +77,8 @@ class _Plain:
                     f"· block {event.block + 1}: {event.duration_s:.1f} s, at most {format_duration(left)} left",
                     err=True,
                 )
+            case LookTaken() if event.decided:
+                click.echo(f"· {_answers(event)}", err=True)
             case Noted():
                 click.echo(f"{'!' if event.level == 'warning' else '·'} {event.text}", err=True)
             case _:
@@ -110,6 +113,8 @@ class _Live:
                 self.step(f"block {self._block} · {event.case_id}")
             case CaseFailed():
                 self._print(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}")
+            case LookTaken() if event.decided:
+                self._print(f"· {_answers(event)}")
             case Noted(level="warning"):
                 self._print(f"! {event.text}")
             case RunFinished():
@@ -143,3 +148,9 @@ class _Live:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _answers(look: LookTaken) -> str:
+    """Cases that got their answer at a look and are measured no further."""
+    found = ", ".join(f"{printable(case_id)} {outcome}" for case_id, outcome in look.decided.items())
+    return f"answered after {format_count(look.blocks, 'block')}: {found}"
