@@ -165,7 +165,7 @@ INJECTED = (
             doc=f"the hidden layer is {effect:.0%} wider, the loss the same",
             cases=("linear",),
             effect=effect,
-            edits=(Replace(old="\nHIDDEN = 1000\n", new=f"\nHIDDEN = {1000 * (1 + effect):.0f}\n"),),
+            edits=(Replace(old="\nHIDDEN = 3200\n", new=f"\nHIDDEN = {3200 * (1 + effect):.0f}\n"),),
         )
         for effect in EFFECTS
     ),
