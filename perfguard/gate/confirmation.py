@@ -19,7 +19,7 @@ from perfguard.model.verdict import Confirmation, Outcome, Policy, Verdict
 from perfguard.stats.one_sided import p_slower
 from perfguard.units import format_effect
 
-CONFIRMATION_LOOKS = (6, 12)
+CONFIRMATION_LOOKS = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
 left. Each spends half of the level."""
 

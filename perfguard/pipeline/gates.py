@@ -7,6 +7,7 @@ from perfguard.model.plan import ArmSpec
 from perfguard.model.result import RunResult
 from perfguard.pipeline.baselines import find_stored, require_stored, store_of
 from perfguard.pipeline.paired import compare_arms
+from perfguard.pipeline.pairing import changed_state, has_commit
 from perfguard.pipeline.rounds import gate_against_stored
 from perfguard.pipeline.session import Request
 from perfguard.runner import git
@@ -35,7 +36,11 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     """
     place = None if request.injections else find_stored(request.loaded, request.suite)
     if place is not None:
-        return gate_against_stored(request, candidate, store_of(request.loaded).load(place), str(place))
+        stored = store_of(request.loaded).load(place)
+        reasons = changed_state(stored)
+        if reasons and has_commit(request.loaded.project, stored):
+            return compare_arms(request, parse_arm(f"git:{stored.info.commit}"), candidate, notes=_state_notes(reasons))
+        return gate_against_stored(request, candidate, stored, str(place))
     if git.top_level(request.loaded.project) is None:
         raise ArmError(
             f"no baseline is stored for this machine, and {request.loaded.project} is not inside a git repository; run "
@@ -57,3 +62,13 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
 def _require_no_injection(request: Request) -> None:
     if request.injections:
         raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
+
+
+def _state_notes(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        (
+            "the stored baseline was recorded in another state of this machine, so its commit is paired with the "
+            "candidate instead of its numbers; to have numbers that fit, run `perfguard baseline update`"
+        ),
+        *(f"differs from the baseline: {reason}" for reason in reasons),
+    )

@@ -8,11 +8,13 @@ from dataclasses import replace
 from perfguard.fingerprint.probe import probe
 from perfguard.gate.confirmation import CONFIRMATION_LOOKS, confirm, flagged_cases
 from perfguard.gate.sequential import plan_looks
+from perfguard.model.allowance import Allowance
 from perfguard.model.events import LooksPlanned, LookTaken
 from perfguard.model.plan import ArmSpec, CasePlan
 from perfguard.model.result import RunResult
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
+from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of
 from perfguard.pipeline.contracts import bank, gate_contract, planned_cases
 from perfguard.pipeline.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.pipeline.results import finish
@@ -33,6 +35,9 @@ BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
 CONFIRMATION_SHARE = 0.2
 """Part of the budget that is kept for confirming flags."""
+
+CONFIRMATION_SLICES = 6
+"""Slices of each case and block while flags are confirmed: the effect is known to be large against the noise."""
 
 _RELOCATED = Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808))
 """Longer paths and larger environments, alike in both arms: another layout, the same comparison. 1808 is no multiple of
@@ -61,6 +66,8 @@ def compare_arms(
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
     """
+    # Read first, so that a broken file is said before minutes of measuring.
+    allowances = () if request.command in WITHOUT_ALLOWANCES else allowances_of(request.loaded)
     request, plan_notes = _as_planned(request)
     with open_session(request, mode="paired") as session:
         for note in (*notes, *plan_notes):
@@ -68,7 +75,7 @@ def compare_arms(
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
-        judge = judge_of(session, request.cases)
+        judge = judge_of(session, request.cases, allowances=allowances)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
         result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
@@ -76,7 +83,9 @@ def compare_arms(
         return result
 
 
-def judge_of(session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN) -> PairedJudge:
+def judge_of(
+    session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN, *, allowances: Sequence[Allowance] = ()
+) -> PairedJudge:
     """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
     config = session.request.loaded.config
     contract = gate_contract(session, share=1 - CONFIRMATION_SHARE)
@@ -89,6 +98,7 @@ def judge_of(session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAI
         identical=session.identical,
         signals=signal_policy_of(config),
         contract=contract.sentence,
+        allowances=tuple(allowances),
     )
 
 
@@ -137,6 +147,7 @@ def confirm_flags(
     if not chosen:
         return
     session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
+    session.settings = replace(session.settings, slices=min(session.settings.slices, CONFIRMATION_SLICES))
     starter, _ = start_arms(session, specs, _RELOCATED)
     cases = tuple(plan.case for plan in chosen)
     confirmed: set[str] = set()

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from perfguard.errors import ArmError
+from perfguard.fingerprint.match import match
+from perfguard.fingerprint.probe import probe
 from perfguard.gate.policy import conclude
+from perfguard.model.allowance import Allowance
 from perfguard.model.machine import CompatibilityLevel
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import StoredBaseline
@@ -28,7 +32,13 @@ _PLACE = Place(workshop="arms-paired")
 
 
 def pair_open_cases(
-    session: Session, stored: StoredBaseline, candidate: ArmSpec, result: GateResult, level: CompatibilityLevel
+    session: Session,
+    stored: StoredBaseline,
+    candidate: ArmSpec,
+    result: GateResult,
+    level: CompatibilityLevel,
+    *,
+    allowances: Sequence[Allowance] = (),
 ) -> GateResult:
     """The gate's result after its flagged and open cases were paired with the baseline's commit, where that works.
 
@@ -38,6 +48,7 @@ def pair_open_cases(
         candidate: What is judged.
         result: What the stored baseline alone says.
         level: How alike the machine and its state are to those of the baseline.
+        allowances: Slowdowns that the project accepts.
     """
     chosen = tuple(
         case
@@ -50,32 +61,53 @@ def pair_open_cases(
     obstacle = _obstacle(session, stored)
     if obstacle is None:
         try:
-            return _paired(session, stored, candidate, result, chosen)
+            return _paired(session, stored, candidate, result, chosen, allowances=allowances)
         except ArmError as error:
             obstacle = str(error)
     return _unpaired(session, result, obstacle, level)
 
 
+def changed_state(stored: StoredBaseline) -> tuple[str, ...]:
+    """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
+    compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), probe())
+    return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()
+
+
+def has_commit(project: Path, stored: StoredBaseline) -> bool:
+    """Whether the baseline's commit can be checked out here."""
+    repository = git.top_level(project)
+    if stored.info.commit is None or repository is None:
+        return False
+    try:
+        git.resolve_commit(repository, stored.info.commit)
+    except ArmError:
+        return False
+    return True
+
+
 def _obstacle(session: Session, stored: StoredBaseline) -> str | None:
     """Why the baseline's commit cannot be paired with the candidate."""
     commit, project = stored.info.commit, session.request.loaded.project
-    repository = git.top_level(project)
-    if commit is None or repository is None:
+    if commit is None or git.top_level(project) is None:
         return "the baseline names no commit of this repository"
     if stored.info.stack_id is not None and stored.info.stack_id != session.fingerprint.stack_id:
         return (
             f"the software differs from the baseline's ({stored.info.stack_id}, now {session.fingerprint.stack_id}); "
             "pair the two environments: --baseline python:OLD --candidate python:NEW"
         )
-    try:
-        git.resolve_commit(repository, commit)
-    except ArmError:
+    if not has_commit(project, stored):
         return f"the baseline's commit {commit[:12]} is not in this clone; fetch it: git fetch --unshallow"
     return None
 
 
 def _paired(
-    session: Session, stored: StoredBaseline, candidate: ArmSpec, result: GateResult, cases: tuple[Case, ...]
+    session: Session,
+    stored: StoredBaseline,
+    candidate: ArmSpec,
+    result: GateResult,
+    cases: tuple[Case, ...],
+    *,
+    allowances: Sequence[Allowance],
 ) -> GateResult:
     session.request.progress(f"{len(cases)} open: pairing the baseline's commit with the candidate")
     specs = {Arm.BASELINE: parse_arm(f"git:{stored.info.commit}"), Arm.CANDIDATE: candidate}
@@ -83,18 +115,18 @@ def _paired(
     plans = calibrate(session, starter, arms, cases)
     if session.identical:
         session.note("the candidate imports the very code of the baseline's commit: what differs is the machine")
-        return _replaced(result, [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}])
+        return with_verdicts(result, [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}])
     config = session.request.loaded.config
     session.settings = replace(
         session.settings, max_blocks=config.max_blocks
     )  # the rounds were limited by their number
-    judge = judge_of(session, cases, Stage.PAIRING)
+    judge = judge_of(session, cases, Stage.PAIRING, allowances=allowances)
     measure_paired(session, starter, plans, judge)
     confirm_flags(session, specs, plans, judge)
-    return _replaced(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])
+    return with_verdicts(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])
 
 
-def _replaced(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult:
+def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult:
     """The result with some verdicts replaced, and what follows from that for the gate."""
     new = {verdict.case_id: verdict for verdict in verdicts}
     merged = tuple(new.get(verdict.case_id, verdict) for verdict in result.verdicts)
@@ -121,7 +153,7 @@ def _unpaired(session: Session, result: GateResult, obstacle: str, level: Compat
         session.note(f"flags were not confirmed by pairing: {obstacle}", level="warning")
         return result
     why = "a virtual guest may run on another host today" if is_guest else "the machine's state has changed"
-    return _replaced(
+    return with_verdicts(
         result,
         [
             replace(v, outcome=Outcome.INCONCLUSIVE, reason=f"flagged, but {why}, and {obstacle}: {v.reason}")

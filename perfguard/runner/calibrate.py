@@ -25,7 +25,7 @@ _PROCESS_S = 0.5
 """Seconds that a worker takes to start and end, beside its imports."""
 _UNTIMED_CALLS = 3
 """Calls of each instance in a block outside any slice: one at set-up, two before the first slice."""
-_INSTANCE_BUDGET_S = 0.75
+_INSTANCE_BUDGET_S = 0.25
 """Seconds that each arm may spend on further instances of a case, in every block."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""

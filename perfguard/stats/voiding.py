@@ -25,12 +25,17 @@ FloatArray = npt.NDArray[np.float64]
 MAX_STEAL_RATIO = 0.05
 """More than this share of the block's wall time stolen by the hypervisor voids the block."""
 
-OUTLYING_SCALES = 3.0
-"""Beyond the median by this many robust standard deviations is outlying."""
+OUTLYING_SCALES = 4.0
+"""Beyond the median by this many robust standard deviations is outlying. With three, 2 of 7 quiet blocks of a guest
+were called disturbed now and then: the MAD of so few is often far too small."""
 
-MIN_CANARY_SCALE = 0.01
-"""Floor of the canary's robust SD, log scale: a block less than 3 % slow is never voided, however still the
+MIN_CANARY_SCALE = 0.015
+"""Floor of the canary's robust SD, log scale: a block less than 6 % slow is never voided, however still the
 others."""
+
+MIN_SWITCHES_PER_S = 5.0
+"""Fewer involuntary context switches than this beyond the typical block's never void a block: each costs microseconds,
+at worst a time slice of one of hundreds of slices, which the trimmed mean cuts."""
 
 MIN_BLOCKS_FOR_OUTLIERS = 5
 """Fewer blocks have no median worth calling normal; only the absolute limit applies."""
@@ -80,12 +85,12 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
 
     Args:
         conditions: One entry per block, any order.
-        max_fraction: At most this share of the blocks is voided, rounded down; in [0, 1].
+        max_fraction: At most this share of the blocks is voided, rounded to the nearest; in [0, 1].
 
     Raises:
         MeasurementError: A block is given twice, or a canary slice is not a time.
 
-    Source: Hampel identifier (median + 3 x 1.4826 MAD), Davies & Gather (1993),
+    Source: Hampel identifier (median + k x 1.4826 MAD), Davies & Gather (1993),
         doi:10.1080/01621459.1993.10476339.
     """
     if len({entry.block for entry in conditions}) != len(conditions):
@@ -99,7 +104,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
         (_voided(block, found) for block, found in findings.items() if found),
         key=lambda v: (-v.severity, v.block),
     )
-    allowed = math.floor(max_fraction * len(conditions))
+    allowed = math.floor(max_fraction * len(conditions) + 0.5)
     return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))
 
 
@@ -124,7 +129,7 @@ def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, li
     typical_s = float(np.median([e.duration_s for e in known]))
     counts = np.array([(e.involuntary_switches or 0) * typical_s / e.duration_s for e in known])
     # Counts scatter by their root at least; without this floor one switch among zeros would void a block.
-    floor = math.sqrt(max(1.0, float(np.median(counts))))
+    floor = max(math.sqrt(max(1.0, float(np.median(counts)))), MIN_SWITCHES_PER_S * typical_s / OUTLYING_SCALES)
     for entry, excess in zip(known, _excess(counts, floor), strict=True):
         if excess > 1:
             reason = f"{entry.involuntary_switches} involuntary context switches"

@@ -37,7 +37,7 @@ def test_the_absolute_limit_holds_in_a_short_run():
 
 
 def test_a_slow_canary_voids_and_a_fast_one_does_not():
-    assert voided(run_with(quiet(2, canary_s=(1.05e-3, 1.05e-3, 1e-6)), quiet(5, canary_s=(0.5e-3,)))) == [2]
+    assert voided(run_with(quiet(2, canary_s=(1.08e-3, 1.08e-3, 1e-6)), quiet(5, canary_s=(0.5e-3,)))) == [2]
 
 
 def test_still_canaries_do_not_make_a_small_step_outlying():
