@@ -165,10 +165,10 @@ def _project_layer(start: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
         if os.path.lexists(own) and not own.is_file():
             raise ConfigError(f"{own} is not a file that can be read; remove it, or put the settings there")
         if own.is_file():
-            return directory, _layer(_read_toml(own), str(own))
+            return directory, _layer(read_toml(own), str(own))
         shared = directory / "pyproject.toml"
         if shared.is_file():
-            tools = _read_toml(shared).get("tool", {})
+            tools = read_toml(shared).get("tool", {})
             if not isinstance(tools, dict):
                 raise ConfigError(f"{shared}: tool must be a table")
             if tools.get("perfguard") is not None:
@@ -181,7 +181,7 @@ def _project_layer(start: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
 def _user_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     home = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
     path = Path(home) / "perfguard" / "config.toml"
-    return _layer(_read_toml(path), str(path)) if path.is_file() else {}
+    return _layer(read_toml(path), str(path)) if path.is_file() else {}
 
 
 def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
@@ -223,12 +223,17 @@ def _number_from(text: str, kind: type[int | float]) -> Any:
         return text
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a TOML file.
+
+    Raises:
+        ConfigError: It cannot be read, or is no TOML.
+    """
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return table
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import functools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -65,6 +66,11 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
     )
 
 
+def names_case(pattern: str, case_id: str, tags: Sequence[str] = ()) -> bool:
+    """Whether a pattern as in `select` names a case of which only the id and the tags are known."""
+    return _names(pattern, case_id, case_id.partition("[")[0], tags)
+
+
 def _suite(catalog: Catalog, name: str) -> SuiteSpec:
     for suite in catalog.suites:
         if suite.name == name:
@@ -74,14 +80,22 @@ def _suite(catalog: Catalog, name: str) -> SuiteSpec:
 
 
 def _matching(cases: Iterable[Case], pattern: str) -> list[Case]:
+    return [case for case in cases if _names(pattern, case.id, case.benchmark, case.tags)]
+
+
+def _names(pattern: str, case_id: str, benchmark: str, tags: Sequence[str]) -> bool:
     if pattern.startswith(TAG_PREFIX):
-        tag = pattern.removeprefix(TAG_PREFIX)
-        return [case for case in cases if tag in case.tags]
+        return pattern.removeprefix(TAG_PREFIX) in tags
     if "*" not in pattern and "?" not in pattern:
-        return [case for case in cases if pattern in {case.id, case.benchmark}]
+        return pattern in (case_id, benchmark)
+    glob = _glob(pattern)
+    return glob.match(case_id) is not None or glob.match(benchmark) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _glob(pattern: str) -> re.Pattern[str]:
     # In fnmatch "[[]" is a literal bracket, and a "]" without an open one is literal already.
-    glob = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
-    return [case for case in cases if glob.match(case.id) or glob.match(case.benchmark)]
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 def _nothing_matches(cases: Sequence[Case], pattern: str) -> str:

@@ -88,10 +88,15 @@ def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
 def _gate_part(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, voiding: Voiding | None) -> str:
     if outcome is GateOutcome.PASS:
         faster = [v for v in gating if v.outcome is Outcome.IMPROVED]
-        unchanged = len(gating) - len(faster)
+        allowed = [v for v in gating if v.outcome is Outcome.ALLOWED]
+        unchanged = len(gating) - len(faster) - len(allowed)
         limit = format_ratio(policy.equivalence_ratio)
         text = f"{unchanged} of {_cases(len(gating))} unchanged within ±{limit}"
-        return f"{text}, {len(faster)} faster: {_names(faster)}" if faster else text
+        if faster:
+            text += f", {len(faster)} faster: {_names(faster)}"
+        if allowed:
+            text += f", {len(allowed)} slower but allowed: {_names(allowed)}"
+        return text
     if outcome is GateOutcome.HOST_UNSTABLE and voiding is not None:
         disturbed = len(voiding.voided) + len(voiding.spared)
         return f"host unstable: {disturbed} of {voiding.blocks_total} blocks were disturbed"

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 from perfguard.config import Config
+from perfguard.gate.allowances import allowance_notes, apply_allowances
 from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.modes import report_modes
-from perfguard.gate.numerics import guard_numerics
+from perfguard.gate.numerics import computed_otherwise, guard_numerics
 from perfguard.gate.policy import conclude
 from perfguard.gate.sequential import SequentialGate
 from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
+from perfguard.model.allowance import Allowance
 from perfguard.model.events import ArmsCompared, Event, LooksPlanned, LookTaken
 from perfguard.model.replay import RunData
 from perfguard.model.run import Signal, Stage
 from perfguard.model.spec import Case
 from perfguard.model.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.pipeline.allowances import tags_of, utc_today
 
 
 @dataclass(slots=True)
@@ -35,6 +39,10 @@ class PairedJudge:
     """The rule for signals beside wall time."""
     contract: str | None = None
     """What is known of the gate's error rates on this machine."""
+    allowances: tuple[Allowance, ...] = ()
+    """Slowdowns that the project accepts; identical arms need none, and a false alarm among them must be seen."""
+    today: date = field(default_factory=utc_today)
+    """UTC date, which decides what has expired."""
     gate: SequentialGate | None = field(default=None, init=False)
     """Known once the looks are planned."""
     is_closed: bool = field(default=False, init=False)
@@ -62,7 +70,18 @@ class PairedJudge:
         voided = self.gate.voiding.blocks if self.gate.voiding else frozenset()
         verdicts = report_modes(verdicts, data.paired(self.stage), self.policy, voided=voided)
         verdicts = judge_signals(data.signals(self.stage), verdicts, self.signals, voided=voided)
-        return guard_numerics(verdicts, data.checks(self.stage))
+        checks = data.checks(self.stage)
+        verdicts = guard_numerics(verdicts, checks)
+        if self.identical:
+            return verdicts
+        return apply_allowances(
+            verdicts,
+            self.allowances,
+            self.today,
+            self.policy,
+            tags=tags_of(self.cases),
+            different=computed_otherwise(checks),
+        )
 
     def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
         flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()
@@ -75,7 +94,8 @@ class PairedJudge:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
         voiding = self.gate.voiding if self.gate else None
-        result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=notes)
+        allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
+        result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=(*notes, *allowed))
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from perfguard.fingerprint.match import match
+from perfguard.gate.allowances import allowance_notes, apply_allowances
 from perfguard.gate.compare import compare_rounds
-from perfguard.gate.numerics import guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.policy import conclude, decide_cases
+from perfguard.model.allowance import Allowance
 from perfguard.model.machine import CompatibilityLevel
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import StoredBaseline
 from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
-from perfguard.model.verdict import Comparison, GateResult, Outcome
+from perfguard.model.verdict import Comparison, Design, GateResult, Outcome
+from perfguard.pipeline.allowances import allowances_of, tags_of, utc_today
 from perfguard.pipeline.judging import policy_of
-from perfguard.pipeline.pairing import pair_open_cases
+from perfguard.pipeline.pairing import pair_open_cases, with_verdicts
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
 
@@ -48,6 +52,7 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
     Raises:
         PerfguardError: The run could not be made.
     """
+    allowances = allowances_of(request.loaded)
     with open_session(with_seed_of(stored, request), mode="rounds") as session:
         session.summaries["baseline"] = _stored_summary(stored, place)
         session.note(
@@ -62,7 +67,8 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
         measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
-        return finish(session, pair_open_cases(session, stored, candidate, result, level))
+        result = pair_open_cases(session, stored, candidate, result, level, allowances=allowances)
+        return finish(session, _allowed(session, stored, result, allowances))
 
 
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
@@ -80,6 +86,24 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
+
+
+def _allowed(
+    session: Session, stored: StoredBaseline, result: GateResult, allowances: Sequence[Allowance]
+) -> GateResult:
+    """The result with allowances applied to what was not paired, and a note for each of them.
+
+    Last: the numbers of another day decide what is measured in pairs, not that a slowdown is small enough.
+    """
+    if not allowances:
+        return result
+    cases = session.request.cases
+    today, tags = utc_today(), tags_of(cases)
+    different = computed_otherwise(paired_with_stored(stored.rounds, session.data.rounds()))
+    unpaired = [verdict for verdict in result.verdicts if verdict.comparison.design is Design.ROUNDS]
+    ruled = apply_allowances(unpaired, allowances, today, result.policy, tags=tags, different=different)
+    result = with_verdicts(result, ruled)
+    return replace(result, notes=(*result.notes, *allowance_notes(allowances, result.verdicts, today, tags=tags)))
 
 
 def with_seed_of(stored: StoredBaseline, request: Request) -> Request:

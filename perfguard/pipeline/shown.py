@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perfguard.codec import from_builtins
@@ -16,6 +17,7 @@ from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult
+from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of, recorded_tags
 from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.runner.run_folder import read_events
@@ -83,9 +85,19 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) 
         )
         for case_id in start.case_ids
     )
-    judge = PairedJudge(cases=cases, policy=policy_of(loaded.config), signals=signal_policy_of(loaded.config))
+    allowances = () if start.command[1:2] in [(name,) for name in WITHOUT_ALLOWANCES] else allowances_of(loaded)
+    judge = PairedJudge(
+        cases=_tagged(cases, recorded_tags(loaded, allowances)),
+        policy=policy_of(loaded.config),
+        signals=signal_policy_of(loaded.config),
+        allowances=allowances,
+    )
     data = replay(events, judge)
     return data, judge.conclude(data)
+
+
+def _tagged(cases: Sequence[Case], tags: Mapping[str, tuple[str, ...]]) -> tuple[Case, ...]:
+    return tuple(replace(case, tags=tags.get(case.id, ())) for case in cases)
 
 
 def _measured(start: RunStarted, data: RunData) -> tuple[CaseMeasured, ...]:

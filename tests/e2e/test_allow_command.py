@@ -1,0 +1,115 @@
+"""`perfguard allow`, and gates with an allow-list."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+SLOWER = ("return sum(range(LENGTH))", "return [sum(range(n)) for n in (14_000, LENGTH)][1]")
+"""About 70 % more work, the same result."""
+
+
+def outcomes(result):
+    return {verdict["case_id"]: verdict["outcome"] for verdict in result["gate"]["verdicts"]}
+
+
+def passes(result):
+    """A host that was disturbed is told so instead of a pass."""
+    return result["exit_code"] == 0 or result["verdict"] == "host-unstable"
+
+
+def allow(project, *arguments):
+    return project.run("allow", *arguments)
+
+
+def entries(project):
+    return json.loads(allow(project, "--list", "--json").stdout)
+
+
+def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_expired(project):
+    project.replace("tiny_work.py", *SLOWER)
+    done = allow(project, "tiny.sum", "--max", "100%", "--until", "30d", "--reason", "exact sums,\nsee #12")
+    assert done.returncode == 0, done.stderr
+    assert "names 1 case: tiny.sum" in done.stdout
+    allowed = project.result("compare", "-c", "tiny.sum")
+    assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reason"]
+    assert passes(allowed)
+    until = entries(project)[0]["until"]
+    (verdict,) = allowed["gate"]["verdicts"]
+    assert verdict["reason"].endswith(f", allowed up to 100.0 % until {until}: exact sums, see #12")
+    assert f"allow-list: tiny.sum up to 100.0 % until {until}: exact sums, see #12 (used)" in allowed["gate"]["notes"]
+    shown = project.result("show")
+    assert outcomes(shown) == {"tiny.sum": "allowed"}
+    assert passes(shown)
+
+    file = project.path / "baselines" / "allow.toml"
+    file.write_text(file.read_text().replace(until, "2026-01-31"))
+    again = project.result("show")
+    assert (again["exit_code"], outcomes(again)) == (1, {"tiny.sum": "regressed"})
+    assert any("tiny.sum expired on 2026-01-31" in note for note in again["gate"]["notes"])
+    file.write_text(file.read_text().replace("2026-01-31", until).replace("max_ratio = 1.0", "max_ratio = 0.01"))
+    strict = project.result("show")
+    assert strict["exit_code"] == 1
+    assert "more than the 1.00 % that the allow-list accepts" in strict["gate"]["verdicts"][0]["reason"]
+
+
+def test_entries_are_listed_replaced_and_removed(project):
+    assert "nothing is allowed" in allow(project, "--list").stdout
+    assert allow(project, "tiny.*", "--max", "3%", "--until", "2w", "--reason", "größer ✓").returncode == 0
+    done = allow(project, "tiny.*", "--max", "0.05", "--until", "1d", "--reason", "twice")
+    assert "replaced: tiny.*  up to 3.00 % slower" in done.stderr
+    assert "names 2 cases: tiny.sort, tiny.sum" in done.stdout
+    tomorrow = (datetime.now(timezone.utc) + timedelta(days=1)).date().isoformat()
+    expected = {"case": "tiny.*", "max_ratio": 0.05, "until": tomorrow, "reason": "twice", "expired": False}
+    assert entries(project) == [expected]
+    assert f"tiny.*  up to 5.00 % slower until {tomorrow}: twice (1 day left)" in allow(project, "--list").stdout
+    assert allow(project, "--remove", "tiny.*").returncode == 0
+    assert entries(project) == []
+
+
+def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
+    project.replace("tiny_work.py", *SLOWER)
+    assert allow(project, "tag:no-torch", "--max", "100%", "--until", "1d", "--reason", "r").returncode == 0
+    measured = project.result("compare", "-c", "tiny.sum")
+    assert outcomes(measured) == {"tiny.sum": "allowed"}, measured["reason"]
+    assert outcomes(project.result("show")) == {"tiny.sum": "allowed"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("tiny.summ", "--max", "3%", "--until", "30d", "--reason", "r"), 5, "the nearest is 'tiny.sum'"),
+        (("tiny.sum", "--max", "-3%", "--until", "30d", "--reason", "r"), 2, "--max '-3%' is no percentage above zero"),
+        (("tiny.sum", "--max", "300%", "--until", "30d", "--reason", "r"), 2, "at most 100.0 % can be allowed"),
+        (("tiny.sum", "--max", "3", "--until", "30d", "--reason", "r"), 2, "3 % is written 3% or 0.03"),
+        (("tiny.sum", "--max", "nan", "--until", "30d", "--reason", "r"), 2, "no percentage above zero"),
+        (("tiny.sum", "--max", "3%", "--until", "2020-01-31", "--reason", "r"), 2, "2020-01-31 is in the past"),
+        (("tiny.sum", "--max", "3%", "--until", "2099-01-31", "--reason", "r"), 2, "more than a year ahead"),
+        (("tiny.sum", "--max", "3%", "--until", "53w", "--reason", "r"), 2, "more than a year ahead"),
+        (("tiny.sum", "--max", "3%", "--until", "2027-02-30", "--reason", "r"), 2, "'2027-02-30' is no date"),
+        (("tiny.sum", "--max", "3%", "--until", "soon", "--reason", "r"), 2, "'soon' is no date"),
+        (("tiny.sum", "--max", "3%", "--until", "30d", "--reason", " \n\x07"), 2, "--reason must say why"),
+        (("tiny.sum", "--max", "3%"), 2, "--until and --reason is missing"),
+        (("--max", "3%", "--until", "30d", "--reason", "r"), 2, "CASE is missing"),
+        ((), 2, "give either CASE"),
+        (("tiny.sum", "--list"), 2, "give either CASE"),
+        (("--remove", "tiny.sum"), 2, "holds none"),
+    ],
+)
+def test_what_cannot_be_allowed_is_said_in_one_sentence_and_nothing_is_written(project, arguments, code, said):
+    done = allow(project, *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (project.path / "baselines").exists()
+
+
+def test_a_broken_allow_list_ends_a_gate_before_anything_is_measured(project):
+    project.write("baselines/allow.toml", "schema = 1\n[[allow]]\ncase = 'tiny.sum'\nmax_ratio = 'a lot'\n")
+    for arguments in (("gate",), ("compare",), ("allow", "--list")):
+        done = project.run(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "allow.toml is not valid: Expected `float`, got `str`" in done.stderr
+    assert not (project.path / ".perfguard" / "runs").exists()

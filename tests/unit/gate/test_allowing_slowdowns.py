@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+
+from perfguard.gate.allowances import allowance_notes, apply_allowances
+from perfguard.gate.policy import conclude, decide_cases
+from perfguard.model.allowance import Allowance
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import (
+    Comparison,
+    Confirmation,
+    Design,
+    GateOutcome,
+    ModeReport,
+    Outcome,
+    Policy,
+    SignalFinding,
+)
+from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.stats.paired import from_standard_error
+
+TODAY = date(2026, 11, 21)
+POLICY = Policy()
+BLOCKS = 10
+
+
+def regressed(case_id="x", effect=0.021, *, sd=0.004, gating=Gating.GATING, design=Design.PAIRED, confirmed=True):
+    """A confirmed verdict on the times."""
+    estimate = from_standard_error(
+        math.log1p(effect), sd / math.sqrt(BLOCKS), block_sd=sd, blocks=BLOCKS, degrees_of_freedom=9.0, level=0.95
+    )
+    comparison = Comparison(
+        case_id=case_id,
+        gating=gating,
+        estimate=estimate,
+        p_regressed=p_slower(estimate, 0.005),
+        p_improved=p_faster(estimate, 0.005),
+        baseline_median_s=1e-3,
+        candidate_median_s=1e-3,
+        margin_ratio=0.005,
+        design=design,
+    )
+    verdict = decide_cases([comparison], POLICY)[0]
+    if design is Design.PAIRED and verdict.outcome is Outcome.REGRESSED:
+        entry = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=1e-4, reason="confirmed by 6 blocks")
+        verdict = replace(verdict, confirmation=entry)
+    return verdict
+
+
+def entry(case="x", percent=3.0, *, days=71, reason="new padding code, see #12"):
+    return Allowance(case=case, max_ratio=percent / 100, until=TODAY + timedelta(days=days), reason=reason)
+
+
+def cpu(baseline, candidate, *, outcome=Outcome.REGRESSED, gating=True):
+    return SignalFinding(
+        signal="cpu",
+        outcome=outcome,
+        gating=gating,
+        unit="s",
+        baseline=baseline,
+        candidate=candidate,
+        p_adjusted=1e-9,
+        reason="grew",
+    )
+
+
+def ruled(verdict, *entries, **options):
+    (found,) = apply_allowances([verdict], entries, TODAY, POLICY, **options)
+    return found
+
+
+def test_a_regression_within_its_allowance_is_allowed_and_the_gate_passes():
+    verdict = regressed()
+    assert verdict.outcome is Outcome.REGRESSED
+    found = ruled(verdict, entry())
+    assert found.outcome is Outcome.ALLOWED
+    assert found.allowance == "allowed up to 3.00 % until 2027-01-31: new padding code, see #12"
+    assert found.reason == (
+        "+2.10 % [+1.81 %, +2.39 %], allowed up to 3.00 % until 2027-01-31: new padding code, see #12"
+    )
+    result = conclude([found], POLICY)
+    assert result.outcome is GateOutcome.PASS
+    assert result.reason == "0 of 1 case unchanged within ±2.00 %, 1 slower but allowed: x (+2.10 %)"
+
+
+@pytest.mark.parametrize("effect", [0.031, 0.2])
+def test_beyond_its_allowance_a_case_stays_red_and_says_so(effect):
+    verdict = regressed(effect=effect)
+    found = ruled(verdict, entry())
+    assert (found.outcome, found.allowance) == (Outcome.REGRESSED, None)
+    assert found.reason == f"{verdict.reason}; more than the 3.00 % that the allow-list accepts until 2027-01-31"
+
+
+def test_a_slowdown_at_the_very_limit_is_allowed():
+    assert ruled(regressed(effect=0.03), entry()).outcome is Outcome.ALLOWED
+
+
+def test_an_entry_applies_on_its_last_day_and_not_on_the_next():
+    verdict = regressed()
+    assert ruled(verdict, entry(days=0)).outcome is Outcome.ALLOWED
+    assert ruled(verdict, entry(days=-1)) == verdict
+
+
+def test_an_entry_for_another_case_changes_nothing():
+    verdict = regressed()
+    assert ruled(verdict, entry("y"), entry("x.*"), entry("x[m=1]")) == verdict
+
+
+@pytest.mark.parametrize(
+    "pattern", ["kernel.linear[m=1,dtype=bf16]", "kernel.linear", "kernel.*", "*bf16]", "tag:slow"]
+)
+def test_patterns_name_cases_as_the_option_case_does(pattern):
+    case_id = "kernel.linear[m=1,dtype=bf16]"
+    assert ruled(regressed(case_id), entry(pattern), tags={case_id: ("slow",)}).outcome is Outcome.ALLOWED
+    assert ruled(regressed("kernelxlinear"), entry(pattern)).outcome is Outcome.REGRESSED
+
+
+def test_of_several_entries_the_strictest_applies_and_it_is_said():
+    found = ruled(regressed(), entry("*", 50), entry("x", 1), entry("x", 3))
+    assert found.outcome is Outcome.REGRESSED
+    assert found.reason.endswith(
+        "more than the 1.00 % that the allow-list accepts until 2027-01-31, the strictest of 3 entries that name it"
+    )
+    allowed = ruled(regressed(), entry("*", 50), entry("x", 3), entry("x", 1, days=-1))
+    assert allowed.outcome is Outcome.ALLOWED
+    assert allowed.reason.endswith("see #12, the strictest of 2 entries that name it")
+
+
+@pytest.mark.parametrize("effect", [0.0, -0.1])
+def test_what_is_not_slower_needs_no_allowance(effect):
+    verdict = regressed(effect=effect)
+    assert ruled(verdict, entry()) == verdict
+
+
+def test_an_advisory_case_is_left_alone():
+    verdict = regressed(gating=Gating.ADVISORY)
+    assert ruled(verdict, entry()) == verdict
+
+
+def test_rounds_against_a_stored_baseline_need_no_confirmation():
+    assert ruled(regressed(design=Design.ROUNDS), entry()).outcome is Outcome.ALLOWED
+
+
+class TestOtherThanTime:
+    def test_a_case_that_is_red_for_its_cpu_seconds_alone_is_not_covered(self):
+        verdict = regressed(effect=0.0)
+        burns = replace(verdict, outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.0101),), reason="burns 1.96 x")
+        found = ruled(burns, entry(percent=100))
+        assert found.outcome is Outcome.REGRESSED
+        assert found.reason == "burns 1.96 x; the allow-list's 100.0 % until 2027-01-31 is for its time, not for " + (
+            "other signals"
+        )
+
+    def test_nor_is_one_whose_flag_was_not_confirmed_and_whose_cpu_seconds_made_it_red(self):
+        verdict = replace(regressed(confirmed=False), outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.02),))
+        assert "is for its time" in ruled(verdict, entry()).reason
+
+    def test_nor_is_one_whose_time_the_luck_of_modes_explains(self):
+        modes = ModeReport(
+            slow_over_fast=0.1,
+            baseline_slow_share=0.4,
+            candidate_slow_share=0.5,
+            p_mix=0.5,
+            mix_changed=False,
+            explains_effect=True,
+            reason="modes",
+        )
+        verdict = replace(regressed(), modes=modes, signals=(cpu(0.01, 0.02),))
+        assert "is for its time" in ruled(verdict, entry()).reason
+        assert ruled(replace(verdict, signals=(), modes=replace(modes, mix_changed=True)), entry()).outcome is (
+            Outcome.ALLOWED
+        )
+
+    def test_a_slowdown_within_the_allowance_does_not_excuse_twice_the_cpu_seconds(self):
+        found = ruled(replace(regressed(), signals=(cpu(0.01, 0.02),)), entry())
+        assert found.outcome is Outcome.REGRESSED
+        assert found.reason.endswith("the allow-list's 3.00 % until 2027-01-31 is exceeded by cpu")
+
+    def test_cpu_seconds_that_grew_no_further_than_the_time_may_are_covered_with_it(self):
+        verdict = replace(regressed(effect=0.15), signals=(cpu(0.01, 0.0115),))
+        assert ruled(verdict, entry(percent=20)).outcome is Outcome.ALLOWED
+
+    @pytest.mark.parametrize("finding", [cpu(0.01, 0.02, gating=False), cpu(0.01, 0.02, outcome=Outcome.INCONCLUSIVE)])
+    def test_signals_that_do_not_redden_do_not_stand_in_the_way(self, finding):
+        assert ruled(replace(regressed(), signals=(finding,)), entry()).outcome is Outcome.ALLOWED
+
+    def test_another_computation_is_never_allowed(self):
+        found = ruled(regressed(), entry(), different={"x"})
+        assert found.outcome is Outcome.REGRESSED
+        assert found.reason.endswith("is for the same computation only")
+
+
+class TestNotes:
+    def test_every_entry_has_one_used_or_not_expired_or_not(self):
+        entries = (entry("x"), entry("y*", 5, reason="later"), entry("z", days=-3))
+        verdicts = apply_allowances([regressed("x"), regressed("z")], entries, TODAY, POLICY)
+        assert allowance_notes(entries, verdicts, TODAY) == (
+            "allow-list: x up to 3.00 % until 2027-01-31: new padding code, see #12 (used)",
+            "allow-list: y* up to 5.00 % until 2027-01-31: later (not needed in this run)",
+            "allow-list: z expired on 2026-11-18 and no longer applies; mend it, or remove the entry: "
+            "perfguard allow --remove 'z'",
+        )
+
+    def test_a_pattern_names_the_cases_that_used_it_and_an_overlapped_one_is_not_used(self):
+        entries = (entry("case*", 3), entry("*", 9))
+        verdicts = apply_allowances([regressed(f"case{n}") for n in range(5)], entries, TODAY, POLICY)
+        first, second = allowance_notes(entries, verdicts, TODAY)
+        assert first.endswith("(used by case0, case1, case2 and 2 more)")
+        assert second.endswith("(not needed in this run)")
+
+    def test_without_an_allow_list_there_is_none(self):
+        assert allowance_notes((), [regressed()], TODAY) == ()
