@@ -19,6 +19,7 @@ _COMMANDS = {
         "perfguard.cli.commands.gate",
         "Judge the working tree against the stored baseline or the last commit.",
     ),
+    "bisect": ("perfguard.cli.commands.bisect", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("perfguard.cli.commands.baseline", "Show, update or compare stored baselines."),
     "calibrate": (
         "perfguard.cli.commands.calibrate",

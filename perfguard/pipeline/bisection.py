@@ -1,7 +1,7 @@
 """The search of a bisection: which commit to ask for next, and which may still be the first bad one. Pure.
 
-A commit is bad when it contains the culprit, so when the culprit is among its ancestors or is the commit itself. Sets of
-commits are integers, one bit for each commit, which makes histories with merges as simple as straight ones.
+A commit is bad when it contains the culprit: the culprit is the commit itself or one of its ancestors. Sets of commits
+are integers, one bit for each commit, which makes histories with merges as simple as straight ones.
 """
 
 from __future__ import annotations

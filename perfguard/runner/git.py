@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import ArmError
+from perfguard.model.bisection import Commit
 
 _TIMEOUT_S = 120.0
+_COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,58 @@ def resolve_commit(repository: Path, revision: str) -> str:
 def tree_of(repository: Path, commit: str) -> str:
     """Git's id of a commit's tree."""
     return run_git(repository, "rev-parse", f"{commit}^{{tree}}").decode().strip()
+
+
+def describe_commit(repository: Path, commit: str) -> Commit:
+    """What git knows of a commit."""
+    return _commits(repository, "--max-count=1", commit)[0]
+
+
+def is_ancestor(repository: Path, older: str, newer: str) -> bool:
+    """Whether one commit contains another, or is it; a shallow clone may not know."""
+    return run_git(repository, "rev-list", "--count", "--max-count=1", older, f"^{newer}").strip() == b"0"
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether the clone holds only a part of the history."""
+    return run_git(repository, "rev-parse", "--is-shallow-repository").strip() == b"true"
+
+
+def commits_between(
+    repository: Path, older: str, newer: str, *, first_parent: bool = False, paths: Sequence[str] = ()
+) -> tuple[Commit, ...]:
+    """Commits that `newer` contains and `older` does not, parents before children.
+
+    Args:
+        repository: Where.
+        older: A commit that `newer` contains.
+        newer: The last commit, where paths leave it in.
+        first_parent: Follow only the first parent of merges, so that a merged branch is one commit.
+        paths: Absolute paths, or pathspecs that begin with a colon: only commits that touch one of them; parents are
+            then the nearest such ancestors.
+    """
+    limits = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
+    return _commits(repository, *limits, newer, f"^{older}", "--", *paths)
+
+
+def _commits(repository: Path, *arguments: str) -> tuple[Commit, ...]:
+    output = run_git(repository, "rev-list", "--parents", "--encoding=UTF-8", _COMMIT_FORMAT, *arguments)
+    lines = output.decode(errors="replace").split("\n")[:-1]
+    found = []
+    for header, line in zip(lines[::2], lines[1::2], strict=True):
+        _, commit, *parents = header.split(" ")
+        tree, author, authored_at, subject = line.split("\0", 3)
+        found.append(
+            Commit(
+                id=commit,
+                tree=tree,
+                parents=tuple(parents),
+                author=author,
+                authored_at=authored_at,
+                subject=subject,
+            )
+        )
+    return tuple(found)
 
 
 def tree_state(directory: Path) -> TreeState:

@@ -1,0 +1,67 @@
+"""`perfguard bisect`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load, measuring_options, output_options
+
+_EPILOG = """\b
+Exit codes: 0 one commit is named; 4 none can be named (no regression between the two, too much noise, or skipped
+commits are left); 2 usage; 3 the two cannot be compared; 5 no such case; 130 interrupted.
+For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'pip install .'
+"""
+
+
+@click.command("bisect", epilog=_EPILOG)
+@click.option("--good", required=True, metavar="REV", help="Revision that is fast.")
+@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow.")
+@click.option("--first-parent", is_flag=True, help="Take each merged branch as one commit.")
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="Only commits that touch PATH; all others are like their parent. May be repeated.",
+)
+@click.option("--fresh", is_flag=True, help="Measure everything anew; forget the answers that were kept.")
+@measuring_options
+@click.option("--setup", metavar="COMMAND", help="Installs each commit's tree into a venv of its own: 'pip install .'.")
+@click.option("--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005.")
+@output_options
+def command(**options: Any) -> None:
+    """Find the commit that made cases slower, by paired gates of the good revision against commits after it.
+
+    First good is compared with bad: cases that did not regress are left out. A commit is bad where a case is slower
+    than in the good revision, good where it is shown to be nearer to good than to bad, else skipped. --budget is the
+    length of one gate. Answers are kept in .perfguard/bisect/, so the same command goes on where it ended.
+    """
+    from perfguard.cli.bisections import show_bisection
+    from perfguard.cli.measuring import build_request
+    from perfguard.errors import UsageError
+    from perfguard.pipeline.bisect import bisect
+    from perfguard.pipeline.bisect_history import Span
+
+    if not options["patterns"]:
+        raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
+    request = build_request("bisect", load(options), options)
+    found = bisect(
+        request,
+        Span(
+            good=options["good"],
+            bad=options["bad"],
+            first_parent=options["first_parent"],
+            paths=tuple(_absolute(path) for path in options["paths"]),
+        ),
+        is_fresh=options["fresh"],
+    )
+    show_bisection(found, output_format=options["output_format"])
+
+
+def _absolute(path: str) -> str:
+    """A path as git finds it from anywhere; pathspecs with magic stay as they are."""
+    from pathlib import Path
+
+    return path if path.startswith(":") else str(Path.cwd() / path)

@@ -1,0 +1,140 @@
+"""`bisect`: the first commit that is slower than a good one; every step is a paired gate of the good one against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfguard.errors import ExitCode, InterruptedRunError
+from perfguard.model.bisection import (
+    Answer,
+    Bisection,
+    BisectionOutcome,
+    BisectionStep,
+    Commit,
+    MeasuredTree,
+)
+from perfguard.model.verdict import GateOutcome
+from perfguard.pipeline.bisect_answers import regressed_cases, unexplained
+from perfguard.pipeline.bisect_gates import Gates, RunGate, open_gates
+from perfguard.pipeline.bisect_history import History, Span, read_history
+from perfguard.pipeline.bisection import Search
+from perfguard.pipeline.paired import compare_arms
+from perfguard.pipeline.session import Request
+from perfguard.report.bisection import describe_effects, finding_of
+from perfguard.units import format_count
+
+_NOT_COMPARABLE = (GateOutcome.FAILED.value, GateOutcome.NO_BASELINE.value, GateOutcome.INCOMPARABLE.value)
+
+_EXIT_CODES = {
+    BisectionOutcome.FOUND: ExitCode.PASS,
+    BisectionOutcome.UNDECIDED: ExitCode.INCONCLUSIVE,
+    BisectionOutcome.NO_REGRESSION: ExitCode.INCONCLUSIVE,
+    BisectionOutcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    BisectionOutcome.FAILED: ExitCode.INFRASTRUCTURE,
+    BisectionOutcome.INTERRUPTED: ExitCode.INTERRUPTED,
+}
+"""0 says that one commit is named, and nothing else does."""
+
+
+def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: RunGate = compare_arms) -> Bisection:
+    """Compare the good revision with the bad one, then search the commits between them.
+
+    Args:
+        request: Cases, and the budget of one gate.
+        span: Where to look.
+        is_fresh: Believe no answer that an earlier bisection kept.
+        run_gate: Runs one gate.
+
+    Raises:
+        UsageError: The revisions do not span a history.
+        HostUnfitError: The host cannot be measured on; the answers before are kept.
+        StoreError: Answers cannot be kept, or kept ones not be read.
+        PerfguardError: The good revision cannot be compared with the bad one.
+    """
+    history = read_history(request.loaded.project, span)
+    gates = open_gates(request, history, run_gate, is_fresh=is_fresh)
+    search = Search(history.parents())
+    ends: BisectionStep | None = None
+    steps: list[BisectionStep] = []
+    interrupted = False
+    try:
+        request.progress(
+            f"{history.good.short_id} against {history.bad.short_id}, {len(history.commits)} commits later"
+        )
+        ends = gates.compare_ends(history.bad)
+        if ends.measured.answer is Answer.BAD:
+            _search(search, history, gates.narrowed(ends.measured), steps)
+    except InterruptedRunError:
+        interrupted = True
+    total = ends.measured if ends is not None else None
+    outcome = _outcome(total, search, interrupted=interrupted)
+    is_searched = total is not None and total.answer is Answer.BAD
+    found = Bisection(
+        outcome=outcome,
+        reason="",
+        exit_code=int(_EXIT_CODES[outcome]),
+        cases=tuple(case.id for case in request.cases),
+        good=history.good,
+        bad=history.bad,
+        commits=len(history.commits),
+        total=total,
+        steps=tuple(steps),
+        suspects=tuple(history.commits[position] for position in search.suspects()) if is_searched else (),
+        gates=sum(not step.is_reused for step in (*steps, *([ends] if ends else ()))),
+        log=str(gates.path),
+    )
+    if total is not None and outcome is BisectionOutcome.FOUND:
+        found = _with_culprit(found, total)
+    return replace(found, reason=_reason(found))
+
+
+def _search(search: Search, history: History, gates: Gates, steps: list[BisectionStep]) -> None:
+    """Ask until nothing more can be told; `steps` has whatever was answered, also after an interruption."""
+    progress = gates.request.progress
+    while (position := search.choose()) is not None:
+        commit = history.commits[position]
+        progress(
+            f"step {len(steps) + 1}, about {search.questions_left() - 1} more: {commit.short_id} {commit.subject} "
+            f"({len(search.suspects())} suspects)"
+        )
+        step = gates.ask(commit)
+        steps.append(step)
+        search.tell(position, step.measured.answer)
+        progress(f"{commit.short_id} is {step.measured.answer.value}: {finding_of(step.measured)}")
+
+
+def _outcome(total: MeasuredTree | None, search: Search, *, interrupted: bool) -> BisectionOutcome:
+    if interrupted or total is None:
+        return BisectionOutcome.INTERRUPTED
+    if total.answer is Answer.GOOD:
+        return BisectionOutcome.NO_REGRESSION
+    if total.answer is Answer.SKIP:
+        return BisectionOutcome.FAILED if total.gate in _NOT_COMPARABLE else BisectionOutcome.INCONCLUSIVE
+    return BisectionOutcome.FOUND if len(search.suspects()) == 1 else BisectionOutcome.UNDECIDED
+
+
+def _with_culprit(found: Bisection, total: MeasuredTree) -> Bisection:
+    (culprit,) = found.suspects
+    # The last commit of the history is never asked for: it is as bad as the bad revision.
+    measured = next((step.measured for step in found.steps if step.commit.id == culprit.id), total)
+    return replace(found, culprit=culprit, effects=regressed_cases(measured), unexplained=unexplained(total, measured))
+
+
+def _reason(found: Bisection) -> str:
+    if found.culprit is not None:
+        return f"{_named(found.culprit)}; {describe_effects(found.effects)} against {found.good.short_id}"
+    good, bad, total = found.good.short_id, found.bad.short_id, found.total.reason if found.total else ""
+    skipped = sum(step.measured.answer is Answer.SKIP for step in found.steps)
+    return {
+        BisectionOutcome.NO_REGRESSION: f"{bad} is not slower than {good}: {total}",
+        BisectionOutcome.INCONCLUSIVE: f"whether {bad} is slower than {good} cannot be told: {total}",
+        BisectionOutcome.FAILED: f"{bad} cannot be compared with {good}: {total}",
+        BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} could not be told good from bad, so the first "
+        f"bad one is one of {len(found.suspects)}; another --budget, or --fresh, measures them again",
+        BisectionOutcome.INTERRUPTED: "interrupted; the answers so far are kept, the same command goes on from there",
+    }[found.outcome]
+
+
+def _named(culprit: Commit) -> str:
+    written = f"{culprit.author}, {culprit.authored_at[:10]}"
+    return f"{culprit.short_id} is the first bad commit: {culprit.subject} ({written})"
