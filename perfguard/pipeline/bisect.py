@@ -64,7 +64,7 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
         ends = gates.compare_ends(history.bad)
         if ends.measured.answer is Answer.BAD:
             _search(search, history, gates.narrowed(ends.measured), steps)
-    except InterruptedRunError:
+    except (InterruptedRunError, KeyboardInterrupt):  # inside a gate, or between two
         interrupted = True
     total = ends.measured if ends is not None else None
     outcome = _outcome(total, search, interrupted=interrupted)

@@ -60,10 +60,10 @@ def read_history(project: Path, span: Span) -> History:
     if not commits:
         raise UsageError(f"no commit after {span.good} up to {span.bad} touches {', '.join(span.paths)}")
     if len(commits) > MOST_COMMITS:
-        raise UsageError(
-            f"{len(commits)} commits lie between {span.good} and {span.bad}, at most {MOST_COMMITS} can be searched; use "
-            "--first-parent, --path or a nearer --good"
+        too_many = (
+            f"{len(commits)} commits lie between {span.good} and {span.bad}, at most {MOST_COMMITS} can be searched"
         )
+        raise UsageError(f"{too_many}; use --first-parent, --path or a nearer --good")
     return History(good=good, bad=bad, commits=commits)
 
 

@@ -71,6 +71,7 @@ def imported(tmp_path):
         (("compare", "-c", "absent"), 5),
         (("gate", "--baseline", "stored"), 3),
         (("baseline", "show"), 0),
+        (("bisect", "--good", "v1", "-c", "absent"), 5),
         (("calibrate", "--show"), 0),
         (("plan", "--detect", "2%"), 3),
         (("config", "show", "--origin"), 0),
@@ -95,7 +96,7 @@ def test_doctor_imports_none_of_them_whatever_it_finds(imported):
     pytest.fail("doctor ended with neither 0 nor 3")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("gate", "--help"), ("compare", "--help")])
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("gate", "--help"), ("compare", "--help"), ("bisect", "--help")])
 def test_help_imports_nothing_that_computes_or_draws(imported, arguments):
     packages, _ = imported(*arguments)
     assert packages.isdisjoint({"numpy", "scipy", "rich", "pyperf", "psutil", "archspec", "cpuinfo"})

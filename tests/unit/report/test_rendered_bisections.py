@@ -1,0 +1,138 @@
+"""A bisection as text and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from perfguard.model.bisection import (
+    Answer,
+    Bisection,
+    BisectionOutcome,
+    BisectionStep,
+    CaseEffect,
+    Commit,
+    MeasuredTree,
+)
+from perfguard.report.bisection import render_bisection, render_bisection_markdown
+
+
+def commit(number, subject=None):
+    return Commit(
+        id=f"{number:040x}",
+        tree=f"{number:040x}",
+        parents=(),
+        author="Ada",
+        authored_at="2026-01-02T03:04:05+01:00",
+        subject=subject or f"change {number}",
+    )
+
+
+def effect(log_ratio, outcome="regressed"):
+    return CaseEffect(
+        case_id="step.bert[batch=4]",
+        outcome=outcome,
+        log_ratio=log_ratio,
+        lower=log_ratio - 0.01,
+        upper=log_ratio + 0.01,
+        blocks=9,
+        reason="a sentence",
+    )
+
+
+def step(number, answer, *, log_ratio=0.0, reused=False, subject=None):
+    return BisectionStep(
+        commit=commit(number, subject),
+        measured=MeasuredTree(
+            tree="t",
+            answer=answer,
+            gate="pass",
+            reason="it does not import [red]",
+            cases=(effect(log_ratio),),
+            duration_s=61.0,
+        ),
+        is_reused=reused,
+    )
+
+
+@pytest.fixture
+def found():
+    bad = step(2, Answer.BAD, log_ratio=0.05, subject="faster *loss* | `x` \x1b[2J[bold]")
+    return Bisection(
+        outcome=BisectionOutcome.FOUND,
+        reason="000 is the first bad commit",
+        exit_code=0,
+        cases=("step.bert[batch=4]",),
+        good=commit(0),
+        bad=commit(9),
+        commits=9,
+        total=bad.measured,
+        steps=(step(4, Answer.SKIP), bad, step(1, Answer.GOOD, reused=True)),
+        culprit=bad.commit,
+        effects=(effect(0.05),),
+        unexplained=("step.bert[batch=4]: +5.13 % here, +9.00 % in total",),
+        suspects=(bad.commit,),
+        gates=3,
+        log=".perfguard/bisect/k.json",
+    )
+
+
+@pytest.fixture
+def undecided(found):
+    suspects = tuple(commit(number) for number in range(30))
+    return replace(
+        found, outcome=BisectionOutcome.UNDECIDED, culprit=None, effects=(), unexplained=(), suspects=suspects
+    )
+
+
+def text_of(found):
+    console = Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    for part in render_bisection(found, width=200):
+        console.print(part)
+    console.file.close()
+    return console.export_text()
+
+
+def test_steps_come_in_order_with_what_was_seen_and_the_commit_comes_last(found):
+    lines = text_of(found).splitlines()
+    skip, bad, good = (
+        next(i for i, line in enumerate(lines) if line.startswith(a)) for a in ("skip  0", "bad   0", "good  0")
+    )
+    assert skip < bad < good
+    assert "(1 min 01 s): it does not import [red]" in lines[skip]
+    assert "+5.13 % [+4.08 %, +6.18 %]" in lines[bad]
+    assert "(known)" in lines[good]
+    ending = lines[next(i for i, line in enumerate(lines) if line.startswith("found: ")) :]
+    assert f"    commit   {found.culprit.id}" in ending
+    assert "    date     2026-01-02T03:04:05+01:00" in ending
+    assert ending[-1] == "    note     step.bert[batch=4]: +5.13 % here, +9.00 % in total"
+
+
+@pytest.mark.parametrize("render", [text_of, render_bisection_markdown])
+def test_a_subject_cannot_move_the_terminal_or_break_the_table(found, render):
+    text = render(found)
+    assert "\x1b" not in text
+    assert "change" in text
+
+
+def test_markdown_has_a_row_for_each_step_whatever_a_subject_holds(found):
+    rows = [line for line in render_bisection_markdown(found).splitlines() if line.startswith("| `")]
+    assert len(rows) == 3
+    assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
+
+
+def test_a_long_list_of_suspects_keeps_both_ends(undecided):
+    text = text_of(undecided)
+    shown = text[text.index("the first bad commit is one of:") :]
+    assert "change 0\n" in shown
+    assert "change 29" in shown
+    assert "… 10 more" in shown
+    assert "change 15\n" not in shown
+
+
+def test_markdown_lists_suspects_where_none_is_named(undecided):
+    text = render_bisection_markdown(undecided)
+    assert text.startswith("## perfguard bisect: undecided")
+    assert "- the first bad commit is one of:" in text
