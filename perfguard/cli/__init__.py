@@ -21,6 +21,7 @@ _COMMANDS = {
     ),
     "bisect": ("perfguard.cli.commands.bisect", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("perfguard.cli.commands.baseline", "Show, update or compare stored baselines."),
+    "allow": ("perfguard.cli.commands.allow", "Accept a slowdown of a case up to a limit, until a date."),
     "calibrate": (
         "perfguard.cli.commands.calibrate",
         "Run A/A gates on this machine; store its false-alarm rate and noise.",

@@ -151,8 +151,8 @@ class TestOtherThanTime:
         burns = replace(verdict, outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.0101),), reason="burns 1.96 x")
         found = ruled(burns, entry(percent=100))
         assert found.outcome is Outcome.REGRESSED
-        assert found.reason == "burns 1.96 x; the allow-list's 100.0 % until 2027-01-31 is for its time, not for " + (
-            "other signals"
+        assert found.reason == (
+            "burns 1.96 x; the allow-list's 100.0 % until 2027-01-31 is for its time, not for other signals"
         )
 
     def test_nor_is_one_whose_flag_was_not_confirmed_and_whose_cpu_seconds_made_it_red(self):
@@ -201,8 +201,10 @@ class TestNotes:
         assert allowance_notes(entries, verdicts, TODAY) == (
             "allow-list: x up to 3.00 % until 2027-01-31: new padding code, see #12 (used)",
             "allow-list: y* up to 5.00 % until 2027-01-31: later (not needed in this run)",
-            "allow-list: z expired on 2026-11-18 and no longer applies; mend it, or remove the entry: "
-            "perfguard allow --remove 'z'",
+            (
+                "allow-list: z expired on 2026-11-18 and no longer applies; mend it, or remove the entry: "
+                "perfguard allow --remove 'z'"
+            ),
         )
 
     def test_a_pattern_names_the_cases_that_used_it_and_an_overlapped_one_is_not_used(self):
