@@ -104,6 +104,10 @@ class Config:
     """Rounds that `baseline update` measures and a gate against a stored baseline repeats."""
     spread_s: float = 120.0
     """Least time over which `baseline update` spreads its rounds, seconds."""
+    anchor: str | None = None
+    """Revision that `--anchor` compares with, as `git:REV`; default: the commit of this machine's stored anchor."""
+    anchor_margin: float = 0.05
+    """Slowdown since the anchor that is worth a flag, as a ratio, however small the steps were."""
     fail_on: tuple[str, ...] = FAIL_ON_CHOICES
     """Gate outcomes that give a non-zero exit code."""
 
@@ -210,6 +214,7 @@ def _from_text(key: str, text: str) -> Any:
         "stored_equivalence",
         "max_block_sd",
         "spread_s",
+        "anchor_margin",
     ):
         return _number_from(text, float)
     return text
@@ -291,6 +296,9 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
     require("spread_s", 0 <= config.spread_s <= 86400, "between 0 and 86400 seconds")
     require("alpha", 0 < config.alpha < 0.5, "between 0 and 0.5")
     require("margin", 0 <= config.margin < 1, "at least 0 and below 1")
+    require("anchor_margin", 0 < config.anchor_margin < 1, "between 0 and 1")
+    is_revision = config.anchor is None or (config.anchor.startswith("git:") and len(config.anchor) > len("git:"))
+    require("anchor", is_revision, "a revision, written git:REV")
     require("equivalence", 0 < config.equivalence < 1, "between 0 and 1")
     require("stored_equivalence", 0 < config.stored_equivalence < 1, "between 0 and 1")
     require("max_block_sd", 0 < config.max_block_sd < math.inf, "positive and finite")

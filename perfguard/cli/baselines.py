@@ -10,8 +10,9 @@ import click
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.model.record import CaseNoise, StoredBaseline
+from perfguard.model.record import BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.pipeline.baselines import CaseChange
+from perfguard.store.anchors import anchor_place, has_anchor
 from perfguard.store.baselines import BaselineStore
 from perfguard.units import format_effect, format_ratio, format_seconds
 
@@ -40,20 +41,33 @@ def print_stored(store: BaselineStore, *, as_json: bool) -> None:
             f"{info.machine_id}  {info.suite:<8} {info.created_at}  commit {(info.commit or 'unknown')[:12]}  "
             f"{info.cpus} CPU, {info.env_profile}, over {info.span_s:.0f} s"
         )
+        if has_anchor(place):
+            try:
+                click.echo(f"  {describe_anchor(store.load(anchor_place(place)).info)}")
+            except StoreError as error:
+                corrupt.append(place.name)
+                click.echo(f"  anchor corrupt: {error}")
     if corrupt:
         raise StoreError(f"{len(corrupt)} of {len(places)} stored baselines cannot be read, see above")
 
 
-def print_baseline(baseline: StoredBaseline, place: Path, *, as_json: bool) -> None:
+def describe_anchor(info: BaselineInfo) -> str:
+    """`anchor of 2026-08-01, commit 0123456789ab`."""
+    return f"anchor of {info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}"
+
+
+def print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineInfo | None, as_json: bool) -> None:
     """Provenance and each case's median and spread."""
     if as_json:
-        click.echo(to_json({"info": baseline.info, "noise": baseline.noise}, indent=1))
+        click.echo(to_json({"anchor": anchor, "info": baseline.info, "noise": baseline.noise}, indent=1))
         return
     info = baseline.info
     click.echo(
         f"{place}\n  measured {info.created_at} by perfguard {info.perfguard}, commit {info.commit or 'unknown'}"
     )
     click.echo(f"  {info.cpus} CPU, profile {info.env_profile}, rounds over {info.span_s:.0f} s")
+    if anchor is not None:
+        click.echo(f"  {describe_anchor(anchor)}")
     width = max((len(case_id) for case_id in baseline.noise), default=4)
     click.echo(f"  {'case':<{width}}  rounds      median   between    within")
     for case_id, noise in sorted(baseline.noise.items()):

@@ -198,6 +198,10 @@ class LooksPlanned:
     """Blocks that the budget is expected to hold."""
     margins: Mapping[str, float] = field(default_factory=dict)
     """Margins of cases whose placebo floor on this machine is larger than the configured one."""
+    margin_ratio: float | None = None
+    """Margin, where it is another than the configured one: that of an anchor."""
+    equivalence_ratio: float | None = None
+    """Equivalence margin, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class RunData:
             case CaseFinished():
                 self._complete[event.block, event.case_id] = event
             case CaseFailed():
-                confirming = self._stage is Stage.CONFIRMATION
+                confirming = self._stage.is_confirmation
                 (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
             case BlockFinished():
                 self._finished[event.block] = event
@@ -129,7 +129,7 @@ class RunData:
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
         finished = {block: end for block, end in self._finished.items() if self.stage_of(block) is stage}
-        failures = self.confirmation_failures if stage is Stage.CONFIRMATION else self.failures
+        failures = self.confirmation_failures if stage.is_confirmation else self.failures
         return PairedData(
             case_ids=self.case_ids,
             slices=tuple(

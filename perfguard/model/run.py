@@ -22,6 +22,15 @@ class Stage(str, Enum):
     """Cases that a stored baseline left flagged or open, paired with the baseline's own commit."""
     CONFIRMATION = "confirmation"
     """Flagged cases again, with both arms moved elsewhere in memory and on disk."""
+    DRIFT = "drift"
+    """Cases that drifted from the anchor of a stored baseline, paired with the anchor's commit."""
+    DRIFT_CONFIRMATION = "drift-confirmation"
+    """Cases flagged there again, with both arms moved elsewhere."""
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it repeats what another stage flagged."""
+        return self in (Stage.CONFIRMATION, Stage.DRIFT_CONFIRMATION)
 
 
 class Signal(str, Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from perfguard.pipeline.results import describe_rounds, finish, measured_cases
 from perfguard.pipeline.rounds import measure_rounds, utc_now, with_seed_of
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.runner import git
+from perfguard.store.anchors import FILES
 from perfguard.store.baselines import BaselineStore, metadata_of
 from perfguard.store.pyperf_files import read_suite
 
@@ -275,15 +276,36 @@ def named_baseline(loaded: LoadedConfig, name: str | None) -> StoredBaseline:
     if not name.startswith("git:"):
         place = loaded.project / name
         return store.load(place)
+    return loaded_files(loaded, committed_files(loaded, name))
+
+
+def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
+    """The files of this machine's baseline as `git:REV` holds them.
+
+    Raises:
+        StoreError: It was not committed there.
+        ArmError: Git knows no such revision.
+    """
     repository = git.top_level(loaded.project)
     if repository is None:
         raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
-    relative = store.place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
+    relative = (
+        store_of(loaded).place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
+    )
     commit = git.resolve_commit(repository, name.removeprefix("git:"))
+    return {file: _committed(repository, commit, relative / file, name) for file in FILES}
+
+
+def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBaseline:
+    """The baseline that the files make up.
+
+    Raises:
+        StoreError: One is corrupt, or of another schema.
+    """
     with tempfile.TemporaryDirectory(prefix="perfguard-") as scratch:
-        for file in ("info.json", "fingerprint.json", "noise.json", "timings.json"):
-            (Path(scratch) / file).write_bytes(_committed(repository, commit, relative / file, name))
-        return store.load(Path(scratch))
+        for name, content in files.items():
+            (Path(scratch) / name).write_bytes(content)
+        return store_of(loaded).load(Path(scratch))
 
 
 def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfguard.errors import ArmError, UsageError
 from perfguard.model.plan import ArmSpec
 from perfguard.model.result import RunResult
+from perfguard.pipeline.anchors import anchor_of
 from perfguard.pipeline.baselines import find_stored, require_stored, store_of
 from perfguard.pipeline.paired import compare_arms
 from perfguard.pipeline.pairing import changed_state, has_commit
@@ -25,7 +26,8 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
         return compare_arms(request, baseline, candidate)
     _require_no_injection(request)
     place = require_stored(request.loaded, request.suite)
-    return gate_against_stored(request, candidate, store_of(request.loaded).load(place), str(place))
+    stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
+    return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
 
 
 def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
@@ -40,7 +42,8 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         reasons = changed_state(stored)
         if reasons and has_commit(request.loaded.project, stored):
             return compare_arms(request, parse_arm(f"git:{stored.info.commit}"), candidate, notes=_state_notes(reasons))
-        return gate_against_stored(request, candidate, stored, str(place))
+        anchor = anchor_of(request.loaded, place)
+        return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
     if git.top_level(request.loaded.project) is None:
         raise ArmError(
             f"no baseline is stored for this machine, and {request.loaded.project} is not inside a git repository; run "

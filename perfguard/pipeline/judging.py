@@ -33,6 +33,8 @@ class PairedJudge:
     """The rule."""
     stage: Stage = Stage.MAIN
     """Whose blocks it judges."""
+    confirmation: Stage = Stage.CONFIRMATION
+    """Whose blocks confirm its flags."""
     identical: bool = False
     """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
     signals: SignalPolicy = field(default_factory=SignalPolicy)
@@ -85,10 +87,10 @@ class PairedJudge:
 
     def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
         flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()
-        if not flagged or not data.blocks_of(Stage.CONFIRMATION):
+        if not flagged or not data.blocks_of(self.confirmation):
             return {}
         cases = [case for case in self.cases if case.id in flagged]
-        return confirm(data.paired(Stage.CONFIRMATION), cases, self.policy)
+        return confirm(data.paired(self.confirmation), cases, self.policy)
 
     def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
         """What the verdicts mean for the gate."""
@@ -98,6 +100,16 @@ class PairedJudge:
         result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=(*notes, *allowed))
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
+
+
+def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
+    """The same judge before its first look, who tests against the anchor's margin instead of the gate's."""
+    policy = replace(
+        judge.policy,
+        margin_ratio=config.anchor_margin,
+        equivalence_ratio=max(config.equivalence, config.anchor_margin),
+    )
+    return replace(judge, policy=policy)
 
 
 def passed_by_construction(result: GateResult) -> GateResult:
@@ -126,7 +138,13 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
             case ArmsCompared():
                 judge.identical = event.identical
             case LooksPlanned():
-                judge.policy = replace(judge.policy, margins=event.margins)
+                policy = judge.policy
+                judge.policy = replace(
+                    policy,
+                    margins=event.margins,
+                    margin_ratio=event.margin_ratio or policy.margin_ratio,
+                    equivalence_ratio=event.equivalence_ratio or policy.equivalence_ratio,
+                )
                 judge.plan(event.blocks)
             case LookTaken():
                 judge.look(data, final=event.final)

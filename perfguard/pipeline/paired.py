@@ -16,7 +16,7 @@ from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
 from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of
 from perfguard.pipeline.contracts import bank, gate_contract, planned_cases
-from perfguard.pipeline.judging import PairedJudge, policy_of, signal_policy_of
+from perfguard.pipeline.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
 from perfguard.pipeline.results import finish
 from perfguard.pipeline.session import (
     Limits,
@@ -39,7 +39,10 @@ CONFIRMATION_SHARE = 0.2
 CONFIRMATION_SLICES = 6
 """Slices of each case and block while flags are confirmed: the effect is known to be large against the noise."""
 
-_RELOCATED = Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808))
+_RELOCATED = {
+    Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
+    Stage.DRIFT_CONFIRMATION: Place(workshop="arms-relocated-for-drift-confirmation", environment_bytes=(1808, 1808)),
+}
 """Longer paths and larger environments, alike in both arms: another layout, the same comparison. 1808 is no multiple of
 a page or of 64 bytes."""
 
@@ -51,6 +54,7 @@ def compare_arms(
     *,
     notes: tuple[str, ...] = (),
     place: Place | None = None,
+    is_anchor: bool = False,
 ) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
@@ -62,6 +66,7 @@ def compare_arms(
         candidate: What to judge.
         notes: For the reader.
         place: Where the arms are put; alike by default.
+        is_anchor: Whether the baseline is an anchor, so that its margin is tested.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
@@ -76,10 +81,13 @@ def compare_arms(
         starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
         judge = judge_of(session, request.cases, allowances=allowances)
+        if is_anchor:
+            judge = against_anchor(judge, request.loaded.config)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
         result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
-        bank(session, result)
+        if not is_anchor:  # another margin than that of other gates says too little of their false alarms
+            bank(session, result)
         return result
 
 
@@ -110,11 +118,16 @@ def _as_planned(request: Request) -> tuple[Request, tuple[str, ...]]:
     return replace(request, cases=cases), notes
 
 
-def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge) -> None:
-    """Measure blocks of both arms until every case has its answer or the budget ends, a part of it kept back."""
+def measure_paired(
+    session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge, *, keep_s: float = 0.0
+) -> None:
+    """Measure blocks of both arms until every case has its answer or the budget ends.
+
+    A part of the budget is kept for confirmations, and `keep_s` seconds for a further stage.
+    """
     if not plans or session.interrupts.asked:
         return
-    budget_s = session.left_s() * (1 - CONFIRMATION_SHARE)
+    budget_s = (session.left_s() - keep_s) * (1 - CONFIRMATION_SHARE)
     ends_at_left_s = session.left_s() - budget_s
 
     def answered() -> frozenset[str]:
@@ -125,7 +138,7 @@ def measure_paired(session: Session, starter: ProcessStarter, plans: Sequence[Ca
             planned = plan_looks(
                 data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
             )
-            session.emit(LooksPlanned(blocks=planned, margins=judge.policy.margins))
+            session.emit(_looks_planned(session, judge, planned))
             gate = judge.plan(planned)
         if gate.is_due(blocks):
             _look(session, judge, final=False)
@@ -148,23 +161,23 @@ def confirm_flags(
         return
     session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
     session.settings = replace(session.settings, slices=min(session.settings.slices, CONFIRMATION_SLICES))
-    starter, _ = start_arms(session, specs, _RELOCATED)
+    starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
     cases = tuple(plan.case for plan in chosen)
     confirmed: set[str] = set()
 
     def answered() -> frozenset[str]:
-        if session.data.blocks_of(Stage.CONFIRMATION) >= CONFIRMATION_LOOKS[0]:
-            found = confirm(session.data.paired(Stage.CONFIRMATION), cases, judge.policy)
+        if session.data.blocks_of(judge.confirmation) >= CONFIRMATION_LOOKS[0]:
+            found = confirm(session.data.paired(judge.confirmation), cases, judge.policy)
             confirmed.update(case_id for case_id, entry in found.items() if entry.confirmed)
         return frozenset(confirmed)
 
     first, last = CONFIRMATION_LOOKS
     unlimited = Limits(budget_s=float("inf"), max_blocks=first)
-    measure(session, starter, chosen, arms=BOTH, stage=Stage.CONFIRMATION, limits=unlimited, answered=answered)
+    measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
     open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
     if open_plans and session.left_s() > 0 and not session.interrupts.asked:
         rest = Limits(budget_s=session.left_s(), max_blocks=last - first)
-        measure(session, starter, open_plans, arms=BOTH, stage=Stage.CONFIRMATION, limits=rest)
+        measure(session, starter, open_plans, arms=BOTH, stage=judge.confirmation, limits=rest)
 
 
 def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
@@ -175,6 +188,17 @@ def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
             final=final,
             decided={case_id: outcome.value for case_id, outcome in decided.items()},
         )
+    )
+
+
+def _looks_planned(session: Session, judge: PairedJudge, blocks: int) -> LooksPlanned:
+    policy, configured = judge.policy, policy_of(session.request.loaded.config)
+    margin_ratio, equivalence_ratio = policy.margin_ratio, policy.equivalence_ratio
+    return LooksPlanned(
+        blocks=blocks,
+        margins=policy.margins,
+        margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,
+        equivalence_ratio=None if equivalence_ratio == configured.equivalence_ratio else equivalence_ratio,
     )
 
 

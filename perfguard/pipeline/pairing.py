@@ -8,7 +8,7 @@ So a stored baseline may clear a case by itself; to condemn one takes both sides
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError
@@ -31,6 +31,16 @@ _OPEN = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 _PLACE = Place(workshop="arms-paired")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What pairing leaves to a later stage."""
+
+    level_share: float = 0.0
+    """Part of the gate's level."""
+    time_share: float = 0.0
+    """Part of what is left of the budget."""
+
+
 def pair_open_cases(
     session: Session,
     stored: StoredBaseline,
@@ -39,6 +49,7 @@ def pair_open_cases(
     level: CompatibilityLevel,
     *,
     allowances: Sequence[Allowance] = (),
+    reserve: Reserve | None = None,
 ) -> GateResult:
     """The gate's result after its flagged and open cases were paired with the baseline's commit, where that works.
 
@@ -49,7 +60,9 @@ def pair_open_cases(
         result: What the stored baseline alone says.
         level: How alike the machine and its state are to those of the baseline.
         allowances: Slowdowns that the project accepts.
+        reserve: What is left to a later stage; nothing by default.
     """
+    reserve = reserve or Reserve()
     chosen = tuple(
         case
         for case, verdict in zip(session.request.cases, result.verdicts, strict=True)
@@ -58,10 +71,10 @@ def pair_open_cases(
     )
     if not chosen or session.interrupts.asked:
         return result
-    obstacle = _obstacle(session, stored)
+    obstacle = obstacle_to_pairing(session, stored)
     if obstacle is None:
         try:
-            return _paired(session, stored, candidate, result, chosen, allowances=allowances)
+            return _paired(session, stored, candidate, result, chosen, allowances=allowances, reserve=reserve)
         except ArmError as error:
             obstacle = str(error)
     return _unpaired(session, result, obstacle, level)
@@ -85,18 +98,18 @@ def has_commit(project: Path, stored: StoredBaseline) -> bool:
     return True
 
 
-def _obstacle(session: Session, stored: StoredBaseline) -> str | None:
-    """Why the baseline's commit cannot be paired with the candidate."""
+def obstacle_to_pairing(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> str | None:
+    """Why the commit of a stored baseline, or of its anchor, cannot be paired with the candidate; None where it can."""
     commit, project = stored.info.commit, session.request.loaded.project
     if commit is None or git.top_level(project) is None:
-        return "the baseline names no commit of this repository"
+        return f"the {name} names no commit of this repository"
     if stored.info.stack_id is not None and stored.info.stack_id != session.fingerprint.stack_id:
         return (
-            f"the software differs from the baseline's ({stored.info.stack_id}, now {session.fingerprint.stack_id}); "
+            f"the software differs from the {name}'s ({stored.info.stack_id}, now {session.fingerprint.stack_id}); "
             "pair the two environments: --baseline python:OLD --candidate python:NEW"
         )
     if not has_commit(project, stored):
-        return f"the baseline's commit {commit[:12]} is not in this clone; fetch it: git fetch --unshallow"
+        return f"the {name}'s commit {commit[:12]} is not in this clone; fetch it: git fetch --unshallow"
     return None
 
 
@@ -108,6 +121,7 @@ def _paired(
     cases: tuple[Case, ...],
     *,
     allowances: Sequence[Allowance],
+    reserve: Reserve,
 ) -> GateResult:
     session.request.progress(f"{len(cases)} open: pairing the baseline's commit with the candidate")
     specs = {Arm.BASELINE: parse_arm(f"git:{stored.info.commit}"), Arm.CANDIDATE: candidate}
@@ -121,7 +135,8 @@ def _paired(
         session.settings, max_blocks=config.max_blocks
     )  # the rounds were limited by their number
     judge = judge_of(session, cases, Stage.PAIRING, allowances=allowances)
-    measure_paired(session, starter, plans, judge)
+    judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
+    measure_paired(session, starter, plans, judge, keep_s=session.left_s() * reserve.time_share)
     confirm_flags(session, specs, plans, judge)
     return with_verdicts(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])
 

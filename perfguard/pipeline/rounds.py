@@ -9,6 +9,7 @@ from dataclasses import replace
 from perfguard.fingerprint.match import match
 from perfguard.gate.allowances import allowance_notes, apply_allowances
 from perfguard.gate.compare import compare_rounds
+from perfguard.gate.drift import DRIFT_SHARE
 from perfguard.gate.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.policy import conclude, decide_cases
 from perfguard.model.allowance import Allowance
@@ -19,8 +20,9 @@ from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, Design, GateResult, Outcome
 from perfguard.pipeline.allowances import allowances_of, tags_of, utc_today
+from perfguard.pipeline.drift import Drifted, pair_drifted, screen
 from perfguard.pipeline.judging import policy_of
-from perfguard.pipeline.pairing import pair_open_cases, with_verdicts
+from perfguard.pipeline.pairing import Reserve, pair_open_cases, with_verdicts
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
 
@@ -46,8 +48,10 @@ def run_arm(request: Request, arm: ArmSpec, *, rounds: int) -> RunResult:
         return finish(session, None, measured=measured_cases(session))
 
 
-def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBaseline, place: str) -> RunResult:
-    """Measure fresh rounds and judge them against a stored baseline of this machine.
+def gate_against_stored(
+    request: Request, candidate: ArmSpec, stored: StoredBaseline, place: str, *, anchor: StoredBaseline | None = None
+) -> RunResult:
+    """Measure fresh rounds and judge them against a stored baseline of this machine, and its anchor, where it has one.
 
     Raises:
         PerfguardError: The run could not be made.
@@ -67,7 +71,12 @@ def gate_against_stored(request: Request, candidate: ArmSpec, stored: StoredBase
         measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
-        result = pair_open_cases(session, stored, candidate, result, level, allowances=allowances)
+        drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
+        result = pair_open_cases(
+            session, stored, candidate, result, level, allowances=allowances, reserve=_reserve(drifted, result)
+        )
+        if drifted is not None:
+            result = pair_drifted(session, drifted, candidate, result, allowances)
         return finish(session, _allowed(session, stored, result, allowances))
 
 
@@ -86,6 +95,15 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
+
+
+def _reserve(drifted: Drifted | None, result: GateResult) -> Reserve:
+    """An anchor takes its part of the level whatever the rounds say of it; only the time follows what is open."""
+    if drifted is None:
+        return Reserve()
+    open_cases = sum(verdict.outcome in (Outcome.REGRESSED, Outcome.INCONCLUSIVE) for verdict in result.verdicts)
+    stages = len(drifted.cases) + open_cases
+    return Reserve(level_share=DRIFT_SHARE, time_share=len(drifted.cases) / stages if stages else 0.0)
 
 
 def _allowed(
@@ -122,13 +140,13 @@ def _why_unchecked(stored: StoredBaseline, session: Session) -> str:
     return "no round had the data of one of the baseline's"
 
 
-def reasons_against(session: Session, stored: StoredBaseline) -> tuple[str, ...]:
-    """Why this run must not be compared with the stored baseline; empty when it may. Lesser differences are noted."""
+def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[str, ...]:
+    """Why this run must not be compared with the stored baseline, or anchor; empty when it may. The rest is noted."""
     compatibility = match(stored.fingerprint, session.fingerprint)
     if compatibility.level is CompatibilityLevel.INCOMPARABLE:
         return compatibility.reasons
     for reason in compatibility.reasons:
-        session.note(f"differs from the baseline: {reason}")
+        session.note(f"differs from the {name}: {reason}")
     info, settings = stored.info, session.settings
     reasons = []
     for what, then, now in (
@@ -137,7 +155,7 @@ def reasons_against(session: Session, stored: StoredBaseline) -> tuple[str, ...]
         ("slice length", info.slice_s, settings.slice_s),
     ):
         if then != now:
-            reasons.append(f"the baseline was measured with another {what} ({then}, now {now})")
+            reasons.append(f"the {name} was measured with another {what} ({then}, now {now})")
     return tuple(reasons)
 
 

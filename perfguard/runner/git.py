@@ -78,6 +78,11 @@ def resolve_commit(repository: Path, revision: str) -> str:
         ) from None
 
 
+def date_of(repository: Path, commit: str) -> str:
+    """The day of a commit, ISO 8601."""
+    return run_git(repository, "show", "-s", "--format=%cs", commit).decode().strip()
+
+
 def tree_of(repository: Path, commit: str) -> str:
     """Git's id of a commit's tree."""
     return run_git(repository, "rev-parse", f"{commit}^{{tree}}").decode().strip()

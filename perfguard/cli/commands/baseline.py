@@ -21,6 +21,7 @@ def command() -> None:
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.cli.baselines import print_baseline, print_stored
+    from perfguard.pipeline.anchors import anchor_of
     from perfguard.pipeline.baselines import require_stored, store_of
 
     loaded = load({})
@@ -30,7 +31,8 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
         return
     suite = suite or loaded.config.suite
     place = store.place(machine, suite) if machine else require_stored(loaded, suite)
-    print_baseline(store.load(place), place, as_json=as_json)
+    anchor = anchor_of(loaded, place)
+    print_baseline(store.load(place), place, anchor=anchor.info if anchor else None, as_json=as_json)
 
 
 @command.command("diff")
@@ -50,6 +52,33 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     old = named_baseline(loaded, before)
     new = named_baseline(loaded, after)
     print_changes(changes_between(old, new), as_json=as_json)
+
+
+@command.command("anchor")
+@click.option("-s", "--suite", help="Suite.")
+@click.option("--from", "source", metavar="git:REV", help="Freeze the baseline that was committed there.")
+@click.option("--replace", is_flag=True, help="Replace the anchor that exists; what has been added since is accepted.")
+@click.option("--remove", is_flag=True, help="Remove the anchor.")
+def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool) -> None:
+    """Freeze this machine's stored baseline as the anchor that drift is told by; then commit the files.
+
+    `baseline update` leaves it alone. Gates against the stored baseline compare with it, too; `gate --anchor` pairs
+    with its commit.
+    """
+    from perfguard.cli.baselines import describe_anchor
+    from perfguard.errors import UsageError
+    from perfguard.pipeline.anchors import freeze_anchor, remove_anchor
+
+    if remove and (source is not None or replace):
+        raise UsageError("--remove stands alone; leave --from and --replace out")
+    loaded = load({"suite": suite}, keys=("suite",))
+    if remove:
+        place = remove_anchor(loaded)
+        click.echo(f"removed {place}; commit it: git add -A {place}")
+        return
+    place, info = freeze_anchor(loaded, source, replace=replace)
+    click.echo(describe_anchor(info))
+    click.echo(f"stored at {place}; commit it: git add {place}", err=True)
 
 
 @command.command("update")

@@ -14,7 +14,10 @@ For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
 
 
 @click.command("compare", epilog=_EPILOG)
-@click.option("--baseline", default="git:HEAD", show_default=True, metavar="ARM", help="What to compare with.")
+@click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]")
+@click.option(
+    "--anchor", is_flag=True, help="Compare with the anchor's revision: many small slips against anchor_margin."
+)
 @click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
 @measuring_options
 @click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
@@ -30,12 +33,18 @@ For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
 def command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
     from perfguard.cli.measuring import build_request, show
-    from perfguard.errors import ArmError
+    from perfguard.errors import ArmError, UsageError
+    from perfguard.pipeline.anchors import gate_against_anchor
     from perfguard.pipeline.gates import compare_or_gate
     from perfguard.runner.arm_spec import parse_arm
 
-    baseline, candidate = parse_arm(options["baseline"]), parse_arm(options["candidate"])
+    if options["anchor"] and options["baseline"] is not None:
+        raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
+    baseline, candidate = parse_arm(options["baseline"] or "git:HEAD"), parse_arm(options["candidate"])
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     request = build_request("compare", load(options), options, injections=options["injections"])
-    show(compare_or_gate(request, baseline, candidate), options)
+    result = (
+        gate_against_anchor(request, candidate) if options["anchor"] else compare_or_gate(request, baseline, candidate)
+    )
+    show(result, options)

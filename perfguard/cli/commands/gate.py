@@ -15,6 +15,9 @@ from perfguard.cli.options import load, measuring_options, output_options, verdi
     metavar="ARM",
     help="What to compare with; default: the stored baseline where one fits this machine, else git:HEAD.",
 )
+@click.option(
+    "--anchor", is_flag=True, help="Pair with the anchor's revision instead: many small slips against anchor_margin."
+)
 @click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
 @measuring_options
 @click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
@@ -33,14 +36,22 @@ def command(**options: Any) -> None:
     Exits with 1 on a regression, 4 where the noise was too high to tell. See `perfguard compare --help` for arms.
     """
     from perfguard.cli.measuring import build_request, show
-    from perfguard.errors import ArmError
+    from perfguard.errors import ArmError, UsageError
+    from perfguard.pipeline.anchors import gate_against_anchor
     from perfguard.pipeline.gates import compare_or_gate, default_gate
     from perfguard.runner.arm_spec import parse_arm
 
     baseline = parse_arm(options["baseline"]) if options["baseline"] else None
     candidate = parse_arm(options["candidate"])
+    if options["anchor"] and baseline is not None:
+        raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     request = build_request("gate", load(options), options, injections=options["injections"])
-    result = default_gate(request, candidate) if baseline is None else compare_or_gate(request, baseline, candidate)
+    if options["anchor"]:
+        result = gate_against_anchor(request, candidate)
+    elif baseline is None:
+        result = default_gate(request, candidate)
+    else:
+        result = compare_or_gate(request, baseline, candidate)
     show(result, options)

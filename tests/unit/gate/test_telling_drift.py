@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from perfguard.gate.drift import drift_note, merge_drift, screen_drift
+from perfguard.gate.policy import decide_cases
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Comparison, Design, Outcome, Policy
+from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.stats.paired import from_standard_error
+
+ALPHA = 0.002
+
+
+def compared(case_id="x", effect=0.079, *, error=0.004, margin=0.05, gating=Gating.GATING, design=Design.ROUNDS):
+    estimate = from_standard_error(
+        math.log1p(effect), error, block_sd=0.01, blocks=10, degrees_of_freedom=9.0, level=0.95
+    )
+    return Comparison(
+        case_id=case_id,
+        gating=gating,
+        estimate=estimate,
+        p_regressed=p_slower(estimate, margin),
+        p_improved=p_faster(estimate, margin),
+        baseline_median_s=1e-3,
+        candidate_median_s=1e-3,
+        margin_ratio=margin,
+        design=design,
+    )
+
+
+def broken(case_id="x"):
+    return replace(
+        compared(case_id), estimate=None, p_regressed=None, problem="not stored", problem_outcome=Outcome.NO_BASELINE
+    )
+
+
+def verdict(effect, *, margin=0.005, case_id="x", error=0.001, gating=Gating.GATING):
+    policy = Policy(margin_ratio=margin, equivalence_ratio=max(0.02, margin))
+    return decide_cases([compared(case_id, effect, margin=margin, error=error, gating=gating)], policy)[0]
+
+
+def beyond(*comparisons, alpha=ALPHA):
+    return [drift.comparison.case_id for drift in screen_drift(comparisons, alpha=alpha) if drift.is_beyond]
+
+
+def test_what_is_shown_to_be_beyond_the_margin_has_drifted():
+    assert beyond(compared("far"), compared("near", 0.049), compared("wide", 0.079, error=0.02)) == ["far"]
+
+
+def test_the_level_is_shared_by_the_gating_cases():
+    edge = compared("edge", 0.0665)
+    assert edge.p_regressed is not None
+    assert 0.00067 < edge.p_regressed < ALPHA
+    assert beyond(edge) == ["edge"]
+    others = [compared(f"other{n}", 0.0) for n in range(2)]
+    assert beyond(edge, *others) == []
+    assert beyond(edge, *(replace(other, gating=Gating.ADVISORY) for other in others)) == ["edge"]
+
+
+def test_an_advisory_case_and_one_without_numbers_are_told_and_never_beyond():
+    advisory = compared("a", gating=Gating.ADVISORY)
+    assert beyond(advisory, broken("b")) == []
+    assert beyond() == []
+    notes = [drift_note(drift, "2026-08-01") for drift in screen_drift([advisory, broken("b")], alpha=ALPHA)]
+    assert notes[0].startswith("a: +7.90 % [")
+    assert notes[0].endswith("since the anchor of 2026-08-01, not shown to be beyond 5.00 %")
+    assert notes[1] == "b: no drift since the anchor of 2026-08-01 can be told: not stored"
+
+
+def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():
+    now, paired = verdict(0.0), verdict(0.079, margin=0.05)
+    assert (now.outcome, paired.outcome) == (Outcome.UNCHANGED, Outcome.REGRESSED)
+    (merged,) = merge_drift([now], [paired], "2026-08-01")
+    assert merged.outcome is Outcome.REGRESSED
+    assert merged.comparison == paired.comparison
+    assert merged.reason == f"+7.90 % since the anchor of 2026-08-01, in many small steps: {paired.reason}"
+
+
+def test_of_a_step_that_could_not_be_measured_it_is_not_said_that_it_was_small():
+    now = verdict(0.0, error=0.05)
+    assert now.outcome is Outcome.INCONCLUSIVE
+    (merged,) = merge_drift([now], [verdict(0.079, margin=0.05)], "2026-08-01")
+    assert merged.reason.startswith("+7.90 % since the anchor of 2026-08-01: ")
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.REGRESSED, Outcome.FAILED, Outcome.DIFFERENT, Outcome.NO_BASELINE, Outcome.INCOMPARABLE]
+)
+def test_what_is_worse_than_drift_already_keeps_its_verdict(outcome):
+    now = replace(verdict(0.0), outcome=outcome)
+    assert merge_drift([now], [verdict(0.079, margin=0.05)], "2026-08-01") == (now,)
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.REGRESSED])
+def test_whatever_else_a_pair_with_the_anchor_says_changes_nothing(outcome):
+    now = verdict(0.0)
+    paired = replace(verdict(0.079, margin=0.05), outcome=outcome)
+    assert merge_drift([now], [paired], "2026-08-01") == (now,)
+    advisory = replace(paired, outcome=Outcome.REGRESSED, gating=Gating.ADVISORY)
+    assert merge_drift([now], [advisory], "2026-08-01") == (now,)
+
+
+def test_other_cases_are_left_alone_and_the_order_stays():
+    verdicts = [verdict(0.0, case_id=name) for name in "abc"]
+    merged = merge_drift(verdicts, [verdict(0.079, margin=0.05, case_id="b")], "2026-08-01")
+    assert [v.case_id for v in merged] == ["a", "b", "c"]
+    assert [v.outcome for v in merged] == [Outcome.UNCHANGED, Outcome.REGRESSED, Outcome.UNCHANGED]
