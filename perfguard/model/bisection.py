@@ -26,6 +26,8 @@ class BisectionOutcome(str, Enum):
     """One commit is named."""
     UNDECIDED = "undecided"
     """Skipped commits are left among the suspects."""
+    ELSEWHERE = "elsewhere"
+    """No commit that touches the paths is to blame: the last of them is good."""
     NO_REGRESSION = "no-regression"
     """The bad revision is not slower than the good one."""
     INCONCLUSIVE = "inconclusive"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from perfguard.errors import ExitCode, InterruptedRunError
@@ -28,6 +29,7 @@ _NOT_COMPARABLE = (GateOutcome.FAILED.value, GateOutcome.NO_BASELINE.value, Gate
 _EXIT_CODES = {
     BisectionOutcome.FOUND: ExitCode.PASS,
     BisectionOutcome.UNDECIDED: ExitCode.INCONCLUSIVE,
+    BisectionOutcome.ELSEWHERE: ExitCode.INCONCLUSIVE,
     BisectionOutcome.NO_REGRESSION: ExitCode.INCONCLUSIVE,
     BisectionOutcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     BisectionOutcome.FAILED: ExitCode.INFRASTRUCTURE,
@@ -63,12 +65,14 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
         )
         ends = gates.compare_ends(history.bad)
         if ends.measured.answer is Answer.BAD:
-            _search(search, history, gates.narrowed(ends.measured), steps)
+            narrowed = gates.narrowed(ends.measured)
+            _search(search, history, narrowed, steps)
+            _check_last(history, narrowed, steps)
     except (InterruptedRunError, KeyboardInterrupt):  # inside a gate, or between two
         interrupted = True
     total = ends.measured if ends is not None else None
-    outcome = _outcome(total, search, interrupted=interrupted)
-    is_searched = total is not None and total.answer is Answer.BAD
+    outcome = _outcome(total, search, _answer_of_last(history, steps), interrupted=interrupted)
+    has_suspects = total is not None and total.answer is Answer.BAD and outcome is not BisectionOutcome.ELSEWHERE
     found = Bisection(
         outcome=outcome,
         reason="",
@@ -79,7 +83,7 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
         commits=len(history.commits),
         total=total,
         steps=tuple(steps),
-        suspects=tuple(history.commits[position] for position in search.suspects()) if is_searched else (),
+        suspects=tuple(history.commits[position] for position in search.suspects()) if has_suspects else (),
         gates=sum(not step.is_reused for step in (*steps, *([ends] if ends else ()))),
         log=str(gates.path),
     )
@@ -103,19 +107,40 @@ def _search(search: Search, history: History, gates: Gates, steps: list[Bisectio
         progress(f"{commit.short_id} is {step.measured.answer.value}: {finding_of(step.measured)}")
 
 
-def _outcome(total: MeasuredTree | None, search: Search, *, interrupted: bool) -> BisectionOutcome:
+def _check_last(history: History, gates: Gates, steps: list[BisectionStep]) -> None:
+    """Ask for the last commit that touches the paths, where it was only taken for bad and nothing else was found bad.
+
+    That what slowed the bad revision touches these paths is the user's guess. Unchecked, a wrong guess would name an
+    innocent commit.
+    """
+    last = history.commits[-1]
+    if last.tree != history.bad.tree and not any(step.measured.answer is Answer.BAD for step in steps):
+        gates.request.progress(f"checking {last.short_id} {last.subject}, the last commit that touches the paths")
+        steps.append(gates.ask(last))
+
+
+def _answer_of_last(history: History, steps: list[BisectionStep]) -> Answer:
+    """What the last commit is; bad, as the bad revision, where it was not asked for."""
+    last = history.commits[-1].id
+    return next((step.measured.answer for step in steps if step.commit.id == last), Answer.BAD)
+
+
+def _outcome(total: MeasuredTree | None, search: Search, last: Answer, *, interrupted: bool) -> BisectionOutcome:
     if interrupted or total is None:
         return BisectionOutcome.INTERRUPTED
     if total.answer is Answer.GOOD:
         return BisectionOutcome.NO_REGRESSION
     if total.answer is Answer.SKIP:
         return BisectionOutcome.FAILED if total.gate in _NOT_COMPARABLE else BisectionOutcome.INCONCLUSIVE
-    return BisectionOutcome.FOUND if len(search.suspects()) == 1 else BisectionOutcome.UNDECIDED
+    if last is Answer.GOOD:
+        return BisectionOutcome.ELSEWHERE
+    is_found = len(search.suspects()) == 1 and last is Answer.BAD
+    return BisectionOutcome.FOUND if is_found else BisectionOutcome.UNDECIDED
 
 
 def _with_culprit(found: Bisection, total: MeasuredTree) -> Bisection:
     (culprit,) = found.suspects
-    # The last commit of the history is never asked for: it is as bad as the bad revision.
+    # The last commit of the whole history is never asked for: it is the bad revision.
     measured = next((step.measured for step in found.steps if step.commit.id == culprit.id), total)
     return replace(found, culprit=culprit, effects=regressed_cases(measured), unexplained=unexplained(total, measured))
 
@@ -126,13 +151,21 @@ def _reason(found: Bisection) -> str:
     good, bad, total = found.good.short_id, found.bad.short_id, found.total.reason if found.total else ""
     skipped = sum(step.measured.answer is Answer.SKIP for step in found.steps)
     return {
+        BisectionOutcome.ELSEWHERE: f"{bad} is slower than {good}, but no commit that touches the paths is to blame: "
+        "the last of them is not slower; search without --path, or with others",
         BisectionOutcome.NO_REGRESSION: f"{bad} is not slower than {good}: {total}",
         BisectionOutcome.INCONCLUSIVE: f"whether {bad} is slower than {good} cannot be told: {total}",
         BisectionOutcome.FAILED: f"{bad} cannot be compared with {good}: {total}",
-        BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} could not be told good from bad, so the first "
-        f"bad one is one of {len(found.suspects)}; another --budget, or --fresh, measures them again",
+        BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} could not be told good from bad, so "
+        f"{_left(found.suspects)}; another --budget, or --fresh, measures them again",
         BisectionOutcome.INTERRUPTED: "interrupted; the answers so far are kept, the same command goes on from there",
     }[found.outcome]
+
+
+def _left(suspects: Sequence[Commit]) -> str:
+    if len(suspects) == 1:
+        return f"{suspects[0].short_id} is the only one left that touches the paths, and may be innocent"
+    return f"the first bad one is one of {len(suspects)}"
 
 
 def _named(culprit: Commit) -> str:

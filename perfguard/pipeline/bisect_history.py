@@ -36,7 +36,8 @@ class History:
     bad: Commit
     """The bad revision."""
     commits: tuple[Commit, ...]
-    """Commits that may be the first bad one, parents before children; the last is as bad as the bad revision."""
+    """Commits that may be the first bad one, parents before children; the last is the bad revision,
+    or the last that touches the paths and is taken to be as bad."""
 
     def parents(self) -> list[list[int]]:
         """Positions of each commit's parents; those outside are left out."""

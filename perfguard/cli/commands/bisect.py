@@ -9,8 +9,9 @@ import click
 from perfguard.cli.options import load, measuring_options, output_options
 
 _EPILOG = """\b
-Exit codes: 0 one commit is named; 4 none can be named (no regression between the two, too much noise, or skipped
-commits are left); 2 usage; 3 the two cannot be compared; 5 no such case; 130 interrupted.
+Exit codes: 0 one commit is named; 4 none can be named (no regression between the two, too much noise, skipped
+commits are left, or the cause lies outside --path); 2 usage; 3 the two cannot be compared; 5 no such case;
+130 interrupted.
 For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'pip install .'
 """
 

@@ -452,7 +452,32 @@ class TestHistories:
         found = bisect(request_, Span(good=first, paths=(path,)), run_gate=gate)
         assert found.culprit.id == slow
         assert found.commits == 1
-        assert gate.asked == [git.resolve_commit(repository.path, "HEAD")]
+        assert gate.asked == [git.resolve_commit(repository.path, "HEAD"), slow]
+
+    def innocent(self, repository):
+        """Notes change before and after the slow commit, which does not touch them."""
+        first = repository.commit("0", note="0")
+        touching = [repository.commit(note=str(number)) for number in range(1, 5)]
+        repository.commit("8")
+        return first, touching
+
+    def test_a_slowdown_outside_the_paths_is_blamed_on_no_commit_that_touches_them(self, repository, request_, gate):
+        first, touching = self.innocent(repository)
+        span = Span(good=first, paths=(str(repository.path / "notes"),))
+        found = bisect(request_, span, run_gate=gate)
+        assert (found.outcome, found.exit_code) == (BisectionOutcome.ELSEWHERE, ExitCode.INCONCLUSIVE)
+        assert (found.culprit, found.suspects) == (None, ())
+        assert found.steps[-1].commit.id == touching[-1]
+        assert "no commit that touches the paths is to blame" in found.reason
+
+    def test_a_last_commit_of_the_paths_that_cannot_be_told_is_not_blamed(self, repository, request_, gate):
+        first, touching = self.innocent(repository)
+        gate.error_at = {touching[-1]: MeasurementError("does not start")}
+        span = Span(good=first, paths=(str(repository.path / "notes"),))
+        found = bisect(request_, span, run_gate=gate)
+        assert (found.outcome, found.culprit) == (BisectionOutcome.UNDECIDED, None)
+        assert [commit.id for commit in found.suspects] == [touching[-1]]
+        assert f"{touching[-1][:10]} is the only one left" in found.reason
 
     def test_commits_of_paths_are_linked_over_those_that_were_left_out(self, repository):
         first = repository.commit("0", note="0")
