@@ -33,7 +33,7 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     done = allow(project, "tiny.sum", "--max", "100%", "--until", "30d", "--reason", "exact sums,\nsee #12")
     assert done.returncode == 0, done.stderr
     assert "names 1 case: tiny.sum" in done.stdout
-    allowed = project.result("compare", "-c", "tiny.sum")
+    allowed = project.result("compare", "-c", "tiny.sum", "--max-blocks", "20")
     assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reason"]
     assert passes(allowed)
     until = entries(project)[0]["until"]
@@ -70,11 +70,13 @@ def test_entries_are_listed_replaced_and_removed(project):
 
 
 def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
-    project.replace("tiny_work.py", *SLOWER)
+    """So slow that it is red on any host; the sentence tells that the entry was found."""
     assert allow(project, "tag:no-torch", "--max", "100%", "--until", "1d", "--reason", "r").returncode == 0
-    measured = project.result("compare", "-c", "tiny.sum")
-    assert outcomes(measured) == {"tiny.sum": "allowed"}, measured["reason"]
-    assert outcomes(project.result("show")) == {"tiny.sum": "allowed"}
+    measured = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+500%")
+    shown = project.result("show")
+    for result in (measured, shown):
+        assert outcomes(result) == {"tiny.sum": "regressed"}
+        assert "the 100.0 % that the allow-list accepts until" in result["gate"]["verdicts"][0]["reason"]
 
 
 @pytest.mark.parametrize(
