@@ -160,7 +160,6 @@ def confirm_flags(
     if not chosen:
         return
     session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
-    session.settings = replace(session.settings, slices=min(session.settings.slices, CONFIRMATION_SLICES))
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
     cases = tuple(plan.case for plan in chosen)
     confirmed: set[str] = set()
@@ -172,11 +171,12 @@ def confirm_flags(
         return frozenset(confirmed)
 
     first, last = CONFIRMATION_LOOKS
-    unlimited = Limits(budget_s=float("inf"), max_blocks=first)
+    slices = min(session.settings.slices, CONFIRMATION_SLICES)
+    unlimited = Limits(budget_s=float("inf"), max_blocks=first, slices=slices)
     measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
     open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
     if open_plans and session.left_s() > 0 and not session.interrupts.asked:
-        rest = Limits(budget_s=session.left_s(), max_blocks=last - first)
+        rest = Limits(budget_s=session.left_s(), max_blocks=last - first, slices=slices)
         measure(session, starter, open_plans, arms=BOTH, stage=judge.confirmation, limits=rest)
 
 

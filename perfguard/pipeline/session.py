@@ -291,6 +291,8 @@ class Limits:
     """Wall seconds from now."""
     max_blocks: int
     """Blocks."""
+    slices: int | None = None
+    """Slices of each arm, case and block; None for the session's."""
 
 
 def measure(
@@ -318,7 +320,8 @@ def measure(
     """
     settings = replace(session.settings, budget_s=session.left_s())
     if limits is not None:
-        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks)
+        slices = limits.slices or settings.slices
+        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
     if stage is Stage.MAIN:
         session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
     else:

@@ -96,7 +96,9 @@ def test_doctor_imports_none_of_them_whatever_it_finds(imported):
     pytest.fail("doctor ended with neither 0 nor 3")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("gate", "--help"), ("compare", "--help"), ("bisect", "--help")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("gate", "--help"), ("compare", "--help"), ("bisect", "--help")]
+)
 def test_help_imports_nothing_that_computes_or_draws(imported, arguments):
     packages, _ = imported(*arguments)
     assert packages.isdisjoint({"numpy", "scipy", "rich", "pyperf", "psutil", "archspec", "cpuinfo"})
