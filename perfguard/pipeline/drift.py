@@ -53,8 +53,9 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
         reasons: Why it must not be compared; empty when it may.
     """
     drifted = Drifted(anchor=anchor)
-    if reasons:
-        session.note(f"not compared with the anchor of {drifted.since}: {'; '.join(reasons)}")
+    obstacles = (*reasons, *_other_software(session, anchor))
+    if obstacles:
+        session.note(f"not compared with the anchor of {drifted.since}: {'; '.join(obstacles)}")
         return drifted
     config, cases = session.request.loaded.config, session.request.cases
     policy = replace(policy_of(config), margin_ratio=config.anchor_margin)
@@ -65,6 +66,14 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
         session.note(drift_note(drift, drifted.since))
     beyond = {drift.comparison.case_id for drift in found if drift.is_beyond}
     return replace(drifted, cases=tuple(case for case in cases if case.id in beyond))
+
+
+def _other_software(session: Session, anchor: StoredBaseline) -> tuple[str, ...]:
+    """An upgrade since the anchor moves every case: that is no drift of the code."""
+    then, now = anchor.info.stack_id, session.fingerprint.stack_id
+    if then is None or then == now:
+        return ()
+    return (f"the software has changed since ({then}, now {now}); freeze another: perfguard baseline anchor --replace",)
 
 
 def pair_drifted(

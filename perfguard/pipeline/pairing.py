@@ -157,6 +157,7 @@ def _same_code(verdict: Verdict) -> Verdict:
     return replace(
         verdict,
         outcome=Outcome.UNCHANGED,
+        gating=Gating.GATING,  # noise between rounds may have demoted it, but hashes have none
         reason=f"the code is the baseline's own, so the machine is what changed: {verdict.reason}",
     )
 

@@ -375,6 +375,11 @@ class TestStoredBaseline:
         assert result["exit_code"] == 1
         assert result["arms"]["baseline"]["text"].startswith("stored ")
 
+    def test_of_the_very_same_code_passes_however_much_the_rounds_scatter(self, project_with_baseline):
+        result = project_with_baseline.result("gate", PERFGUARD_ROUNDS="4", PERFGUARD_MAX_BLOCK_SD="0.000001")
+        assert set(outcomes(result).values()) == {"unchanged"}, result["reason"]
+        assert (result["exit_code"], result["verdict"]) == (0, "pass"), result["reason"]
+
     def test_holds_no_name_of_host_or_place(self, project_with_baseline):
         for file in self.place(project_with_baseline).iterdir():
             text = file.read_text()

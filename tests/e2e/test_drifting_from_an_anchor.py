@@ -174,7 +174,17 @@ def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
     assert "regressed" not in outcomes(result).values()
 
 
-def test_an_anchor_of_another_stack_is_said_and_not_compared(project_with_baseline):
+def test_an_anchor_of_other_software_is_said_and_not_compared(project_with_baseline):
+    project, place = project_with_baseline, place_of(project_with_baseline)
+    assert project.run("baseline", "anchor").returncode == 0
+    file = place / "anchor" / "info.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"stack_id": "another"}))
+    result = project.result("gate", "--baseline", "stored", PERFGUARD_ROUNDS="2")
+    assert any("the software has changed since (another, now" in note for note in result["notes"])
+    assert not any("shown to be beyond" in note for note in result["notes"])
+
+
+def test_an_anchor_of_another_machine_is_said_and_not_compared(project_with_baseline):
     project, place = project_with_baseline, place_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     fingerprint = json.loads((place / "anchor" / "fingerprint.json").read_text())
