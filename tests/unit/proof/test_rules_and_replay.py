@@ -10,6 +10,7 @@ import sys
 import pyperf
 import pytest
 
+from perfguard.gate.confirmation import CONFIRMATION_LOOKS
 from perfguard.model.run import BlockConditions
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import decide
@@ -151,7 +152,7 @@ def test_perfguard_leaves_identical_arms_alone_and_finds_the_slowed_case():
     found = decide(window, case="slow", effect=0.1)
     assert found.red == ("slow",)
     assert found.outcome == "regressed"
-    assert found.confirmation_blocks == 6
+    assert found.confirmation_blocks == CONFIRMATION_LOOKS[0]
 
 
 def test_perfguard_stops_early_where_everything_is_clear():
