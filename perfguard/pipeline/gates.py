@@ -38,11 +38,11 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     """
     place = None if request.injections else find_stored(request.loaded, request.suite)
     if place is not None:
-        stored = store_of(request.loaded).load(place)
+        stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
         reasons = changed_state(stored)
         if reasons and has_commit(request.loaded.project, stored):
-            return compare_arms(request, parse_arm(f"git:{stored.info.commit}"), candidate, notes=_state_notes(reasons))
-        anchor = anchor_of(request.loaded, place)
+            notes = _state_notes(reasons, has_anchor=anchor is not None)
+            return compare_arms(request, parse_arm(f"git:{stored.info.commit}"), candidate, notes=notes)
         return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
     if git.top_level(request.loaded.project) is None:
         raise ArmError(
@@ -67,11 +67,13 @@ def _require_no_injection(request: Request) -> None:
         raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
 
 
-def _state_notes(reasons: tuple[str, ...]) -> tuple[str, ...]:
+def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[str, ...]:
+    skipped = "so its drift since the anchor was not told; `perfguard gate --anchor` pairs with the anchor's commit"
     return (
         (
             "the stored baseline was recorded in another state of this machine, so its commit is paired with the "
             "candidate instead of its numbers; to have numbers that fit, run `perfguard baseline update`"
         ),
         *(f"differs from the baseline: {reason}" for reason in reasons),
+        *((f"no rounds were measured, {skipped}",) if has_anchor else ()),
     )

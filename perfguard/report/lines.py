@@ -9,11 +9,14 @@ _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 def signal_lines(verdict: Verdict) -> list[str]:
-    """What changed beside wall time: `cpu regressed (advisory): 12.10 ms → 23.70 ms (+95.9%) in 12 paired blocks`."""
+    """What changed beside wall time: `faults regressed (advisory): 0 → 120 in 12 paired blocks`.
+
+    CPU seconds that only follow the time, or that the verdict names already, are left out.
+    """
     return [
         f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {finding.reason}"
         for finding in verdict.signals
-        if finding.outcome in _WORTH_A_LINE
+        if finding.outcome in _WORTH_A_LINE and not (finding.signal == "cpu" and finding.outcome is verdict.outcome)
     ]
 
 

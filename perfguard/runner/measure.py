@@ -95,7 +95,7 @@ class _Loop:
         self._cases: list[CasePlan | None] = list(cases)
         self._started = time.monotonic()
         self._longest_block_s = 0.0
-        self._latest_block_s = 0.0
+        self._is_shorter = False
         self._start_failures = 0
 
     def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
@@ -117,7 +117,7 @@ class _Loop:
         for index, case in enumerate(self._cases):
             if case is not None and case.case.id in answered:
                 self._cases[index] = None
-                self._longest_block_s = self._latest_block_s
+                self._is_shorter = True
 
     def _pause(self) -> bool:
         """Wait between blocks; False where the user ended the run meanwhile."""
@@ -147,8 +147,9 @@ class _Loop:
                     switches += self._measure_case(plan, index, workers, prepared)
                     self._time_canary(plan.index, canary)
         elapsed = time.monotonic() - started
-        self._latest_block_s = elapsed
-        self._longest_block_s = max(self._longest_block_s, elapsed)
+        # Once cases have left, the blocks before say too much about the next one.
+        self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
+        self._is_shorter = False
         self._m.emit(
             BlockFinished(
                 block=plan.index,

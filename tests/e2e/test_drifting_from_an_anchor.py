@@ -184,6 +184,19 @@ def test_an_anchor_of_other_software_is_said_and_not_compared(project_with_basel
     assert not any("shown to be beyond" in note for note in result["notes"])
 
 
+def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_told(project_with_baseline):
+    project, place = project_with_baseline, place_of(project_with_baseline)
+    assert project.run("baseline", "anchor").returncode == 0
+    fingerprint = json.loads((place / "fingerprint.json").read_text())
+    fingerprint["state"]["governor"] = "another"
+    (place / "fingerprint.json").write_text(json.dumps(fingerprint))
+    result = project.result("gate", "--max-blocks", "1", "-c", "tiny.sort")
+    assert not any("drift" in note for note in result["notes"])  # a selection of cases has no stored baseline
+    result = project.result("gate", "--max-blocks", "1")
+    assert any("recorded in another state" in note for note in result["notes"])
+    assert any("drift since the anchor was not told; `perfguard gate --anchor`" in note for note in result["notes"])
+
+
 def test_an_anchor_of_another_machine_is_said_and_not_compared(project_with_baseline):
     project, place = project_with_baseline, place_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0

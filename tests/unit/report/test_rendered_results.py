@@ -265,3 +265,20 @@ def test_what_the_machine_lacks_is_named():
     found = replace(found, gate=replace(found.gate, missing_signals=("energy: no RAPL counter can be read",)))
     assert "not measured on this machine: energy: no RAPL counter can be read" in shown(found)
     assert "not measured on this machine" in render_markdown(found)
+
+
+def test_cpu_seconds_that_follow_the_time_are_not_told_twice():
+    finding = SignalFinding(
+        signal="cpu",
+        outcome=Outcome.REGRESSED,
+        gating=True,
+        unit="s",
+        baseline=0.01,
+        candidate=0.02,
+        p_adjusted=1e-9,
+        reason="10 ms → 20 ms",
+    )
+    slower = result(replace(verdict("case", Outcome.REGRESSED, 1.0), signals=(finding,)))
+    assert "cpu regressed" not in shown(slower)
+    faster = result(replace(verdict("case", Outcome.IMPROVED, -0.1), signals=(finding,)))
+    assert "cpu regressed: 10 ms → 20 ms" in shown(faster)

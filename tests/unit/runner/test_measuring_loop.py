@@ -461,3 +461,19 @@ def test_a_failure_while_confirming_does_not_undo_what_was_measured():
     data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), failure])
     assert data.paired().failures == ()
     assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == ["gone"]
+
+
+def test_blocks_that_got_shorter_are_counted_on_as_such(monkeypatch):
+    """Blocks last 10 s with two cases and 4 s with one; 17 s hold one of the first and one of the second kind."""
+    clock = [0.0]
+    monkeypatch.setattr(measure.time, "monotonic", lambda: clock[0])
+
+    def tick(event):
+        if isinstance(event, CaseFinished):
+            clock[0] += 6.0 if event.case_id == "y" else 4.0
+
+    run = Run(FakeStarter(), ["x", "y"], blocks=9, budget_s=23.0, emit=tick)
+    answers = iter([frozenset({"y"})] * 9)
+    run.measuring = replace(run.measuring, answered=lambda: next(answers))
+    run.go()
+    assert run.finished == 4
