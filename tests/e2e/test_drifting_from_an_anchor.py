@@ -188,7 +188,7 @@ def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_
     project, place = project_with_baseline, place_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     fingerprint = json.loads((place / "fingerprint.json").read_text())
-    fingerprint["state"]["governor"] = "another"
+    fingerprint["state"]["kernel"] = "another"
     (place / "fingerprint.json").write_text(json.dumps(fingerprint))
     result = project.result("gate", "--max-blocks", "1", "-c", "tiny.sort")
     assert not any("drift" in note for note in result["notes"])  # a selection of cases has no stored baseline
