@@ -42,8 +42,9 @@ from perfguard.pipeline.contracts import (
     stored_calibration,
     utc_now,
 )
+from perfguard.pipeline.measuring import Place, needs_torch
 from perfguard.pipeline.paired import CONFIRMATION_SHARE, compare_arms
-from perfguard.pipeline.session import Place, Request, choose_cpus, needs_torch
+from perfguard.pipeline.session import Request, choose_cpus
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 from perfguard.runner.arms import find_interpreter, glibc_version

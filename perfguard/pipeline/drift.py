@@ -16,9 +16,10 @@ from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult, Outcome
 from perfguard.pipeline.judging import against_anchor, policy_of
+from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
 from perfguard.pipeline.pairing import obstacle_to_pairing, with_verdicts
-from perfguard.pipeline.session import Place, Session, calibrate, start_arms
+from perfguard.pipeline.session import Session
 from perfguard.runner.arm_spec import parse_arm
 
 _PLACE = Place(workshop="arms-paired-with-anchor")

@@ -17,18 +17,9 @@ from perfguard.model.spec import Case
 from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of
 from perfguard.pipeline.contracts import bank, gate_contract, planned_cases
 from perfguard.pipeline.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
+from perfguard.pipeline.measuring import Limits, Place, calibrate, measure, start_arms
 from perfguard.pipeline.results import finish
-from perfguard.pipeline.session import (
-    Limits,
-    Place,
-    Request,
-    Session,
-    calibrate,
-    choose_cpus,
-    measure,
-    open_session,
-    start_arms,
-)
+from perfguard.pipeline.session import Request, Session, choose_cpus, open_session
 from perfguard.runner.starter import ProcessStarter
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)

@@ -22,8 +22,9 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult, Outcome, Verdict
+from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
-from perfguard.pipeline.session import Place, Session, calibrate, start_arms
+from perfguard.pipeline.session import Session
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 

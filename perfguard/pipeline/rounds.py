@@ -22,9 +22,10 @@ from perfguard.model.verdict import Comparison, Design, GateResult, Outcome
 from perfguard.pipeline.allowances import allowances_of, tags_of, utc_today
 from perfguard.pipeline.drift import Drifted, pair_drifted, screen
 from perfguard.pipeline.judging import policy_of
+from perfguard.pipeline.measuring import calibrate, measure, start_arms
 from perfguard.pipeline.pairing import Reserve, pair_open_cases, with_verdicts
 from perfguard.pipeline.results import finish, measured_cases
-from perfguard.pipeline.session import Request, Session, calibrate, measure, open_session, start_arms
+from perfguard.pipeline.session import Request, Session, open_session
 
 
 def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> None:

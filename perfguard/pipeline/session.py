@@ -1,4 +1,4 @@
-"""What every measuring command does first and last: host lock, run folder, CPUs, arms, workers; and cleaning up."""
+"""What every measuring command does first and last: host lock, run folder, CPUs, the record of it; and cleaning up."""
 
 from __future__ import annotations
 
@@ -6,36 +6,25 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
+from perfguard.errors import ConfigError
 from perfguard.fingerprint.probe import probe
-from perfguard.fingerprint.software import decode_software
-from perfguard.model.events import EVENT_SCHEMA, ArmReady, ArmsCompared, Event, Noted, RunStarted, StageStarted
+from perfguard.model.events import EVENT_SCHEMA, Event, Noted, RunStarted
 from perfguard.model.machine import CpuSelection, Fingerprint
-from perfguard.model.plan import ArmSpec, CasePlan, Injection, MeasureSettings, ResolvedArm
+from perfguard.model.plan import Injection, MeasureSettings
 from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary
-from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
-from perfguard.runner.arms import (
-    ArmSettings,
-    clean_workshop,
-    require_different_interpreters,
-    resolve_arm,
-)
-from perfguard.runner.attestation import Attested, are_identical, attested, compare_attested
-from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, fit_slices, plan_cases
-from perfguard.runner.environment import enlarge, ignored_variables, pad_to_equal_size
+from perfguard.runner.arms import clean_workshop
+from perfguard.runner.environment import ignored_variables
 from perfguard.runner.interrupt import Interrupts, catch_interrupts
 from perfguard.runner.lock import host_lock
-from perfguard.runner.measure import Measuring, measure_blocks
 from perfguard.runner.placement import select_cpus
 from perfguard.runner.run_folder import RunFolder
-from perfguard.runner.schedule import plan_blocks
-from perfguard.runner.starter import ProcessStarter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,203 +149,11 @@ def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:
 
 
 def _node_number(text: str | None) -> int | None:
-    from perfguard.errors import ConfigError
-
     if text is None:
         return None
     if not text.isdigit():
         raise ConfigError(f"--numa {text!r} is neither a node number nor 'none'")
     return int(text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
-
-    workshop: str = "arms"
-    """Name of the folder below the run's folder; begins with `arms`. Its length moves every path in the workers."""
-    path_padding: tuple[int, int] = (0, 0)
-    """Characters that the folders of baseline and candidate are longer."""
-    environment_bytes: tuple[int, int] = (0, 0)
-    """Bytes that the environments of baseline and candidate are larger."""
-
-
-def start_arms(
-    session: Session, specs: Mapping[Arm, ArmSpec], place: Place | None = None
-) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
-    """Resolve the arms and make their environments equally large, or as unequal as `place` wants them.
-
-    Raises:
-        ArmError: An arm cannot be resolved.
-    """
-    place = place or Place()
-    config = session.request.loaded.config
-    settings = ArmSettings(
-        project=session.request.loaded.project,
-        workshop=(session.folder.path / place.workshop).absolute(),
-        path_padding=dict(zip((Arm.BASELINE, Arm.CANDIDATE), place.path_padding, strict=True)),
-        interpreter=config.python,
-        setup=config.setup,
-        profile=config.env_profile,
-        threads=session.selection.threads,
-        pass_through=config.pass_env,
-    )
-    arms: dict[Arm, ResolvedArm] = {}
-    for role, spec in specs.items():
-        session.request.progress(f"preparing the {role.value}: {spec.text}")
-        arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
-    environments = {role: dict(arm.environment) for role, arm in arms.items()}
-    if len(arms) == 2:
-        require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
-        first, second = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
-        environments = {
-            Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
-            Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
-        }
-    starter = ProcessStarter(
-        arms=arms,
-        environments=environments,
-        settings=session.settings,
-        cpus=session.selection.cpus,
-        memory_node=session.selection.bind_memory_node,
-        folder=session.folder.path.absolute(),
-        canary_bundle=arms[Arm.CANDIDATE].bundle,
-    )
-    return starter, arms
-
-
-def calibrate(
-    session: Session,
-    starter: ProcessStarter,
-    arms: Mapping[Arm, ResolvedArm],
-    cases: Sequence[Case] | None = None,
-) -> tuple[CasePlan, ...]:
-    """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
-
-    Args:
-        session: The run; learns whether the arms are identical.
-        starter: Starts workers.
-        arms: The arms.
-        cases: What to calibrate; the request's cases when None.
-
-    Raises:
-        MeasurementError: An arm cannot be started.
-        ArmError: The arms do not run what they should.
-    """
-    chosen = session.request.cases if cases is None else tuple(cases)
-    calibration = Calibration(
-        starter=starter,
-        settings=session.settings,
-        cpus=session.selection.cpus,
-        needs_torch=needs_torch(chosen),
-        should_stop=lambda: session.interrupts.asked,
-        progress=session.request.progress,
-    )
-    reports: dict[Arm, ArmReport] = {}
-    facts: dict[Arm, Attested] = {}
-    for role, arm in arms.items():
-        others = tuple(root for other in arms.values() if other is not arm for root in other.code_roots)
-        reports[role] = calibrate_arm(role, chosen, calibration, roots=arm.code_roots, foreign_roots=others)
-        facts[role] = attested(arm, reports[role].ready, reports[role].attested)
-        _introduce(session, role, arm, reports[role])
-    if len(facts) == 2:
-        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
-            session.note(note)
-        session.identical = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE]) and not session.request.injections
-        session.emit(ArmsCompared(identical=session.identical))
-    session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
-    session.folder.write_json("fingerprint.json", session.fingerprint)
-    found = tuple(reports.values())
-    plans = plan_cases(
-        chosen,
-        found,
-        settings=session.settings,
-        injections=session.request.injections,
-        emit=session.emit,
-    )
-    slices = fit_slices(plans, found, session.settings, left_s=session.left_s())
-    if slices < session.settings.slices:
-        session.note(
-            f"{slices} slices a block instead of {session.settings.slices}, so that enough blocks fit the budget"
-        )
-        session.settings = replace(session.settings, slices=slices)
-    return plans
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When to stop measuring."""
-
-    budget_s: float
-    """Wall seconds from now."""
-    max_blocks: int
-    """Blocks."""
-    slices: int | None = None
-    """Slices of each arm, case and block; None for the session's."""
-
-
-def measure(
-    session: Session,
-    starter: ProcessStarter,
-    plans: Sequence[CasePlan],
-    *,
-    arms: tuple[Arm, ...],
-    pause_s: float = 0.0,
-    stage: Stage = Stage.MAIN,
-    limits: Limits | None = None,
-    answered: Callable[[], frozenset[str]] = frozenset,
-) -> int:
-    """Measure blocks within what is left of the budget; gives the number of blocks.
-
-    Args:
-        session: The run.
-        starter: Starts workers.
-        plans: Calibrated cases.
-        arms: One or both.
-        pause_s: Seconds to wait between blocks.
-        stage: What the blocks are measured for.
-        limits: Seconds and blocks, where they are not the session's.
-        answered: Asked after every block for the cases that need no more measuring.
-    """
-    settings = replace(session.settings, budget_s=session.left_s())
-    if limits is not None:
-        slices = limits.slices or settings.slices
-        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
-    if stage is Stage.MAIN:
-        session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
-    else:
-        session.emit(StageStarted(stage=stage, case_ids=tuple(plan.case.id for plan in plans)))
-    measuring = Measuring(
-        starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
-        emit=session.emit,
-        should_stop=lambda: session.interrupts.asked,
-        settings=settings,
-        cpus=session.selection.cpus,
-        arms=arms,
-        needs_torch=needs_torch(session.request.cases),
-        pause_s=pause_s,
-        answered=answered,
-    )
-    blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
-    with _aside(session.selection):
-        return measure_blocks(blocks, plans, measuring)
-
-
-@contextlib.contextmanager
-def _aside(selection: CpuSelection) -> Iterator[None]:
-    """Keep this process off the measured CPUs, where another one is left to it."""
-    before = os.sched_getaffinity(0)
-    if selection.housekeeping:
-        os.sched_setaffinity(0, selection.housekeeping)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def needs_torch(cases: Sequence[Case]) -> bool:
-    """Whether workers import torch before anything else; always, except where a user's suite is tagged `no-torch`."""
-    return any("no-torch" not in case.tags for case in cases)
 
 
 def _settings(request: Request) -> MeasureSettings:
@@ -404,34 +201,3 @@ def _first_notes(session: Session) -> None:
             "not the code",
             level="warning",
         )
-
-
-def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport) -> None:
-    """Emit what an arm turned out to be; the candidate's software completes the fingerprint."""
-    software = decode_software(report.ready.get("software") or {})
-    completed = probe(software=software)
-    if role is Arm.CANDIDATE:
-        session.fingerprint = completed
-    interpreter = report.ready["interpreter"]
-    summary = ArmSummary(
-        text=arm.spec.text,
-        source_id=arm.source_id,
-        interpreter=interpreter["executable"],
-        python=interpreter["version"],
-        torch=software.torch_version,
-        stack_id=completed.stack_id,
-    )
-    session.summaries.setdefault(role.value, summary)  # a stored baseline stays the baseline
-    session.emit(
-        ArmReady(
-            arm=role,
-            text=arm.spec.text,
-            interpreter=interpreter["executable"],
-            source_id=arm.source_id,
-            python=interpreter["version"],
-            torch=software.torch_version,
-            import_s=float(report.ready.get("import_s", 0.0)),
-            stack_id=completed.stack_id,
-            missing_signals=dict(report.ready.get("missing_signals") or {}),
-        )
-    )

@@ -91,6 +91,15 @@ def _stable(threads: int, glibc: tuple[int, int] | None) -> dict[str, str]:
     return environment
 
 
+def mismatched_threads(overrides: Sequence[tuple[str, str]], threads: int) -> tuple[tuple[str, str], ...]:
+    """An arm's own thread counts that differ from the CPUs it is pinned to.
+
+    They are measured as asked for, since such a setting may be what is under test.
+    """
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return tuple((name, value) for name, value in overrides if name in names and value and value != str(threads))
+
+
 def apply_overrides(environment: Mapping[str, str], overrides: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The environment with an arm's own variables; an empty value removes the variable."""
     changed = dict(environment)

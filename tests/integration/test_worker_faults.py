@@ -20,7 +20,7 @@ from perfguard.model.events import BlockFinished, CaseFailed, CaseFinished, Note
 from perfguard.model.plan import ArmSpec, CasePlan, EnvProfile, MeasureSettings
 from perfguard.model.run import Arm
 from perfguard.model.spec import Case, Phase
-from perfguard.pipeline.session import needs_torch
+from perfguard.pipeline.measuring import needs_torch
 from perfguard.runner.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.arms import ArmSettings, resolve_arm
 from perfguard.runner.calibrate import Calibration, calibrate_arm

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from perfguard.config import load_config
 from perfguard.model.run import Arm
+from perfguard.pipeline.measuring import Limits, calibrate, measure, start_arms
 from perfguard.pipeline.selection import load_catalog, selected_cases
-from perfguard.pipeline.session import Limits, Request, calibrate, measure, open_session, start_arms
+from perfguard.pipeline.session import Request, open_session
 from perfguard.runner.arm_spec import parse_arm
 from tests.proof.gates_against_peers.journal import Journal
 from tests.proof.gates_against_peers.machine import commit, moment

@@ -10,6 +10,7 @@ from perfguard.runner.environment import (
     apply_overrides,
     base_environment,
     ignored_variables,
+    mismatched_threads,
     pad_to_equal_size,
 )
 
@@ -91,3 +92,15 @@ def test_nothing_passes_through_by_accident(inherited):
     found = base_environment(inherited, profile=EnvProfile.STABLE, threads=1, glibc=None)
     passed = found.keys() - mine.keys()
     assert not any("TOKEN" in name or "SECRET" in name or "PASSWORD" in name for name in passed)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((("OMP_NUM_THREADS", "2"),), (("OMP_NUM_THREADS", "2"),)),
+        ((("OMP_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "4")), (("MKL_NUM_THREADS", "4"),)),
+        ((("OMP_NUM_THREADS", ""), ("ONEDNN_MAX_CPU_ISA", "AVX2")), ()),
+    ],
+)
+def test_threads_that_do_not_fit_the_mask_are_told(overrides, told):
+    assert mismatched_threads(overrides, 1) == told
