@@ -21,7 +21,7 @@ from perfguard.model.plan import ArmSpec
 from perfguard.model.record import StoredBaseline
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import GateResult, Outcome, Verdict
+from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
 from perfguard.pipeline.session import Session
@@ -130,7 +130,8 @@ def _paired(
     plans = calibrate(session, starter, arms, cases)
     if session.identical:
         session.note("the candidate imports the very code of the baseline's commit: what differs is the machine")
-        return with_verdicts(result, [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}])
+        same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]
+        return _told(with_verdicts(result, same), len(same))
     config = session.request.loaded.config
     session.settings = replace(
         session.settings, max_blocks=config.max_blocks
@@ -152,6 +153,17 @@ def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult
 
 def _repeated(verdict: Verdict) -> Verdict:
     return replace(verdict, reason=f"paired with the baseline's commit: {verdict.reason}")
+
+
+def _told(result: GateResult, same: int) -> GateResult:
+    """A pass whose sentence does not claim that the times of unchanged code were shown to be equal."""
+    if result.outcome is not GateOutcome.PASS:
+        return result
+    total = len(result.verdicts)
+    subject = "case imports" if same == 1 else "cases import"
+    others = f"; {total - same} more unchanged or faster" if same < total else ""
+    reason = f"{same} of {total} {subject} the very code of the baseline, so only the machine can have changed{others}"
+    return replace(result, reason=reason)
 
 
 def _same_code(verdict: Verdict) -> Verdict:
