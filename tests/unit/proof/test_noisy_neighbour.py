@@ -25,9 +25,10 @@ def test_it_is_gone_when_the_gate_is_over(monkeypatch):
 
 
 def test_there_is_none_where_none_is_wanted(monkeypatch):
-    monkeypatch.setattr(neighbour.subprocess, "Popen", None)
+    started = []
+    monkeypatch.setattr(neighbour.subprocess, "Popen", started.append)
     with neighbour.noisy(None, seconds=1, seed=1, duty=0.5, cwd=REPOSITORY):
-        pass
+        assert started == []
 
 
 def test_it_ends_by_itself():
