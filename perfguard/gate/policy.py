@@ -92,8 +92,8 @@ def decide_cases(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Ver
     Assumes: p-values are valid at their margins; Holm needs no assumption about their dependence.
     """
     family = [c for c in comparisons if c.gating is Gating.GATING and c.estimate and not _too_few(c, policy)]
-    slower = holm([_p(c.p_regressed) for c in family])
-    faster = holm([_p(c.p_improved) for c in family])
+    slower = holm([p_or_one(c.p_regressed) for c in family])
+    faster = holm([p_or_one(c.p_improved) for c in family])
     tested = {
         c.case_id: _Tested(p_slower=s, p_faster=f, family=len(family))
         for c, s, f in zip(family, slower, faster, strict=True)
@@ -196,7 +196,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
 
 
 def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
-    used = tested or _Tested(p_slower=_p(comparison.p_regressed), p_faster=_p(comparison.p_improved), family=None)
+    used = tested or _Tested(p_slower=p_or_one(comparison.p_regressed), p_faster=p_or_one(comparison.p_improved), family=None)
     test_alpha = policy.alpha / (used.family or 1)
     mde_ratio = _mde(comparison, test_alpha)
     if used.p_slower <= policy.alpha:
@@ -266,7 +266,8 @@ def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
     return comparison.estimate is not None and comparison.estimate.block_sd > math.log1p(policy.max_block_sd_ratio)
 
 
-def _p(p_value: float | None) -> float:
+def p_or_one(p_value: float | None) -> float:
+    """A p-value, or 1 where nothing could be tested: what is unknown is never significant."""
     return 1.0 if p_value is None else p_value
 
 

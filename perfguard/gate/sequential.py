@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from perfguard.gate.compare import compare_paired
-from perfguard.gate.policy import decide_cases
+from perfguard.gate.policy import decide_cases, p_or_one
 from perfguard.model.run import PairedData
 from perfguard.model.spec import Case
 from perfguard.model.verdict import Comparison, Outcome, Policy, Verdict
@@ -104,10 +104,10 @@ class SequentialGate:
         fraction = 1.0 if final else min(estimate.blocks / self._planned, _LATEST_INTERIM)
         path.information.append(float(estimate.blocks))
         path.fractions.append(max(fraction, path.fractions[-1] if path.fractions else 0.0))
-        path.slower.append(_p(comparison.p_regressed))
-        path.faster.append(_p(comparison.p_improved))
-        path.unclean.append(_p(comparison.p_unclean))
-        path.outside.append(_p(comparison.p_outside))
+        path.slower.append(p_or_one(comparison.p_regressed))
+        path.faster.append(p_or_one(comparison.p_improved))
+        path.unclean.append(p_or_one(comparison.p_unclean))
+        path.outside.append(p_or_one(comparison.p_outside))
         path.comparison = replace(
             comparison,
             p_regressed=_sequential(Spending.CAUTIOUS, path, path.slower),
@@ -127,7 +127,7 @@ class SequentialGate:
             if verdict.outcome is Outcome.FAILED or verdict.outcome is Outcome.NO_BASELINE:
                 path.is_answered = True
                 continue
-            is_clean = _p(verdict.comparison.p_unclean) <= clean_level
+            is_clean = p_or_one(verdict.comparison.p_unclean) <= clean_level
             if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or (
                 verdict.outcome is Outcome.UNCHANGED and is_clean
             ):
@@ -153,7 +153,3 @@ def plan_looks(first_block_s: float, *, left_s: float, max_blocks: int) -> int:
 
 def _sequential(spending: Spending, path: _Path, p_values: Sequence[float]) -> float:
     return sequential_p(spending, p_values, path.information, path.fractions)
-
-
-def _p(p_value: float | None) -> float:
-    return 1.0 if p_value is None else p_value

@@ -133,9 +133,8 @@ def _paired(
         same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]
         return _told(with_verdicts(result, same), len(same))
     config = session.request.loaded.config
-    session.settings = replace(
-        session.settings, max_blocks=config.max_blocks
-    )  # the rounds were limited by their number
+    # The rounds before had set their own number as the limit.
+    session.settings = replace(session.settings, max_blocks=config.max_blocks)
     judge = judge_of(session, cases, Stage.PAIRING, allowances=allowances)
     judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
     measure_paired(session, starter, plans, judge, keep_s=session.left_s() * reserve.time_share)
