@@ -196,7 +196,9 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
 
 
 def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
-    used = tested or _Tested(p_slower=p_or_one(comparison.p_regressed), p_faster=p_or_one(comparison.p_improved), family=None)
+    used = tested or _Tested(
+        p_slower=p_or_one(comparison.p_regressed), p_faster=p_or_one(comparison.p_improved), family=None
+    )
     test_alpha = policy.alpha / (used.family or 1)
     mde_ratio = _mde(comparison, test_alpha)
     if used.p_slower <= policy.alpha:
