@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.model.contract import CalibratedCase, CalibrationSummary
 from perfguard.model.planning import PlannedCase, SuitePlan
+from perfguard.report.tables import plain_table
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _legend(summary: CalibrationSummary) -> list[str]:
 
 def _case_table(summary: CalibrationSummary) -> Table:
     minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
-    table = _table(
+    table = plain_table(
         "case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
         *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
     )  # fmt: skip
@@ -136,7 +137,7 @@ def _effect(mde_ratio: float) -> str:
 
 
 def _plan_table(plan: SuitePlan) -> Table:
-    table = _table("case", ">block SD", ">margin", ">blocks", ">minutes", "")
+    table = plain_table("case", ">block SD", ">margin", ">blocks", ">minutes", "")
     for case in plan.cases:
         table.add_row(*_plan_row(case))
     return table
@@ -163,16 +164,3 @@ def _demotions(plan: SuitePlan) -> list[str]:
     else:
         lines.append(f"{kept} of {len(plan.cases)} cases gate; the suite needs {plan.minutes:.1f} minutes")
     return lines
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        right = name.startswith(">")
-        table.add_column(
-            name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold"
-        )
-    return table

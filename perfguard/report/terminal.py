@@ -9,6 +9,7 @@ from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Outcome, Verdict
 from perfguard.report.lines import note_lines, signal_lines
+from perfguard.report.tables import plain_table
 from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _stacked(verdict: Verdict) -> list[RenderableType]:
 
 
 def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
-    table = _table("case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
+    table = plain_table("case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
     for verdict in verdicts:
         table.add_row(*_verdict_row(verdict))
     return table
@@ -139,7 +140,7 @@ def format_interval(comparison: Comparison) -> str:
 def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
     from rich.markup import escape
 
-    table = _table("case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "")
+    table = plain_table("case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "")
     for case in measured:
         table.add_row(
             escape(printable(case.case_id)),
@@ -149,18 +150,5 @@ def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
             format_ratio(case.within_sd_ratio),
             str(case.inner_loops or "-"),
             escape(printable(f"✗ {case.problem}")) if case.problem else "",
-        )
-    return table
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        right = name.startswith(">")
-        table.add_column(
-            name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold"
         )
     return table
