@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check lint types layers schemas proof-spine proof-peers build clean help
+.PHONY: run test check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -13,14 +13,14 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tui]' \
-	    build hatchling hypothesis import-linter jsonschema mypy pytest pytest-timeout ruff
+	    build hatchling hypothesis import-linter jsonschema mypy pytest pytest-timeout pytest-xdist ruff
 	touch $(READY)
 
 run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, judge
 	$(BIN)/perfguard gate --suite quick $(ARGS)
 
-test: $(READY) ## The whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## The whole test suite: what measures in one process, all the rest beside it
+	$(BIN)/python -m pytest -n 2 --dist loadscope --durations=12 $(ARGS)
 
 check: lint types layers test ## Everything that CI checks
 
@@ -35,7 +35,7 @@ layers: $(READY) ## import-linter contracts
 	$(BIN)/lint-imports
 
 schemas: $(READY) ## Write the published JSON schemas anew
-	for name in result events fingerprint; do \
+	for name in result profile events fingerprint; do \
 	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
 
 proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
@@ -45,6 +45,18 @@ proof-peers: $(READY) ## Measure the gate against its peers on this machine (hou
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    -c tests/proof/gates_against_peers/constraints.txt matplotlib
 	$(BIN)/python -m tests.proof.gates_against_peers $(or $(ARGS),all)
+
+proof-culprits: $(READY) ## Measure whether injected culprits are named first (an hour, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.culprits_of_injections $(ARGS)
+
+proof-census: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)
+	$(BIN)/python -m tests.proof.census_of_catalogue $(ARGS)
+
+proof-tui: $(READY) ## Measure what the TUI costs: CPU at 1 Hz, memory after 8 hours (some minutes, nothing else running)
+	$(BIN)/python -m tests.proof.tui_cost $(ARGS)
+
+pictures: $(READY) ## Draw the pictures of the TUI's screens anew
+	$(BIN)/python -m tests.tui_pictures
 
 build: $(READY) ## Wheel and sdist
 	$(BIN)/python -m build

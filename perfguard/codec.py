@@ -9,18 +9,25 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.model.events import EVENT_NAMES, Event
+from perfguard.model.events import EVENT_NAMES, Event, OpsCompared
 from perfguard.model.machine import Fingerprint
+from perfguard.model.profile import ProfileReport
 from perfguard.model.result import RunResult
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
+_WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
+"""Types whose numbers may be nan or infinite, which JSON has no number for."""
+
+SCHEMAS = ("result", "profile", "events", "fingerprint")
+"""What `schema_of` knows."""
 
 
 def to_builtins(value: Any) -> Any:
@@ -51,8 +58,27 @@ def from_builtins(data: Any, kind: type[T], *, source: str) -> T:
     """
     try:
         return msgspec.convert(data, kind, strict=True)
-    except msgspec.ValidationError as error:
+    except (
+        msgspec.ValidationError,
+        UnicodeError,
+    ) as error:  # half a surrogate pair is text to JSON, and to nothing else
         raise StoreError(f"{source} is not valid: {error}") from error
+
+
+def with_nan(data: Any, kind: Any) -> Any:
+    """Plain data of a model type in which null stands as nan where only a number fits.
+
+    `to_builtins` writes nan and inf as null; which of them it was is lost.
+    """
+    if kind is float:
+        return math.nan if data is None else data
+    arguments = [argument for argument in get_args(kind) if argument is not Ellipsis]
+    if isinstance(data, list) and len(arguments) == 1:
+        return [with_nan(item, arguments[0]) for item in data]
+    if isinstance(data, dict) and dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
+    return data
 
 
 def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:
@@ -79,17 +105,19 @@ def decode_event(line: bytes, *, source: str) -> Event:
         body.pop(key, None)
     names = {f.name for f in dataclasses.fields(kind)}
     known = {key: value for key, value in body.items() if key in names}
-    return from_builtins(known, kind, source=source)
+    # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
+    return from_builtins(with_nan(known, kind) if kind is OpsCompared else known, kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """JSON schema of `result`, `events` (one line) or `fingerprint`.
+    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`.
 
     Raises:
         KeyError: Another name.
     """
     titles = {
         "result": (RunResult, "Result of a perfguard command, version 1"),
+        "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
         "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
     }
     if name in titles:
@@ -105,8 +133,17 @@ def schema_of(name: str) -> dict[str, Any]:
             definition["required"] = ["event", *envelope, *definition.get("required", [])]
         title = "One line of events.jsonl, version 1"
         schema = {"oneOf": list(variants), "$defs": components}
+    for definition in _WITH_UNKNOWN & schema["$defs"].keys():
+        _allow_null(schema["$defs"][definition]["properties"])
     plain: dict[str, Any] = _with_plain_descriptions(schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **plain}
+
+
+def _allow_null(properties: dict[str, Any]) -> None:
+    """Numbers may also be null: `to_builtins` writes that where one is unknown."""
+    for field in properties.values():
+        if field.get("type") == "number":
+            field["type"] = ["number", "null"]
 
 
 def _with_plain_descriptions(value: Any) -> Any:

@@ -110,6 +110,8 @@ class Config:
     """Slowdown since the anchor that is worth a flag, as a ratio, however small the steps were."""
     fail_on: tuple[str, ...] = FAIL_ON_CHOICES
     """Gate outcomes that give a non-zero exit code."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Other keys for `perfguard tui`, by what they do: `pause = "p"`; `?` there lists all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +195,7 @@ def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, s
     for spec in dataclasses.fields(Config):
         name = f"PERFGUARD_{spec.name.upper()}"
         text = environment.get(name)
-        if text is None or spec.name == "suites":
+        if text is None or spec.name in ("suites", "keys"):
             continue
         layer[spec.name] = (_from_text(spec.name, text), name)
     return layer

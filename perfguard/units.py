@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+_ROUNDS_UP = 0.99995
+"""From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`."""
+
 
 def format_seconds(value_s: float | None) -> str:
     """`1.234 ms` with four significant digits; `-` for None or nan."""
@@ -12,8 +15,8 @@ def format_seconds(value_s: float | None) -> str:
     if value_s == 0:
         return "0 s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
-        if abs(value_s) >= scale:
-            return f"{_significant(value_s / scale)} {unit}"
+        if abs(value_s) >= scale * _ROUNDS_UP:
+            return f"{_significant(math.copysign(max(1.0, abs(value_s) / scale), value_s))} {unit}"
     return f"{value_s:.3g} s"
 
 
@@ -34,6 +37,41 @@ def format_ratio(ratio: float | None) -> str:
     if math.isinf(ratio):
         return "∞"
     return f"{ratio * 100:.1f} %" if abs(ratio) >= 0.1 else f"{ratio * 100:.2f} %"
+
+
+def format_change(ratio: float, lower: float = -math.inf, upper: float = math.inf) -> str:
+    """A difference as a part of a whole, with its interval: `+6.2 % [5.1, 7.4]`; without one that is unknown.
+
+    Args:
+        ratio: 0.062 for 6.2 % more.
+        lower: Lower end of its interval; infinite where unknown.
+        upper: Upper end; infinite where unknown.
+    """
+    if math.isnan(ratio):
+        return "-"
+    if math.isinf(ratio):
+        return "+∞" if ratio > 0 else "-∞"
+    digits = 1 if abs(ratio) >= 0.01 else 2
+    text = f"{ratio * 100:+.{digits}f} %"
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        return text
+    return f"{text} [{lower * 100:.{digits}f}, {upper * 100:.{digits}f}]"
+
+
+def format_share(ratio: float | None) -> str:
+    """A part of a whole in full percent, `94 %`; `<1 %` for what is less but not nothing; `-` for None or nan."""
+    if ratio is None or math.isnan(ratio):
+        return "-"
+    if math.isinf(ratio):
+        return "∞"
+    return "<1 %" if 0 < ratio < 0.005 else f"{ratio * 100:.0f} %"
+
+
+def format_number(value: float) -> str:
+    """`1,240`; one digit of a fraction, `0.5`, where there is one."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value - round(value)) < 0.05 else f"{value:,.1f}"
 
 
 def format_bytes(value_bytes: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,24 @@ import pytest
 import perfguard
 
 SOURCE = Path(perfguard.__file__).parent.parent
+MEASURING = ("tests/e2e/", "tests/integration/")
+"""Folders of tests that start workers; they run one after the other, because two at once would time each other."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Share out files among processes, and all that measures to one of them.
+
+    `--dist loadgroup` would do, but pytest-xdist 3.8 with pytest 9.2 does not see the groups.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class MeasuringInOneProcess(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "measuring" if nodeid.startswith(MEASURING) else nodeid.partition("::")[0]
+
+    return MeasuringInOneProcess(config, log)
+
 
 CONFIG = """\
 suite = "tiny"
@@ -164,7 +183,8 @@ def empty_project(tmp_path):
     made.path.mkdir()
     yield made
     for process in made.workers():
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            process.kill()
 
 
 @pytest.fixture

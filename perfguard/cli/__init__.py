@@ -19,6 +19,7 @@ _COMMANDS = {
         "perfguard.cli.commands.gate",
         "Judge the working tree against the stored baseline or the last commit.",
     ),
+    "profile": ("perfguard.cli.commands.profile", "Say which ops a training step's time is in; compare two traces."),
     "bisect": ("perfguard.cli.commands.bisect", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("perfguard.cli.commands.baseline", "Show, update or compare stored baselines."),
     "allow": ("perfguard.cli.commands.allow", "Accept a slowdown of a case up to a limit, until a date."),
@@ -28,6 +29,10 @@ _COMMANDS = {
     ),
     "plan": ("perfguard.cli.commands.plan", "Say what blocks and minutes a slowdown needs; demote hopeless cases."),
     "show": ("perfguard.cli.commands.show", "Judge a recorded run again from its events."),
+    "tui": ("perfguard.cli.commands.tui", "Watch a run live in the terminal; drill down to ops; browse history."),
+    "watch": ("perfguard.cli.commands.watch", "Print a run's events as lines, live or recorded."),
+    "export": ("perfguard.cli.commands.export", "Write a recorded run in the format of another tool."),
+    "import": ("perfguard.cli.commands.import_", "Show and compare files of other benchmark tools."),
     "list": ("perfguard.cli.commands.list", "List suites, benchmarks and cases."),
     "fingerprint": ("perfguard.cli.commands.fingerprint", "Show what this machine (or a recorded one) is."),
     "doctor": (

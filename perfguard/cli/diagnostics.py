@@ -21,16 +21,21 @@ from perfguard.units import printable
 def reader_may_leave() -> Iterator[None]:
     """While entered, a closed stdout is no error: what is left to print is dropped.
 
-    click and rich turn a broken pipe into SystemExit(1), which would read as a regression.
+    click and rich turn a broken pipe into SystemExit(1), which would read as a regression; rich has put /dev/null over
+    stdout by then.
     """
     try:
         yield
-    except (BrokenPipeError, SystemExit):
-        if not _reader_is_gone():
+    except (BrokenPipeError, SystemExit) as stop:
+        if not (_reader_is_gone() or _is_broken_pipe(stop) or _is_broken_pipe(stop.__context__)):
             raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _is_broken_pipe(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
 def _reader_is_gone() -> bool:

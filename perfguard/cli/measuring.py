@@ -44,6 +44,7 @@ def build_request(
         injections=tuple(pair for text in injections for pair in _injected(text, cases)),
         observe=progress.observe,
         progress=progress.step,
+        ops=options.get("ops"),
     )
 
 

@@ -68,6 +68,7 @@ def read_cpu(files: Files, processors: Sequence[Processor], online: Sequence[int
         stepping=parse_count(head.get("stepping")),
         microcode=_microcode(files, head, online),
         microarchitecture=microarchitecture(processors),
+        resembles=resembles(processors),
         hypervisor=hypervisor,
         hypervisor_name=_hypervisor_name(files, head) if hypervisor is not False else None,
     )
@@ -97,6 +98,30 @@ def microarchitecture(processors: Sequence[Processor]) -> str | None:
         return str(max(fitting, key=_depth).name)
     special = [target for target in fitting if target > generic]
     return str(max(special, key=_depth).name if special else generic.name)
+
+
+def resembles(processors: Sequence[Processor]) -> str | None:
+    """A newer name on x86 than `microarchitecture` gives, and the few flags that it lacks.
+
+    A hypervisor that hides one flag makes a Sapphire Rapids look like an Ice Lake. Most of what the newer name adds
+    must be there.
+    """
+    name = microarchitecture(processors)
+    if name is None or _architecture(processors) != "x86_64":
+        return None
+    from archspec.cpu import TARGETS
+
+    head, found = _head(processors), TARGETS[name]
+    flags, vendor = _flags(head), _vendor(head, "x86_64")
+    best: tuple[int, int, str] | None = None
+    for target in TARGETS.values():
+        if target.vendor != vendor or not target > found:
+            continue
+        added, missing = target.features - found.features, target.features - flags
+        if missing and 2 * len(missing) < len(added):
+            shown = f"{target.name} but for {', '.join(sorted(missing))}"
+            best = min(best or (len(missing), -len(added), shown), (len(missing), -len(added), shown))
+    return best[2] if best else None
 
 
 def _fits(target: Any, head: Processor, architecture: str) -> bool:

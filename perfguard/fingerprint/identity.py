@@ -67,7 +67,7 @@ def machine_facts(found: Fingerprint) -> dict[str, object]:
         "caches": [
             [cache.level, cache.kind, cache.size_bytes, cache.instances, cache.shared_by] for cache in found.caches
         ],
-        "nodes": _node_shapes(topology),
+        "nodes": _node_shapes(topology, with_memory=not cpu.hypervisor),
     }
 
 
@@ -108,12 +108,16 @@ def stack_environment(environment: Mapping[str, str] | None) -> dict[str, str] |
     return {name: value for name, value in environment.items() if not any(pin in name for pin in _RUN_PINS)}
 
 
-def _node_shapes(topology: Topology) -> list[list[object]]:
-    """CPUs, rough memory and distances of each node."""
+def _node_shapes(topology: Topology, *, with_memory: bool) -> list[list[object]]:
+    """CPUs, rough memory and distances of each node.
+
+    Memory says how many channels are filled. A guest's says nothing of that, and grows and shrinks while it runs: one
+    was seen with 6.5 GB, 40 minutes later with 16 and then with 24.
+    """
     return [
         [
             len(node.cpus) if node.cpus is not None else None,
-            _rounded_memory(node.memory_bytes),
+            _rounded_memory(node.memory_bytes) if with_memory else None,
             node.distances,
         ]
         for node in topology.numa_nodes

@@ -54,7 +54,8 @@ def _cpu(found: Fingerprint) -> Iterator[_Row]:
     yield "brand", _text(cpu.brand)
     yield "vendor", _text(cpu.vendor)
     yield "model", f"family {_text(cpu.family)}, model {_text(cpu.model)}, stepping {_text(cpu.stepping)}"
-    yield "architecture", f"{_text(cpu.architecture)}, {_text(cpu.microarchitecture)}"
+    resembles = f" ({cpu.resembles})" if cpu.resembles else ""
+    yield "architecture", f"{_text(cpu.architecture)}, {_text(cpu.microarchitecture)}{resembles}"
     yield "microcode", _text(cpu.microcode)
     yield "hypervisor", cpu.hypervisor_name or _switch(cpu.hypervisor, yes="yes (which one is unknown)", no="none")
 

@@ -47,10 +47,12 @@ class SignalRule:
     """Smallest change in the signal's own unit; a change must clear both."""
     is_count: bool = False
     """Whether the values are counts, which may be zero and are compared by their difference."""
+    follows_time: bool = False
+    """Whether a slower step has more of it anyway: then nothing below the margin of the case's time is worth a word."""
 
 
 RULES = (
-    SignalRule(signal=Signal.CPU, verb="burns", thing="CPU seconds", unit="s", margin_ratio=0.05),
+    SignalRule(signal=Signal.CPU, verb="burns", thing="CPU seconds", unit="s", margin_ratio=0.05, follows_time=True),
     SignalRule(
         signal=Signal.MEMORY, verb="holds", thing="memory at its peak", unit="B", margin_ratio=0.05, margin=8 * _MIB
     ),
@@ -72,8 +74,15 @@ RULES = (
         margin=2.0,
         is_count=True,
     ),
-    SignalRule(signal=Signal.ENERGY, verb="takes", thing="energy", unit="J", margin_ratio=0.05),
-    SignalRule(signal=Signal.INSTRUCTIONS, verb="executes", thing="instructions", unit="", margin_ratio=0.02),
+    SignalRule(signal=Signal.ENERGY, verb="takes", thing="energy", unit="J", margin_ratio=0.05, follows_time=True),
+    SignalRule(
+        signal=Signal.INSTRUCTIONS,
+        verb="executes",
+        thing="instructions",
+        unit="",
+        margin_ratio=0.02,
+        follows_time=True,
+    ),
 )
 """The rule of each signal.
 
@@ -86,6 +95,8 @@ RULES = (
 - Context switches come with the host's load and with every wait for a thread: half as many again, and 2 at least.
 - Energy counts the whole package, whatever else runs there: 5 %, as for CPU seconds.
 - Instructions hardly vary from process to process, so 2 % is far outside their noise.
+- A project that accepts slower steps accepts what they cost: CPU seconds, energy and instructions have at least the
+  margin of the case's time.
 """
 
 
@@ -150,7 +161,10 @@ def judge_signals(
     for entry in data:
         if entry.block not in voided:
             slices.setdefault(entry.case_id, []).append(entry)
-    measured = {v.case_id: _measure(slices.get(v.case_id, ()), policy) for v in verdicts}
+    measured = {
+        v.case_id: _measure(slices.get(v.case_id, ()), policy, time_margin_ratio=v.comparison.margin_ratio)
+        for v in verdicts
+    }
     family = [
         (verdict, found)
         for verdict in verdicts
@@ -184,9 +198,11 @@ def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[str, ...]
     )
 
 
-def _measure(entries: Sequence[SignalSlices], policy: SignalPolicy) -> tuple[_Measured, ...]:
+def _measure(
+    entries: Sequence[SignalSlices], policy: SignalPolicy, *, time_margin_ratio: float
+) -> tuple[_Measured, ...]:
     found = []
-    for rule in RULES:
+    for rule in (_with_margin(rule, time_margin_ratio) for rule in RULES):
         readable = [
             pairs
             for entry in entries
@@ -195,6 +211,10 @@ def _measure(entries: Sequence[SignalSlices], policy: SignalPolicy) -> tuple[_Me
         if readable:
             found.append(_measure_signal(rule, readable, policy))
     return tuple(found)
+
+
+def _with_margin(rule: SignalRule, time_margin_ratio: float) -> SignalRule:
+    return replace(rule, margin_ratio=max(rule.margin_ratio, time_margin_ratio)) if rule.follows_time else rule
 
 
 def _measure_signal(rule: SignalRule, readable: Sequence[BlockPairs], policy: SignalPolicy) -> _Measured:

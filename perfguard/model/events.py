@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.model.findings import Finding
+from perfguard.model.ops import Attribution, CensusChange
 from perfguard.model.run import Arm, Stage
 
 EVENT_SCHEMA = 1
@@ -227,6 +229,30 @@ class StageStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepsCounted:
+    """What a case's step executes was counted in both arms, or in the candidate and a stored baseline."""
+
+    case_id: str
+    """The case."""
+    changes: tuple[CensusChange, ...]
+    """What the candidate executes otherwise, gravest first; empty where nothing."""
+    counted_on: str | None = None
+    """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpsCompared:
+    """Both arms of a case were profiled."""
+
+    attribution: Attribution
+    """Which ops are to blame, with the largest differences."""
+    file: str
+    """File of the run's folder with all differences."""
+    findings: tuple[Finding, ...] = ()
+    """Advice on what the candidate does and the baseline does not, the gravest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictReached:
     """One case was judged."""
 
@@ -280,6 +306,8 @@ Event = (
     | LooksPlanned
     | LookTaken
     | StageStarted
+    | StepsCounted
+    | OpsCompared
     | VerdictReached
     | Noted
     | RunFinished
@@ -299,6 +327,8 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "looks_planned": LooksPlanned,
     "look": LookTaken,
     "stage_started": StageStarted,
+    "steps_counted": StepsCounted,
+    "ops_compared": OpsCompared,
     "verdict": VerdictReached,
     "note": Noted,
     "run_finished": RunFinished,

@@ -78,7 +78,11 @@ class Cpu:
     microcode: str | None = None
     """Revision, hexadecimal."""
     microarchitecture: str | None = None
-    """Name in archspec's table, for instance `sapphirerapids`; a generic level where no more is known."""
+    """Name in archspec's table, for instance `sapphirerapids`; a generic level where no more is known. All that the
+    table asks of that name is there, so it is a lower bound."""
+    resembles: str | None = None
+    """`sapphirerapids but for waitpkg`: a newer name that only a few flags speak against, which hypervisors like to
+    hide; None where there is no such name."""
     hypervisor: bool | None = None
     """Whether the CPU says that it is virtual."""
     hypervisor_name: str | None = None

@@ -11,12 +11,27 @@ go                  -> slice(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)
 exit                -> (end of file)
 ```
+Profiling has a worker of its own, told so by `profile` in its job, and never shares one with timed slices:
+
+```
+profile(case, kind, trace, log)    -> profiled(wall_s, …)       one call of a prepared case
+program(case)                      -> program(modules, denormals, …)   what runs it: who learns, what is denormal
+script(path, arguments, skip)      -> waiting | ended(exit_code, …)    a user's script, up to its `skip`-th step
+step(kind, trace, log)             -> profiled, then it waits again | ended    its next step
+go_on | stop                       -> ended                     the script runs to its end, or is ended here
+whole(path, arguments, kind, …)    -> profiled, then ended      a script that makes no optimizer step, as one step
+replay(op)                         -> replayed(seconds_s or reason, …)  one op alone
+ceilings(dtypes, cache_bytes)      -> ceilings(gemms, streams, …)
+```
+Any of them may be answered by `failed`.
+
 Plain dictionaries on purpose: the worker runs in environments that hold nothing but this package and pyperf.
 """
 
 from __future__ import annotations
 
 import json
+from enum import Enum
 from typing import Any, Protocol
 
 PROTOCOL_VERSION = 1
@@ -26,7 +41,28 @@ CONTROL_VARIABLE = "PERFGUARD_CONTROL"
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line is rubbish, not a message."""
 
+STEP_WINDOW = "perfguard::step"
+"""Name of the event around each profiled step in its trace."""
+MODULE_PREFIX = "module:"
+"""What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`."""
+LINE_PREFIX = "perfguard::line:"
+"""What the names of the marks begin with that tell the line of the user's code: `perfguard::line:train.py:88`. A mark
+holds from its start to the next one of its thread; nothing behind the prefix means no code of the user's."""
+
 Message = dict[str, Any]
+
+
+class StepKind(str, Enum):
+    """How one step is looked at."""
+
+    BARE = "bare"
+    """With clocks only."""
+    TRACE = "trace"
+    """With torch's profiler: ops, shapes, modules."""
+    JOINED = "joined"
+    """The same, with allocations and the logs of oneDNN and MKL; its times are good for nothing else."""
+    WHERE = "where"
+    """The same as `trace`, with marks of the lines that run; only these are taken from it."""
 
 
 class LineReader(Protocol):

@@ -14,10 +14,14 @@ from perfguard.model.events import (
     CaseFailed,
     CaseFinished,
     Event,
+    OpsCompared,
     RunStarted,
     SliceTimed,
     StageStarted,
+    StepsCounted,
 )
+from perfguard.model.findings import Finding
+from perfguard.model.ops import Attribution, CensusChange
 from perfguard.model.run import (
     Arm,
     BlockConditions,
@@ -46,6 +50,14 @@ class RunData:
     """Iterations of one slice, by case id."""
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
     """What the workers of each arm cannot read on this machine, and why."""
+    census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """What the candidate executes otherwise, by case id; cases that were not counted are missing."""
+    attributions: dict[str, Attribution] = field(default_factory=dict)
+    """Which ops are to blame, by case id, for the cases that were profiled."""
+    stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """What the candidate executes otherwise than a baseline stored on another machine, by case id."""
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
     _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)
     _complete: dict[tuple[int, str], CaseFinished] = field(default_factory=dict)
     _data_seeds: dict[int, int] = field(default_factory=dict)
@@ -67,6 +79,8 @@ class RunData:
         match event:
             case RunStarted() | ArmReady() | CaseCalibrated():
                 self._prepare(event)
+            case StepsCounted() | OpsCompared():
+                self._explain(event)
             case StageStarted():
                 self._stage = event.stage
             case BlockStarted():
@@ -95,6 +109,17 @@ class RunData:
                 self.missing_signals[event.arm] = event.missing_signals
             case CaseCalibrated():
                 self.inner_loops[event.case_id] = event.inner_loops
+
+    def _explain(self, event: StepsCounted | OpsCompared) -> None:
+        if isinstance(event, StepsCounted):
+            changes = self.census_changes if event.counted_on is None else self.stored_census_changes
+            changes[event.case_id] = event.changes
+            return
+        case_id = event.attribution.case_id
+        self.attributions[case_id] = event.attribution
+        self.findings.pop(case_id, None)
+        if event.findings:
+            self.findings[case_id] = event.findings
 
     @property
     def blocks_finished(self) -> int:

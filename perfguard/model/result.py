@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from perfguard.model.findings import Finding
+from perfguard.model.ops import Attribution, CensusChange
 from perfguard.model.verdict import GateResult
 
 RESULT_SCHEMA = 1
@@ -85,3 +87,14 @@ class RunResult:
     """Wall seconds of the whole command."""
     error_rate: str = "uncalibrated"
     """What is known of the gate's error rates on this machine."""
+    census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """What the candidate's step executes otherwise, by case id, gravest first; without cases that were not counted."""
+    attributions: tuple[Attribution, ...] = ()
+    """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
+    the run's folder."""
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """Advice on what the candidate does and the baseline does not, by case id, the gravest first; only of cases whose
+    both arms were profiled, without those that there is nothing to advise on."""
+    stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """The same as `census_changes`, against a baseline that was stored on another machine of the same instruction sets;
+    a note names it. Empty where there is a baseline of this machine, or no such one."""

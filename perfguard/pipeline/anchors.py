@@ -11,9 +11,9 @@ from perfguard.fingerprint.probe import probe
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import BaselineInfo, StoredBaseline
 from perfguard.model.result import RunResult
-from perfguard.pipeline.baselines import committed_files, loaded_files, require_stored, store_of
 from perfguard.pipeline.paired import compare_arms
 from perfguard.pipeline.session import Request
+from perfguard.pipeline.stored import committed_files, loaded_files, require_stored, store_of
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove

@@ -1,32 +1,33 @@
-"""`baseline update|show|diff`, and finding the stored baseline that fits a run."""
+"""`baseline update`: independent rounds, and what must hold before they are stored."""
 
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfguard import __version__
-from perfguard.config import LoadedConfig
-from perfguard.errors import ArmError, HostUnfitError, MeasurementError, StoreError, UsageError
-from perfguard.fingerprint.probe import probe
+from perfguard.errors import HostUnfitError, MeasurementError, StoreError, UsageError
 from perfguard.gate.numerics import computed_otherwise, paired_with_stored
 from perfguard.model.machine import CheckStatus
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.model.result import RunResult
+from perfguard.pipeline.attribution import count_candidate
+from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.machine import check_host
 from perfguard.pipeline.results import describe_rounds, finish, measured_cases
-from perfguard.pipeline.rounds import measure_rounds, utc_now, with_seed_of
+from perfguard.pipeline.rounds import measurable_cases, measure_rounds, utc_now, with_seed_of
 from perfguard.pipeline.session import Request, Session, open_session
+from perfguard.pipeline.stored import find_stored, store_of
 from perfguard.runner import git
-from perfguard.store.anchors import FILES
-from perfguard.store.baselines import BaselineStore, metadata_of
+from perfguard.store.baselines import metadata_of
+from perfguard.store.censuses import census_file, save_censuses
 from perfguard.store.pyperf_files import read_suite
+from perfguard.units import format_ratio
 
 MIN_ROUNDS = 4
 """Fewer rounds say too little about the spread between them."""
@@ -42,35 +43,6 @@ class CaseChange:
     """None where the case is new."""
     after: CaseNoise | None
     """None where the case is gone."""
-
-
-def store_of(loaded: LoadedConfig) -> BaselineStore:
-    """The project's baselines."""
-    return BaselineStore(loaded.project / loaded.config.baselines)
-
-
-def find_stored(loaded: LoadedConfig, suite: str) -> Path | None:
-    """Directory of the baseline of this machine and suite; None where there is none."""
-    store = store_of(loaded)
-    machine_id = probe().machine_id
-    return store.place(machine_id, suite) if store.exists(machine_id, suite) else None
-
-
-def require_stored(loaded: LoadedConfig, suite: str) -> Path:
-    """Directory of the baseline of this machine and suite.
-
-    Raises:
-        StoreError: There is none; names the machines that there are baselines for.
-    """
-    place = find_stored(loaded, suite)
-    if place is None:
-        others = sorted({path.parent.name for path in store_of(loaded).stored()})
-        known = f"; baselines exist for {', '.join(others)}" if others else ""
-        raise StoreError(
-            f"no baseline of suite {suite!r} is stored for this machine ({probe().machine_id}){known}; run `perfguard "
-            "baseline update`, or compare with a revision: --baseline git:HEAD"
-        )
-    return place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,14 +83,16 @@ def update_baseline(
             baseline that is replaced, and the options do not allow it.
     """
     state = _require_fit(request, options)
-    previous = _previous(request.loaded, request.suite)
+    previous = _previous(request)
     if previous is not None:
         request = with_seed_of(previous, request)  # the same data, so that what is computed can be compared
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
-        measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        starter = measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        censuses = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
         differences = _differences(session, previous)
+        _note_noise(session)
         result = finish(session, None, measured=measured_cases(session))
         if session.interrupts.asked:
             return result, None
@@ -128,7 +102,9 @@ def update_baseline(
         changes = changes_between(previous, baseline)
         if not confirm(changes):
             return result, None
-        return result, store_of(request.loaded).save(baseline, _public_runs(session))
+        place = store_of(request.loaded).save(baseline, _public_runs(session))
+        save_censuses(census_file(place), censuses.values())
+        return result, place
 
 
 def changes_between(before: StoredBaseline | None, after: StoredBaseline | None) -> tuple[CaseChange, ...]:
@@ -141,11 +117,11 @@ def changes_between(before: StoredBaseline | None, after: StoredBaseline | None)
     )
 
 
-def _previous(loaded: LoadedConfig, suite: str) -> StoredBaseline | None:
+def _previous(request: Request) -> StoredBaseline | None:
     """What an update would replace; None where nothing readable is stored for this machine."""
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
-        place = find_stored(loaded, suite)
-        return store_of(loaded).load(place) if place is not None else None
+        place = find_stored(request.loaded, request.suite)
+        return store_of(request.loaded).load(place) if place is not None else None
     return None
 
 
@@ -191,6 +167,21 @@ def _differences(session: Session, previous: StoredBaseline | None) -> dict[str,
     for case_id, difference in differences.items():
         session.note(f"{case_id} does not compute what it did in the stored baseline: {difference}", level="warning")
     return differences
+
+
+def _note_noise(session: Session) -> None:
+    """Say it where rounds vary more than a gate puts up with: the baseline can be stored, but it will decide little."""
+    limit = policy_of(session.request.loaded.config).max_block_sd_ratio
+    measured = measured_cases(session)
+    noisy = {m.case_id: m.between_sd_ratio for m in measured if (m.between_sd_ratio or 0.0) > limit}
+    if noisy:
+        worst = max(noisy, key=lambda case_id: noisy[case_id] or 0.0)
+        session.note(
+            f"{len(noisy)} of {len(measured)} cases vary by more than {format_ratio(limit)} from round to round "
+            f"({worst}: {format_ratio(noisy[worst])}); a gate against these numbers decides little and pairs with "
+            "their commit instead; see `perfguard doctor`, and record them again when the host is quieter",
+            level="warning",
+        )
 
 
 def _require_same_computation(differences: dict[str, str], options: UpdateOptions) -> None:
@@ -261,55 +252,3 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
             for entry in rounds
         ]
     return runs
-
-
-def named_baseline(loaded: LoadedConfig, name: str | None) -> StoredBaseline:
-    """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
-
-    Raises:
-        StoreError: There is none.
-        ArmError: Git knows no such revision.
-    """
-    store = store_of(loaded)
-    if name is None:
-        return store.load(require_stored(loaded, loaded.config.suite))
-    if not name.startswith("git:"):
-        place = loaded.project / name
-        return store.load(place)
-    return loaded_files(loaded, committed_files(loaded, name))
-
-
-def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
-    """The files of this machine's baseline as `git:REV` holds them.
-
-    Raises:
-        StoreError: It was not committed there.
-        ArmError: Git knows no such revision.
-    """
-    repository = git.top_level(loaded.project)
-    if repository is None:
-        raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
-    relative = (
-        store_of(loaded).place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
-    )
-    commit = git.resolve_commit(repository, name.removeprefix("git:"))
-    return {file: _committed(repository, commit, relative / file, name) for file in FILES}
-
-
-def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBaseline:
-    """The baseline that the files make up.
-
-    Raises:
-        StoreError: One is corrupt, or of another schema.
-    """
-    with tempfile.TemporaryDirectory(prefix="perfguard-") as scratch:
-        for name, content in files.items():
-            (Path(scratch) / name).write_bytes(content)
-        return store_of(loaded).load(Path(scratch))
-
-
-def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:
-    try:
-        return git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
-    except ArmError:
-        raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None

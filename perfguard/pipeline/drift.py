@@ -15,6 +15,7 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult, Outcome
+from perfguard.pipeline.attribution import explain
 from perfguard.pipeline.judging import against_anchor, policy_of
 from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
@@ -135,6 +136,7 @@ def _paired(
     measure_paired(session, starter, plans, judge)
     confirm_flags(session, specs, plans, judge)
     verdicts = judge.verdicts(session.data)
+    explain(session, starter, verdicts, [plan.case for plan in plans])
     for verdict in verdicts:
         if verdict.outcome is not Outcome.REGRESSED:
             session.note(f"{verdict.case_id}, paired with the anchor's commit, is not red: {verdict.reason}")

@@ -6,11 +6,12 @@ from perfguard.errors import ArmError, UsageError
 from perfguard.model.plan import ArmSpec
 from perfguard.model.result import RunResult
 from perfguard.pipeline.anchors import anchor_of
-from perfguard.pipeline.baselines import find_stored, require_stored, store_of
 from perfguard.pipeline.paired import compare_arms
 from perfguard.pipeline.pairing import changed_state, has_commit
+from perfguard.pipeline.profiling import machine_isa
 from perfguard.pipeline.rounds import gate_against_stored
 from perfguard.pipeline.session import Request
+from perfguard.pipeline.stored import census_of_another_machine, find_stored, require_stored, store_of
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 
@@ -32,6 +33,9 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
 
 def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     """Judge against the stored baseline of this machine where there is one, else against the last commit.
+
+    Where only another machine has one, whose libraries choose from the same instruction sets, its times say nothing
+    here, but what the steps execute is compared with it.
 
     Raises:
         ArmError: There is neither.
@@ -59,6 +63,7 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
                 f"tree; to store one, run `perfguard baseline update --suite {request.suite}`"
             ),
         ),
+        census=census_of_another_machine(request.loaded, request.suite, machine_isa()),
     )
 
 

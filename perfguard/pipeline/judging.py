@@ -13,6 +13,7 @@ from perfguard.gate.modes import report_modes
 from perfguard.gate.numerics import computed_otherwise, guard_numerics
 from perfguard.gate.policy import conclude
 from perfguard.gate.sequential import SequentialGate
+from perfguard.gate.signal_confirmation import confirm_signals
 from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.model.allowance import Allowance
 from perfguard.model.events import ArmsCompared, Event, LooksPlanned, LookTaken
@@ -68,10 +69,9 @@ class PairedJudge:
             self.look(data, final=True)
         if self.gate is None:
             return ()
-        verdicts = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
-        voided = self.gate.voiding.blocks if self.gate.voiding else frozenset()
-        verdicts = report_modes(verdicts, data.paired(self.stage), self.policy, voided=voided)
-        verdicts = judge_signals(data.signals(self.stage), verdicts, self.signals, voided=voided)
+        timed = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
+        timed = report_modes(timed, data.paired(self.stage), self.policy, voided=self._voided)
+        verdicts = confirm_signals(timed, self._with_signals(data, timed), data.signals(self.confirmation), self.policy)
         checks = data.checks(self.stage)
         verdicts = guard_numerics(verdicts, checks)
         if self.identical:
@@ -84,6 +84,24 @@ class PairedJudge:
             tags=tags_of(self.cases),
             different=computed_otherwise(checks),
         )
+
+    def flagged(self, data: RunData) -> frozenset[str]:
+        """Cases that would make the gate red, by their times or by another signal; each needs a confirmation."""
+        timed = self.gate.verdicts() if self.gate else ()
+        return frozenset(flagged_cases(self._with_signals(data, timed)))
+
+    def confirmed(self, data: RunData) -> frozenset[str]:
+        """Those of them that relocated arms have confirmed so far."""
+        timed = apply_confirmations(self.gate.verdicts() if self.gate else (), self._confirmations(data))
+        judged = self._with_signals(data, timed)
+        return frozenset(flagged_cases(confirm_signals(timed, judged, data.signals(self.confirmation), self.policy)))
+
+    @property
+    def _voided(self) -> frozenset[int]:
+        return self.gate.voiding.blocks if self.gate and self.gate.voiding else frozenset()
+
+    def _with_signals(self, data: RunData, timed: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        return judge_signals(data.signals(self.stage), timed, self.signals, voided=self._voided)
 
     def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
         flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()

@@ -201,12 +201,12 @@ def measure(
         answered=answered,
     )
     blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
-    with _aside(session.selection):
+    with aside(session.selection):
         return measure_blocks(blocks, plans, measuring)
 
 
 @contextlib.contextmanager
-def _aside(selection: CpuSelection) -> Iterator[None]:
+def aside(selection: CpuSelection) -> Iterator[None]:
     """Keep this process off the measured CPUs, where another one is left to it."""
     before = os.sched_getaffinity(0)
     if selection.housekeeping:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.fingerprint.probe import probe
-from perfguard.gate.confirmation import CONFIRMATION_LOOKS, confirm, flagged_cases
+from perfguard.gate.confirmation import CONFIRMATION_LOOKS
 from perfguard.gate.sequential import plan_looks
 from perfguard.model.allowance import Allowance
 from perfguard.model.events import LooksPlanned, LookTaken
@@ -15,11 +15,13 @@ from perfguard.model.result import RunResult
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
 from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of
+from perfguard.pipeline.attribution import count_arms, explain
 from perfguard.pipeline.contracts import bank, gate_contract, planned_cases
 from perfguard.pipeline.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
 from perfguard.pipeline.measuring import Limits, Place, calibrate, measure, start_arms
 from perfguard.pipeline.results import finish
 from perfguard.pipeline.session import Request, Session, choose_cpus, open_session
+from perfguard.pipeline.stored import StoredCensus
 from perfguard.runner.starter import ProcessStarter
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
@@ -27,8 +29,8 @@ BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 CONFIRMATION_SHARE = 0.2
 """Part of the budget that is kept for confirming flags."""
 
-CONFIRMATION_SLICES = 6
-"""Slices of each case and block while flags are confirmed: the effect is known to be large against the noise."""
+LEAST_CONFIRMATION_SLICES = 6
+"""Slices of each case and block while flags are confirmed, where more would take long."""
 
 _RELOCATED = {
     Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
@@ -46,6 +48,7 @@ def compare_arms(
     notes: tuple[str, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
+    census: StoredCensus | None = None,
 ) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
@@ -58,6 +61,7 @@ def compare_arms(
         notes: For the reader.
         place: Where the arms are put; alike by default.
         is_anchor: Whether the baseline is an anchor, so that its margin is tested.
+        census: What another machine counted, to compare the candidate's steps with as well.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
@@ -74,8 +78,10 @@ def compare_arms(
         judge = judge_of(session, request.cases, allowances=allowances)
         if is_anchor:
             judge = against_anchor(judge, request.loaded.config)
+        count_arms(session, starter, [plan.case for plan in plans], census)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
+        explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
         result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
@@ -146,29 +152,44 @@ def confirm_flags(
     """Measure flagged cases again with relocated arms; the first look always gets its blocks, budget or not."""
     if judge.gate is None or session.interrupts.asked:
         return
-    flagged = flagged_cases(judge.gate.verdicts())
+    flagged = judge.flagged(session.data)
     chosen = [plan for plan in plans if plan.case.id in flagged]
     if not chosen:
         return
     session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
-    cases = tuple(plan.case for plan in chosen)
-    confirmed: set[str] = set()
+    first, last = CONFIRMATION_LOOKS
+    confirmed: frozenset[str] = frozenset()
 
     def answered() -> frozenset[str]:
-        if session.data.blocks_of(judge.confirmation) >= CONFIRMATION_LOOKS[0]:
-            found = confirm(session.data.paired(judge.confirmation), cases, judge.policy)
-            confirmed.update(case_id for case_id, entry in found.items() if entry.confirmed)
-        return frozenset(confirmed)
+        nonlocal confirmed
+        if session.data.blocks_of(judge.confirmation) >= first:
+            confirmed = judge.confirmed(session.data)
+        return confirmed
 
-    first, last = CONFIRMATION_LOOKS
-    slices = min(session.settings.slices, CONFIRMATION_SLICES)
+    slices = _confirmation_slices(session, chosen, judge)
     unlimited = Limits(budget_s=float("inf"), max_blocks=first, slices=slices)
     measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
     open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
     if open_plans and session.left_s() > 0 and not session.interrupts.asked:
         rest = Limits(budget_s=session.left_s(), max_blocks=last - first, slices=slices)
         measure(session, starter, open_plans, arms=BOTH, stage=judge.confirmation, limits=rest)
+
+
+def _confirmation_slices(session: Session, plans: Sequence[CasePlan], judge: PairedJudge) -> int:
+    """As many slices as in the blocks before, or fewer where flagged cases became so slow that slices fill a block.
+
+    Starting two workers costs far more than a few slices, which halve the noise of what decides.
+    """
+    medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
+    pair_s = sum(
+        plan.inner_loops
+        * ((medians[plan.case.id].baseline_median_s or 0.0) + (medians[plan.case.id].candidate_median_s or 0.0))
+        for plan in plans
+    )
+    affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else session.settings.slices
+    least = min(LEAST_CONFIRMATION_SLICES, session.settings.slices)
+    return max(least, min(affordable, session.settings.slices))
 
 
 def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:

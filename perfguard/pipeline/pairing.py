@@ -22,6 +22,7 @@ from perfguard.model.record import StoredBaseline
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Verdict
+from perfguard.pipeline.attribution import count_arms, explain
 from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
 from perfguard.pipeline.session import Session
@@ -137,9 +138,13 @@ def _paired(
     session.settings = replace(session.settings, max_blocks=config.max_blocks)
     judge = judge_of(session, cases, Stage.PAIRING, allowances=allowances)
     judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
+    chosen = [plan.case for plan in plans]
+    count_arms(session, starter, chosen)
     measure_paired(session, starter, plans, judge, keep_s=session.left_s() * reserve.time_share)
     confirm_flags(session, specs, plans, judge)
-    return with_verdicts(result, [_repeated(verdict) for verdict in judge.verdicts(session.data)])
+    verdicts = judge.verdicts(session.data)
+    explain(session, starter, verdicts, chosen)
+    return with_verdicts(result, [_repeated(verdict) for verdict in verdicts])
 
 
 def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult:

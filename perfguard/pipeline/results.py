@@ -14,6 +14,7 @@ from perfguard.model.machine import Fingerprint
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.run import Round, Stage
 from perfguard.model.verdict import GateResult
+from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
@@ -27,6 +28,7 @@ def finish(
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:
+        gate = blamed(gate, session.data.attributions)
         _emit_verdicts(session, gate)
     _join_raw_files(session)
     code, verdict, reason = _conclusion(session, gate, measured)
@@ -47,6 +49,10 @@ def finish(
         notes=tuple(session.notes),
         duration_s=time.monotonic() - session.started,
         error_rate=error_rate,
+        census_changes=dict(session.data.census_changes),
+        attributions=tuple(session.data.attributions.values()),
+        findings=dict(session.data.findings),
+        stored_census_changes=dict(session.data.stored_census_changes),
     )
     session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
     session.folder.write_json("result.json", result)
@@ -57,7 +63,8 @@ def machine_line(fingerprint: Fingerprint) -> str:
     """One line for people: brand, microarchitecture, cores."""
     cpu, topology = fingerprint.cpu, fingerprint.topology
     brand = cpu.brand or "unknown CPU"
-    name = f" ({cpu.microarchitecture})" if cpu.microarchitecture else ""
+    called = cpu.resembles or cpu.microarchitecture
+    name = f" ({called})" if called else ""
     cores = f", {topology.cores} cores" if topology.cores else ""
     nodes = f", {len(topology.numa_nodes)} NUMA nodes" if len(topology.numa_nodes) > 1 else ""
     guest = f", {cpu.hypervisor_name or 'virtual'} guest" if cpu.hypervisor else ""
@@ -85,6 +92,8 @@ def describe_rounds(
     case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: str | None
 ) -> CaseMeasured:
     """Median and spread of a case's rounds; None where there are too few."""
+    if any(value <= 0 for entry in rounds for value in entry.values_s):
+        problem, rounds = "a slice took no time at all: the recording is damaged", ()
     medians = [statistics.median(entry.values_s) for entry in rounds]
     logs = [math.log(value) for value in medians]
     within = [

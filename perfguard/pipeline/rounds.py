@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from perfguard.fingerprint.match import match
 from perfguard.gate.allowances import allowance_notes, apply_allowances
@@ -18,24 +19,38 @@ from perfguard.model.plan import ArmSpec
 from perfguard.model.record import StoredBaseline
 from perfguard.model.result import ArmSummary, RunResult
 from perfguard.model.run import Arm
+from perfguard.model.spec import Case
 from perfguard.model.verdict import Comparison, Design, GateResult, Outcome
 from perfguard.pipeline.allowances import allowances_of, tags_of, utc_today
+from perfguard.pipeline.attribution import count_against
 from perfguard.pipeline.drift import Drifted, pair_drifted, screen
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.measuring import calibrate, measure, start_arms
 from perfguard.pipeline.pairing import Reserve, pair_open_cases, with_verdicts
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, open_session
+from perfguard.runner.starter import ProcessStarter
+from perfguard.store.censuses import census_file, load_censuses
 
 
-def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> None:
-    """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more."""
+def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> ProcessStarter:
+    """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
+
+    Returns:
+        What starts more workers of the arm.
+    """
     session.settings = replace(session.settings, max_blocks=rounds)
     starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
     plans = calibrate(session, starter, arms)
     if plans and not session.interrupts.asked:
         pause_s = spread_s / max(1, rounds - 1)
         measure(session, starter, plans, arms=(Arm.CANDIDATE,), pause_s=pause_s)
+    return starter
+
+
+def measurable_cases(session: Session) -> tuple[Case, ...]:
+    """The cases that have not failed."""
+    return tuple(case for case in session.request.cases if case.id not in session.data.failures)
 
 
 def run_arm(request: Request, arm: ArmSpec, *, rounds: int) -> RunResult:
@@ -69,7 +84,8 @@ def gate_against_stored(
             "the same minutes and sees smaller ones"
         )
         rounds = session.request.loaded.config.rounds
-        measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None

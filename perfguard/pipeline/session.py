@@ -51,6 +51,8 @@ class Request:
     """Sees every event."""
     progress: Callable[[str], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
+    ops: bool | None = None
+    """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateResult
 from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of, recorded_tags
+from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.runner.run_folder import read_events
@@ -51,7 +52,8 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
-    data, gate = _replayed(loaded, start, events)
+    data, judged = _replayed(loaded, start, events)
+    gate = blamed(judged, data.attributions) if judged is not None else None
     end = next((event for event in events if isinstance(event, RunFinished)), None)
     measured = () if gate else _measured(start, data)
     broken = "" if end else "; the run ended before it could conclude"
@@ -71,6 +73,10 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
         reason=(gate.reason if gate else f"{len(measured)} cases measured") + broken,
         notes=tuple(event.text for event in events if isinstance(event, Noted)),
         duration_s=data.measured_s,
+        census_changes=dict(data.census_changes),
+        attributions=tuple(data.attributions.values()),
+        findings=dict(data.findings),
+        stored_census_changes=dict(data.stored_census_changes),
     )
 
 

@@ -14,7 +14,7 @@ from perfguard.model.bisection import (
     Commit,
     MeasuredTree,
 )
-from perfguard.report.markdown import code, escape
+from perfguard.report.escaping import code, escape
 from perfguard.units import format_count, format_duration, format_effect, printable
 
 if TYPE_CHECKING:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perfguard.model.ops import CensusChange
 from perfguard.model.result import RunResult
 from perfguard.model.verdict import Outcome, Verdict
+from perfguard.units import format_count
 
+SHOWN_CHANGES = 3
+"""Changes of a census that are told in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
@@ -18,6 +24,28 @@ def signal_lines(verdict: Verdict) -> list[str]:
         for finding in verdict.signals
         if finding.outcome in _WORTH_A_LINE and not (finding.signal == "cpu" and finding.outcome is verdict.outcome)
     ]
+
+
+def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
+    """Which ops a difference is in, and what is executed otherwise: the gravest changes, the others counted.
+
+    What is executed otherwise than in the census of another machine is told as far as it is not new.
+    """
+    changes = result.census_changes.get(verdict.case_id, ())
+    new = {change.sentence for change in changes}
+    stored = result.stored_census_changes.get(verdict.case_id, ())
+    older = [change for change in stored if change.sentence not in new]
+    return [
+        *([f"ops: {verdict.blame}"] if verdict.blame else ()),
+        *_change_lines("executes otherwise", "in what it executes", changes),
+        *_change_lines("executes otherwise than the stored census", "since the stored census", older),
+    ]
+
+
+def _change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:
+    lines = [f"{heading}: {change.sentence}" for change in changes[:SHOWN_CHANGES]]
+    more = len(changes) - SHOWN_CHANGES
+    return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 
 
 def note_lines(result: RunResult) -> list[str]:

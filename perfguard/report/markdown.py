@@ -5,9 +5,11 @@ from __future__ import annotations
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
-from perfguard.report.lines import note_lines, signal_lines
+from perfguard.report.escaping import code, escape
+from perfguard.report.findings import render_findings_markdown
+from perfguard.report.lines import blame_lines, note_lines, signal_lines
 from perfguard.report.terminal import SIGNS, format_interval
-from perfguard.units import format_effect, format_ratio, format_seconds, printable
+from perfguard.units import format_effect, format_ratio, format_seconds
 
 _ORDER = (
     Outcome.FAILED,
@@ -27,7 +29,7 @@ def render_markdown(result: RunResult) -> str:
     """One heading with the verdict, the table, then what else there is to know."""
     lines = [f"## perfguard: {result.verdict}", "", escape(result.reason), ""]
     if result.gate is not None:
-        lines += _verdicts(result.gate.verdicts)
+        lines += [*_verdicts(result.gate.verdicts, result), *_advice(result)]
     elif result.measured:
         lines += _measured(result.measured)
     lines += [
@@ -41,28 +43,15 @@ def render_markdown(result: RunResult) -> str:
     return "\n".join(lines)
 
 
-def escape(text: str) -> str:
-    """Text that Markdown and HTML leave as it is."""
-    for plain, safe in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ("|", "\\|"),
-        ("`", "'"),
-        ("*", "\\*"),
-        ("_", "\\_"),
-    ):
-        text = text.replace(plain, safe)
-    return " ".join(printable(text).split())
+def _advice(result: RunResult) -> list[str]:
+    lines: list[str] = []
+    for case_id, findings in result.findings.items():
+        lines += ["", f"Advice on what the candidate does in {code(case_id)} and the baseline does not:", ""]
+        lines.append(render_findings_markdown(findings))
+    return lines
 
 
-def code(text: str) -> str:
-    """A code span that holds the text, also inside a table."""
-    safe = printable(text).replace("`", "'").replace("|", "\\|")
-    return f"`{' '.join(safe.split())}`"
-
-
-def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
+def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
     lines = [
         "| | case | baseline | candidate | effect | 95 % interval | block SD | verdict |",
         "|---|---|--:|--:|--:|---|--:|---|",
@@ -84,9 +73,9 @@ def _verdicts(verdicts: tuple[Verdict, ...]) -> list[str]:
     lines += [
         "",
         *(
-            f"- {code(v.case_id)}: {escape('; '.join((v.reason, *signal_lines(v))))}"
+            f"- {code(v.case_id)}: {escape('; '.join((v.reason, *further)))}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
-            if v.outcome is not Outcome.UNCHANGED or signal_lines(v)
+            if (further := [*signal_lines(v), *blame_lines(v, result)]) or v.outcome is not Outcome.UNCHANGED
         ),
     ]
     return lines

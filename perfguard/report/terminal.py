@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.model.findings import Finding
 from perfguard.model.result import CaseMeasured, RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Outcome, Verdict
-from perfguard.report.lines import note_lines, signal_lines
+from perfguard.report.findings import render_findings
+from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.ops import render_attribution
 from perfguard.report.tables import plain_table
 from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
 
@@ -42,7 +46,10 @@ def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
 
     parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result)]
     if result.gate is not None:
-        parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts))
+        parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts, result))
+        for attribution in result.attributions:
+            parts.extend(render_attribution(attribution))
+            parts.extend(_advice(result.findings.get(attribution.case_id, ())))
         parts.extend(_verdicts(result.gate.verdicts, width=width))
     elif result.measured:
         parts.append(_measured_table(result.measured))
@@ -67,14 +74,22 @@ def _head(result: RunResult) -> list[str]:
     return lines
 
 
-def _reasons(verdicts: tuple[Verdict, ...]) -> list[str]:
-    """A sentence for every verdict that needs one, and for what changed beside wall time."""
+def _advice(findings: Sequence[Finding]) -> list[RenderableType]:
+    """What of the difference can be mended, and how; nothing where nothing is known."""
+    from rich.text import Text
+
+    heading = Text("advice on what the candidate does and the baseline does not", style="dim")
+    return [heading, *render_findings(findings)] if findings else []
+
+
+def _reasons(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
+    """A sentence for every verdict that needs one, for what changed beside wall time, and for what is to blame."""
     lines = []
     for verdict in verdicts:
-        signals = signal_lines(verdict)
-        if verdict.outcome is not Outcome.UNCHANGED or signals:
+        further = [*signal_lines(verdict), *blame_lines(verdict, result)]
+        if verdict.outcome is not Outcome.UNCHANGED or further:
             lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {verdict.reason}")
-        lines += [f"    {line}" for line in signals]
+        lines += [f"    {line}" for line in further]
     return lines
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from perfguard.errors import MeasurementError
 from perfguard.model.plan import MeasureSettings
-from perfguard.model.protocol import PROTOCOL_VERSION, Message
+from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.model.run import Arm
 from perfguard.model.spec import Case
 from perfguard.runner.process import Worker, WorkerFailure
@@ -56,6 +58,35 @@ class Prepared:
     """Named numbers of that call; equal seeds give equal numbers."""
     instance_s: float | None
     """Seconds of one further set-up; None where it was not checked."""
+    compile_events: dict[str, int] = field(default_factory=dict)
+    """What torch.compile did meanwhile, by name: `unique_graphs`, `frames`, `graph_break: REASON`, `recompile: REASON`.
+    Graph breaks are counted when code is compiled, so those of a steady step are found here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledStep:
+    """One step as the worker reports it, looked at in one of the ways of `StepKind`."""
+
+    kind: StepKind
+    """How it was looked at."""
+    wall_s: float
+    """Wall seconds of the step, with whatever the profiler costs."""
+    thread_s: float
+    """CPU seconds of the thread that called it."""
+    process_s: float
+    """CPU seconds of all threads of the process."""
+    minor_faults: int
+    """Minor page faults of the process."""
+    event_s: float | None
+    """What the profiler costs for the event of an op, seconds, measured on ops that do nothing; None for bare steps."""
+    own_share: float | None
+    """Part of that cost that lies inside the event, 0 to 1; the rest is its parent's; None for bare steps."""
+    module_s: float | None
+    """What it costs for the event of a module, hooks included; None for bare steps."""
+    compile_events: dict[str, int]
+    """What torch.compile did in the step, named as in `Prepared`; empty where it had nothing left to do."""
+    logs: tuple[str, ...]
+    """The libraries whose log was written: `onednn`, `mkl`."""
 
 
 class ArmWorker:
@@ -82,6 +113,23 @@ class ArmWorker:
                 )
         return ready
 
+    def hello_profiler(self, name: str, *, cpus: tuple[int, ...], collect_software: bool = False) -> Message:
+        """`hello` for a worker that profiles and never times a slice.
+
+        Args:
+            name: What the worker is called where it fails: `the worker`.
+            cpus: Affinity mask that it was started with.
+            collect_software: Whether it is to say what it runs on.
+
+        Raises:
+            MeasurementError: It cannot do that; it is left to be closed.
+        """
+        job = {"import_torch": True, "profile": True, "collect_software": collect_software, "metadata": {}}
+        try:
+            return self.hello(job, cpus=cpus)
+        except (WorkerFailure, CaseRefused) as failure:
+            raise MeasurementError(f"{name} cannot be started: {failure.reason}") from failure
+
     def prepare(self, case: Case, *, seed: int, check: bool, instances: int = 1) -> Prepared:
         """Set a case up, with as many instances as are to take turns, and call it.
 
@@ -96,6 +144,7 @@ class ArmWorker:
             digest=float(prepared["digest"]),
             checks={str(name): float(value) for name, value in prepared.get("checks", {}).items()},
             instance_s=None if instance_s is None else float(instance_s),
+            compile_events=dict(prepared.get("compile_events", {})),
         )
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
@@ -131,6 +180,42 @@ class ArmWorker:
         except CaseRefused:
             return
 
+    def profile(
+        self, case: Case, kind: StepKind, *, trace: Path | None = None, log: Path | None = None
+    ) -> ProfiledStep:
+        """Call a prepared case once and look at it; where it is new in this way, it is called untimed before.
+
+        Args:
+            case: Prepared by this worker, which was told `profile` in its job.
+            kind: How to look at it.
+            trace: Takes the Chrome trace, absolute; compressed where its name ends in `.gz`.
+            log: Takes what the libraries and the program print, absolute; for `joined` steps.
+
+        Raises:
+            CaseRefused: The case raises, or a file cannot be written.
+        """
+        self._worker.send(
+            "profile",
+            case=_described(case),
+            kind=kind.value,
+            trace=None if trace is None else str(trace),
+            log=None if log is None else str(log),
+        )
+        # Exporting a trace takes longer than the step itself.
+        profiled = self._expect("profiled", self._settings.setup_timeout_s)
+        self._require_mask(profiled)
+        return profiled_step(profiled)
+
+    def program(self, case: Case) -> Message:
+        """What the process knows of the program behind a prepared case, as `ProgramFacts` has it.
+
+        Raises:
+            CaseRefused: It cannot be told.
+        """
+        self._worker.send("program", case=_described(case))
+        found: Message = self._expect("program", self._settings.setup_timeout_s)["program"]
+        return found
+
     def attest(self, roots: tuple[str, ...], foreign_roots: tuple[str, ...]) -> Message:
         """Ask which files of the trees were imported."""
         self._worker.send("attest", roots=roots, foreign_roots=foreign_roots)
@@ -162,6 +247,22 @@ class ArmWorker:
         if message.get("reply") not in replies:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {replies[0]!r} was due")
         return message
+
+
+def profiled_step(reply: Message) -> ProfiledStep:
+    """A step from the worker's reply."""
+    return ProfiledStep(
+        kind=StepKind(reply["kind"]),
+        wall_s=float(reply["wall_s"]),
+        thread_s=float(reply["thread_s"]),
+        process_s=float(reply["process_s"]),
+        minor_faults=int(reply["minor_faults"]),
+        event_s=reply["event_s"],
+        own_share=reply["own_share"],
+        module_s=reply["module_s"],
+        compile_events=dict(reply["compile_events"]),
+        logs=tuple(reply["logs"]),
+    )
 
 
 def _described(case: Case) -> dict[str, Any]:

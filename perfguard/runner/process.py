@@ -82,7 +82,7 @@ class WorkerProcess:
         try:
             with launch.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    _command(launch),
+                    pinned_command(launch.arguments, cpus=launch.cpus, memory_node=launch.memory_node),
                     env={**launch.environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
                     cwd=launch.directory,
                     stdin=subprocess.DEVNULL,
@@ -202,8 +202,14 @@ def _descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
-def _command(launch: Launch) -> list[str]:
+def pinned_command(arguments: Sequence[str], *, cpus: Sequence[int], memory_node: int | None) -> list[str]:
+    """The command that pins a process of ours and then becomes another one.
+
+    Args:
+        arguments: The other one, which begins with an absolute path.
+        cpus: Affinity mask.
+        memory_node: NUMA node that memory is bound to; None leaves the policy alone.
+    """
     launcher = str(Path(__file__).with_name("launcher.py"))
-    node = "-" if launch.memory_node is None else str(launch.memory_node)
-    cpus = ",".join(map(str, launch.cpus))
-    return [sys.executable, "-I", launcher, str(os.getpid()), cpus, node, "--", *launch.arguments]
+    node = "-" if memory_node is None else str(memory_node)
+    return [sys.executable, "-I", launcher, str(os.getpid()), ",".join(map(str, cpus)), node, "--", *arguments]

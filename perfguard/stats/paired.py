@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from perfguard.errors import MeasurementError
 from perfguard.model.estimate import Estimate, Interval
@@ -152,7 +152,7 @@ def from_standard_error(
     """An estimate with the t interval that follows from its standard error; rounding noise counts as zero."""
     if standard_error < ZERO_ERROR:
         standard_error, block_sd = 0.0, 0.0
-    half_width = float(stats.t.ppf(0.5 + level / 2, degrees_of_freedom)) * standard_error
+    half_width = float(special.stdtrit(degrees_of_freedom, 0.5 + level / 2)) * standard_error
     return Estimate(
         log_ratio=log_ratio,
         standard_error=standard_error,

@@ -18,6 +18,9 @@ ANCHOR = "anchor"
 FILES = ("timings.json", "noise.json", "fingerprint.json", "info.json")
 """What a baseline consists of."""
 
+OPTIONAL_FILES = ("census.json",)
+"""What a baseline has besides where it could be counted."""
+
 
 def anchor_place(place: Path) -> Path:
     """Directory of the anchor that belongs to the baseline at `place`."""
@@ -36,7 +39,8 @@ def files_of(place: Path) -> dict[str, bytes]:
         StoreError: One is missing or cannot be read.
     """
     try:
-        return {name: (place / name).read_bytes() for name in FILES}
+        counted = [name for name in OPTIONAL_FILES if (place / name).is_file()]
+        return {name: (place / name).read_bytes() for name in (*FILES, *counted)}
     except OSError as error:
         raise StoreError(
             f"{error.filename} cannot be read ({error.strerror}); restore it from git, or run "
@@ -60,7 +64,7 @@ def freeze(files: Mapping[str, bytes], place: Path, *, replace: bool) -> Path:
     new, old = place / f".{ANCHOR}.{os.getpid()}.new", place / f".{ANCHOR}.{os.getpid()}.old"
     try:
         new.mkdir(parents=True)
-        for name in FILES:
+        for name in (*FILES, *(name for name in OPTIONAL_FILES if name in files)):
             (new / name).write_bytes(files[name])
         if has_anchor(place):
             destination.rename(old)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from perfguard.codec import from_builtins, to_json
-from perfguard.errors import StoreError
+from perfguard.codec import to_json
 from perfguard.model.bisection import BISECTION_SCHEMA, BisectionLog, MeasuredTree
+from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 
 
@@ -27,16 +25,9 @@ def load_answers(path: Path) -> dict[str, MeasuredTree]:
     Raises:
         StoreError: It is corrupt or of another schema.
     """
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is corrupt ({error}); begin anew with --fresh") from error
-    found = data.get("schema") if isinstance(data, dict) else None
-    if found != BISECTION_SCHEMA:
-        raise StoreError(f"{path} has schema {found}, this perfguard reads {BISECTION_SCHEMA}; begin anew with --fresh")
-    return from_builtins(data, BisectionLog, source=str(path)).trees
+    remedy = "begin anew with --fresh"
+    log = load_json(path, BisectionLog, schema=BISECTION_SCHEMA, if_corrupt=remedy, if_foreign=remedy)
+    return log.trees if log is not None else {}
 
 
 def save_log(path: Path, log: BisectionLog) -> None:

@@ -5,17 +5,17 @@ Banked gates lie apart, in `.perfguard/calibration/<machine_id>/<suite>.json`, u
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from perfguard.codec import from_builtins, to_json
+from perfguard.codec import to_json
 from perfguard.errors import StoreError
 from perfguard.model.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
 from perfguard.model.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 
 T = TypeVar("T")
@@ -107,18 +107,10 @@ def _one_line(found: re.Match[str]) -> str:
 
 
 def _load(path: Path, kind: type[T], schema: int, remedy: str) -> T | None:
-    try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{path} is corrupt ({error}); restore it from git, or remove it and run `{remedy}`"
-        ) from error
-    found = data.get("schema") if isinstance(data, dict) else None
-    if found != schema:
-        raise StoreError(
-            f"{path} has schema {found}, this perfguard reads {schema}; update perfguard, or remove the file and run "
-            f"`{remedy}`"
-        )
-    return from_builtins(data, kind, source=str(path))
+    return load_json(
+        path,
+        kind,
+        schema=schema,
+        if_corrupt=f"restore it from git, or remove it and run `{remedy}`",
+        if_foreign=f"update perfguard, or remove the file and run `{remedy}`",
+    )

@@ -6,13 +6,19 @@ import os
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from perfguard.model.protocol import PROTOCOL_VERSION, Message, encode, receive
+from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind, encode, receive
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, prepare_case
+from perfguard.worker.compile_events import CompileEvents
 from perfguard.worker.signals import Meters
 from perfguard.worker.timing import SliceTimer
+
+if TYPE_CHECKING:
+    from perfguard.worker.profiling import CaseProfiler, StepProfiler
 
 _DETAIL_CHARACTERS = 4000
 
@@ -54,6 +60,12 @@ class Worker:
             "prepare": self._prepare,
             "bench": self._bench,
             "attest": self._attest,
+            "profile": self._profile,
+            "script": self._script,
+            "whole": self._script,
+            "program": self._program,
+            "replay": self._replay,
+            "ceilings": self._ceilings,
         }
         while (command := self._control.receive()) is not None:
             if command["do"] == "exit":
@@ -91,6 +103,7 @@ class Worker:
 
     def _prepare(self, command: Message) -> None:
         started = time.monotonic()
+        compiled = CompileEvents()
         case = prepare_case(
             command["case"],
             seed=command["seed"],
@@ -104,6 +117,7 @@ class Worker:
             digest=case.digest,
             checks=case.checks,
             instance_s=case.instance_s,
+            compile_events=compiled.so_far(),
             affinity=sorted(os.sched_getaffinity(0)),
             setup_s=time.monotonic() - started,
         )
@@ -120,6 +134,47 @@ class Worker:
     def _attest(self, command: Message) -> None:
         self._control.send("attested", **attest(command["roots"], command["foreign_roots"]))
 
+    def _profile(self, command: Message) -> None:
+        case = self._cases[command["case"]["id"]]
+        trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
+        told = self._cases_profiler.profile(case, StepKind(command["kind"]), trace=trace, log=log)
+        self._control.send("profiled", case=case.id, **told)
+
+    def _script(self, command: Message) -> None:
+        from perfguard.worker.scripts import profile_script, profile_whole_script
+
+        profile = profile_script if command["do"] == "script" else profile_whole_script
+        profile(command, self._control, self._step_profiler)
+
+    def _program(self, command: Message) -> None:
+        from perfguard.worker.program import answer
+
+        case_id = command.get("case", {}).get("id")
+        calls = self._cases[case_id].calls if case_id is not None else None
+        self._control.send("program", program=answer(calls), affinity=sorted(os.sched_getaffinity(0)))
+
+    def _replay(self, command: Message) -> None:
+        from perfguard.worker.replay import answer
+
+        self._control.send("replayed", **answer(command))
+
+    def _ceilings(self, command: Message) -> None:
+        from perfguard.worker.ceilings import answer
+
+        self._control.send("ceilings", **answer(command))
+
+    @cached_property
+    def _step_profiler(self) -> StepProfiler:
+        from perfguard.worker.profiling import StepProfiler
+
+        return StepProfiler()
+
+    @cached_property
+    def _cases_profiler(self) -> CaseProfiler:
+        from perfguard.worker.profiling import CaseProfiler
+
+        return CaseProfiler(self._step_profiler)
+
     def _pyperf(self) -> Any:
         if self._runner is None:
             import pyperf
@@ -131,6 +186,10 @@ class Worker:
 
 def _import_stack(job: Message) -> Message:
     """Import what the arm measures with; importing torch may move the affinity mask, so the caller looks twice."""
+    if job.get("profile", False):
+        from perfguard.worker.library_logs import TIMESTAMP_VARIABLE
+
+        os.environ[TIMESTAMP_VARIABLE] = "1"
     facts: Message = {"interpreter": interpreter_facts()}
     if job.get("import_torch", True):
         import torch

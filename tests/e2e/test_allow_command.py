@@ -7,17 +7,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from tests.tiny_projects import outcomes, passes
+
 SLOWER = ("return sum(range(LENGTH))", "return [sum(range(n)) for n in (9_000, LENGTH)][1]")
 """About 45 % more work, the same result."""
-
-
-def outcomes(result):
-    return {verdict["case_id"]: verdict["outcome"] for verdict in result["gate"]["verdicts"]}
-
-
-def passes(result):
-    """A host that was disturbed is told so instead of a pass."""
-    return result["exit_code"] == 0 or result["verdict"] == "host-unstable"
 
 
 def allow(project, *arguments):

@@ -6,17 +6,10 @@ import json
 
 import pytest
 
+from tests.tiny_projects import UPDATE, baseline_of, outcomes
+
 LIMITS = {"PERFGUARD_MARGIN": "0.15", "PERFGUARD_ANCHOR_MARGIN": "0.05", "PERFGUARD_ROUNDS": "5"}
 """No single step is worth a flag, the way since the anchor is."""
-
-
-def outcomes(result):
-    return {verdict["case_id"]: verdict["outcome"] for verdict in result["gate"]["verdicts"]}
-
-
-def place_of(project):
-    (place,) = (project.path / "baselines").glob("*/tiny")
-    return place
 
 
 def drift(project, step_ratio):
@@ -41,7 +34,7 @@ def record_as_much_faster(anchor):
 
 class TestAnchor:
     def test_is_frozen_shown_kept_replaced_and_removed(self, project_with_baseline):
-        project, place = project_with_baseline, place_of(project_with_baseline)
+        project, place = project_with_baseline, baseline_of(project_with_baseline)
         done = project.run("baseline", "anchor")
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("anchor of 20")
@@ -61,12 +54,11 @@ class TestAnchor:
         assert json.loads(project.run("baseline", "show", "-s", "tiny", "--json").stdout)["anchor"] is None
 
     def test_is_left_alone_by_an_update(self, project_with_baseline):
-        project, place = project_with_baseline, place_of(project_with_baseline)
+        project, place = project_with_baseline, baseline_of(project_with_baseline)
         assert project.run("baseline", "anchor").returncode == 0
         frozen = {file.name: file.read_bytes() for file in (place / "anchor").iterdir()}
         project.commit("anchor")
-        arguments = ("--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
-        done = project.run("baseline", "update", *arguments)
+        done = project.run(*UPDATE)
         assert done.returncode == 0, done.stderr
         assert (place / "timings.json").read_bytes() != frozen["timings.json"]
         assert {file.name: file.read_bytes() for file in (place / "anchor").iterdir()} == frozen
@@ -98,7 +90,7 @@ class TestAnchor:
         assert "Traceback" not in done.stderr
 
     def test_a_corrupt_one_ends_a_gate_before_anything_is_measured(self, project_with_baseline):
-        project, place = project_with_baseline, place_of(project_with_baseline)
+        project, place = project_with_baseline, baseline_of(project_with_baseline)
         assert project.run("baseline", "anchor").returncode == 0
         (place / "anchor" / "noise.json").write_text("{ cut off")
         done = project.run("gate")
@@ -110,26 +102,26 @@ class TestAnchor:
 
 def test_small_steps_pass_one_by_one_and_are_red_against_the_anchor(project):
     first = project.git("rev-parse", "HEAD")
-    drift(project, 0.06)
-    step = project.result("compare", "--baseline", "git:HEAD~1", "-c", "tiny.sum", **LIMITS)
+    drift(project, 0.3)  # steps that a busy host does not hide; each lies far below the margin of a gate
+    limits = {**LIMITS, "PERFGUARD_MARGIN": "0.9"}
+    step = project.result("compare", "--baseline", "git:HEAD~1", "-c", "tiny.sum", **limits)
     assert outcomes(step)["tiny.sum"] != "regressed", step["reason"]
-    result = project.result("gate", "--anchor", "-c", "tiny.sum", PERFGUARD_ANCHOR=f"git:{first}", **LIMITS)
+    result = project.result("gate", "--anchor", "-c", "tiny.sum", PERFGUARD_ANCHOR=f"git:{first}", **limits)
     assert outcomes(result) == {"tiny.sum": "regressed"}, result["reason"]
     assert result["gate"]["verdicts"][0]["comparison"]["margin_ratio"] == 0.05
-    shown = project.result("show", **LIMITS)
+    shown = project.result("show", **limits)
     assert outcomes(shown) == {"tiny.sum": "regressed"}
     assert shown["gate"]["policy"] == result["gate"]["policy"]
     assert any(note.startswith("drift: the candidate is compared with the anchor of 20") for note in result["notes"])
 
 
 def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchors_commit(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     record_as_much_faster(place / "anchor")
     project.commit("anchor")
     drift(project, 0.5)  # steps that a busy host does not hide; the margin is wider still
-    arguments = ("--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress", "--allow-different")
-    assert project.run("baseline", "update", *arguments).returncode == 0
+    assert project.run(*UPDATE, "--allow-different").returncode == 0
     project.commit("baseline of the slower code")
     arguments = ("gate", "--baseline", "stored", "--budget", "60", "--max-blocks", "20")
     result = project.result(*arguments, **{**LIMITS, "PERFGUARD_MARGIN": "0.9"})
@@ -150,7 +142,7 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
 
 
 def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     record_as_much_faster(place / "anchor")
     result = project.result("gate", "--baseline", "stored", **LIMITS)
@@ -161,7 +153,7 @@ def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with
 
 
 def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     record_as_much_faster(place / "anchor")
     file = place / "anchor" / "info.json"
@@ -175,7 +167,7 @@ def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
 
 
 def test_an_anchor_of_other_software_is_said_and_not_compared(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     file = place / "anchor" / "info.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"stack_id": "another"}))
@@ -185,7 +177,7 @@ def test_an_anchor_of_other_software_is_said_and_not_compared(project_with_basel
 
 
 def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_told(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     fingerprint = json.loads((place / "fingerprint.json").read_text())
     fingerprint["state"]["kernel"] = "another"
@@ -198,7 +190,7 @@ def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_
 
 
 def test_an_anchor_of_another_machine_is_said_and_not_compared(project_with_baseline):
-    project, place = project_with_baseline, place_of(project_with_baseline)
+    project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
     fingerprint = json.loads((place / "anchor" / "fingerprint.json").read_text())
     fingerprint["cpu"]["brand"] = "Another CPU @ 9 GHz"

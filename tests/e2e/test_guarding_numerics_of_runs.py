@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-
-def verdicts(result):
-    return {verdict["case_id"]: verdict for verdict in result["gate"]["verdicts"]}
+from tests.tiny_projects import UPDATE, verdicts
 
 
 def test_a_candidate_that_skips_half_the_work_is_different_and_not_faster(project):
@@ -50,12 +48,11 @@ def test_a_baseline_is_not_replaced_by_another_computation_unless_that_is_meant(
     project = project_with_baseline
     project.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 19_900")
     project.commit("skip work")
-    update = ("baseline", "update", "--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
-    refused = project.run(*update)
+    refused = project.run(*UPDATE)
     assert refused.returncode == 3
     assert "tiny.sum does not compute what it did in the stored baseline (result 2e+08" in refused.stderr
     assert "use --allow-different" in refused.stderr
     assert project.git("status", "--porcelain", "baselines") == ""
-    accepted = project.run(*update, "--allow-different")
+    accepted = project.run(*UPDATE, "--allow-different")
     assert accepted.returncode == 0, accepted.stderr
     assert project.git("status", "--porcelain", "baselines") != ""

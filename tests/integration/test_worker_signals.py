@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import subprocess
@@ -19,20 +18,15 @@ from perfguard.gate.compare import compare_paired
 from perfguard.gate.policy import decide_cases
 from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.model.events import SliceTimed
-from perfguard.model.plan import ArmSpec, CasePlan, EnvProfile, MeasureSettings
+from perfguard.model.plan import CasePlan, MeasureSettings
 from perfguard.model.replay import RunData
 from perfguard.model.run import Arm, Signal
-from perfguard.model.spec import Case, Phase
 from perfguard.model.verdict import Outcome, Policy
 from perfguard.runner.arm_worker import ArmWorker
-from perfguard.runner.arms import ArmSettings, resolve_arm
-from perfguard.runner.measure import Measuring, measure_blocks
-from perfguard.runner.schedule import plan_block, plan_blocks
-from perfguard.runner.starter import ProcessStarter
+from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 
 LOOPS, SLICES = 4, 3
 SETTINGS = MeasureSettings(slice_s=0.002, slices=SLICES, warmups=1, budget_s=60, max_blocks=1)
-BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 MIB = 1024 * 1024
 SOURCE = """
 import mmap, os, threading, time
@@ -94,54 +88,23 @@ def growing():
 """
 
 
-def case(name):
-    return Case(benchmark=name, target=f"bench.py:{name}", phase=Phase.FORWARD, tags=("no-torch",))
-
-
 @pytest.fixture
 def starter(tmp_path):
-    tree, folder = tmp_path / "tree", tmp_path / "run"
-    for place in (tree, folder / "raw", folder / "logs"):
-        place.mkdir(parents=True)
-    (tree / "bench.py").write_text(SOURCE)
-    settings = ArmSettings(
-        project=tree,
-        workshop=folder / "arms",
-        interpreter=None,
-        setup=None,
-        profile=EnvProfile.STABLE,
-        threads=1,
-    )
-    arms = {role: resolve_arm(ArmSpec(text="dir:.", directory="."), role, settings, os.environ) for role in BOTH}
-    return ProcessStarter(
-        arms=arms,
-        environments={role: dict(arm.environment) for role, arm in arms.items()},
-        settings=SETTINGS,
-        cpus=(max(os.sched_getaffinity(0)),),
-        memory_node=None,
-        folder=folder,
-        canary_bundle=arms[Arm.CANDIDATE].bundle,
-    )
+    return starter_in(tmp_path, SETTINGS, arms=BOTH, files={"bench.py": SOURCE})
 
 
 _blocks = itertools.count()
 
 
-@contextlib.contextmanager
-def greeted(starter):
+def started(starter):
     """A worker, and what it says at hello."""
-    block = plan_block(1, index=next(_blocks), seed=1)
-    worker = ArmWorker(Arm.CANDIDATE, starter.start(Arm.CANDIDATE, block, calibrate=False), SETTINGS)
-    try:
-        yield worker, worker.hello({"import_torch": False}, cpus=starter.cpus)
-    finally:
-        worker.close()
+    return greeted(starter, ArmWorker, {"import_torch": False}, calibrate=False, block=next(_blocks))
 
 
 def slices_of(starter, name):
-    with greeted(starter) as (worker, _):
-        worker.prepare(case(name), seed=1, check=False)
-        worker.open(case(name), inner_loops=LOOPS, spin_s=0.0)
+    with started(starter) as (worker, _):
+        worker.prepare(plain_case(name), seed=1, check=False)
+        worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
         found = []
         while worker.is_waiting:
             found.append(worker.slice())
@@ -164,13 +127,13 @@ def test_fresh_memory_shows_as_page_faults_of_the_slice(starter):
 
 
 def test_the_peak_of_memory_is_that_of_the_slice_and_not_of_the_process(starter):
-    with greeted(starter) as (worker, ready):
+    with started(starter) as (worker, ready):
         if "memory" in ready["missing_signals"]:
             pytest.skip(ready["missing_signals"]["memory"])
         peaks = {}
         for name in ("growing", "idle"):
-            worker.prepare(case(name), seed=1, check=False)
-            worker.open(case(name), inner_loops=LOOPS, spin_s=0.0)
+            worker.prepare(plain_case(name), seed=1, check=False)
+            worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
             peaks[name] = []
             while worker.is_waiting:
                 peaks[name].append(worker.slice().peak_memory_bytes)
@@ -180,7 +143,7 @@ def test_the_peak_of_memory_is_that_of_the_slice_and_not_of_the_process(starter)
 
 @pytest.mark.parametrize("signal", ["energy", "instructions"])
 def test_a_signal_is_either_measured_or_missing_with_its_reason(starter, signal):
-    with greeted(starter) as (_, ready):
+    with started(starter) as (_, ready):
         reason = ready["missing_signals"].get(signal)
     field = "energy_j" if signal == "energy" else "instructions"
     values = [getattr(timed, field) for timed in slices_of(starter, "burning")]
@@ -192,18 +155,8 @@ def test_a_signal_is_either_measured_or_missing_with_its_reason(starter, signal)
 
 
 def test_signals_reach_the_data_of_a_run(starter):
-    events = []
-    measuring = Measuring(
-        starter=starter,
-        emit=events.append,
-        should_stop=lambda: False,
-        settings=SETTINGS,
-        cpus=starter.cpus,
-        arms=BOTH,
-        needs_torch=False,
-    )
-    plan = CasePlan(case=case("faulting"), inner_loops=LOOPS, iteration_s=0.001)
-    measure_blocks(plan_blocks(1, seed=1), [plan], measuring)
+    plan = CasePlan(case=plain_case("faulting"), inner_loops=LOOPS, iteration_s=0.001)
+    _, events = measure(starter, [plan])
     found = {entry.signal: entry for entry in RunData.of(events).signals()}
     assert {event.iterations for event in events if isinstance(event, SliceTimed)} == {LOOPS}
     assert len(found[Signal.CPU].baseline) == SLICES
@@ -212,19 +165,8 @@ def test_signals_reach_the_data_of_a_run(starter):
 
 def test_cores_burnt_behind_the_same_wall_time_fail_a_case(starter):
     starter.environments[Arm.CANDIDATE]["BURN"] = "1"
-    events = []
-    settings = replace(SETTINGS, max_blocks=6)
-    measuring = Measuring(
-        starter=replace(starter, settings=settings),
-        emit=events.append,
-        should_stop=lambda: False,
-        settings=settings,
-        cpus=starter.cpus,
-        arms=BOTH,
-        needs_torch=False,
-    )
-    plan = CasePlan(case=case("helped"), inner_loops=1, iteration_s=0.02)
-    measure_blocks(plan_blocks(1, seed=1), [plan], measuring)
+    plan = CasePlan(case=plain_case("helped"), inner_loops=1, iteration_s=0.02)
+    _, events = measure(replace(starter, settings=replace(SETTINGS, max_blocks=6)), [plan])
     data, policy = RunData.of(events), Policy()
     verdicts = decide_cases(compare_paired(data.paired(), [plan.case], policy), policy)
     (judged,) = judge_signals(data.signals(), verdicts, SignalPolicy())
@@ -235,7 +177,7 @@ def test_cores_burnt_behind_the_same_wall_time_fail_a_case(starter):
 
 
 def test_what_a_worker_lacks_is_told_as_a_sentence(starter):
-    with greeted(starter) as (_, ready):
+    with started(starter) as (_, ready):
         said = missing_signals({Arm.CANDIDATE: ready["missing_signals"]})
     assert all(line.partition(": ")[0] in {signal.value for signal in Signal} for line in said)
 
@@ -256,11 +198,13 @@ def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
     torch.set_num_threads(2)
     a = torch.randn(600, 600)
     (a @ a).sum()
-    before, mine_ns, all_ns = counter.read(), time.thread_time_ns(), time.process_time_ns()
+    began_ns, before = time.monotonic_ns(), counter.read()
+    mine_ns, all_ns = time.thread_time_ns(), time.process_time_ns()
     for _ in range(60):
         a @ a
+    mine_ns, all_ns = time.thread_time_ns() - mine_ns, time.process_time_ns() - all_ns
     found = events_between(before, counter.read())
-    print(found, time.thread_time_ns() - mine_ns, time.process_time_ns() - all_ns)
+    print(found, mine_ns, all_ns, time.monotonic_ns() - began_ns)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -271,8 +215,8 @@ def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
     )
     if done.stdout.startswith("refused"):
         pytest.skip(done.stdout)
-    counted_ns, this_thread_ns, all_threads_ns = map(float, done.stdout.split())
+    counted_ns, this_thread_ns, all_threads_ns, passed_ns = map(float, done.stdout.split())
     if all_threads_ns < 1.3 * this_thread_ns:
         pytest.skip("this torch used one thread")
-    # The kernel part of the clock is in it as well: it agrees with the process's time, not with the thread's.
-    assert counted_ns == pytest.approx(all_threads_ns, rel=0.2)
+    # It holds all threads' time, not this thread's alone; what the hypervisor stole meanwhile is in it as well.
+    assert 0.95 * all_threads_ns <= counted_ns <= 2 * 1.01 * passed_ns

@@ -10,35 +10,19 @@ from scipy import stats
 
 from perfguard.gate.signals import RULES, SignalPolicy, judge_signals
 from perfguard.model.run import Signal, SignalSlices
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Outcome, Verdict
+from perfguard.model.verdict import Outcome
+from tests.compared_cases import verdict_without_times
 
 CASES, BLOCKS, SLICES = 6, 12, 6
 LOUD = SignalPolicy(alpha=0.05, gating=tuple(Signal))
 TYPICAL = {Signal.CPU: 0.01, Signal.MEMORY: 4e8, Signal.FAULTS: 40.0, Signal.SWITCHES: 8.0, Signal.ENERGY: 2.0}
 
 
-def verdict_of(case_id):
-    comparison = Comparison(
-        case_id=case_id,
-        gating=Gating.GATING,
-        estimate=None,
-        p_regressed=None,
-        p_improved=None,
-        baseline_median_s=None,
-        candidate_median_s=None,
-        margin_ratio=0.005,
-    )
-    return Verdict(
-        case_id=case_id, outcome=Outcome.UNCHANGED, gating=Gating.GATING, reason="same", comparison=comparison
-    )
-
-
 def gate(rng, rules, factor):
     """Findings of one run in which every signal of the candidate is `factor(rule)` times the baseline's."""
     entries, verdicts = [], []
     for index in range(CASES):
-        verdicts.append(verdict_of(f"c{index}"))
+        verdicts.append(verdict_without_times(f"c{index}", Outcome.UNCHANGED))
         for rule in rules:
             level = TYPICAL.get(rule.signal, 1e9)
             for block in range(BLOCKS):

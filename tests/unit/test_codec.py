@@ -91,3 +91,10 @@ def test_the_schema_of_events_accepts_events_and_refuses_others():
 def test_there_is_no_other_schema():
     with pytest.raises(KeyError):
         schema_of("other")
+
+
+def test_half_a_surrogate_pair_where_a_number_belongs_is_a_misfit():
+    with pytest.raises(StoreError, match="events:7 is not valid"):
+        decode_event(
+            b'{"event":"canary","seq":0,"t_wall":0,"t_mono":0,"block":"\\ud800","value_s":1.0}', source="events:7"
+        )

@@ -76,6 +76,8 @@ def imported(tmp_path):
         (("plan", "--detect", "2%"), 3),
         (("config", "show", "--origin"), 0),
         (("schema", "result"), 0),
+        (("tui",), 2),
+        (("watch",), 3),
         (("fingerprint", "--no-software"), 0),
     ],
 )

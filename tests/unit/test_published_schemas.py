@@ -1,19 +1,39 @@
 """The schemas in the package are what the code writes; `make schemas` writes them anew."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 
 import perfguard
-from perfguard.codec import schema_of
+from perfguard.codec import SCHEMAS, schema_of, to_builtins
+from tests.finding_evidence import comparison, delta, op
 
-SCHEMAS = Path(perfguard.__file__).parent / "schemas"
+FOLDER = Path(perfguard.__file__).parent / "schemas"
 
 
-@pytest.mark.parametrize("name", ["result", "events", "fingerprint"])
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schema_is_up_to_date_and_valid(name: str) -> None:
-    published = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    published = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
     assert published == json.loads(json.dumps(schema_of(name)))
     Draft202012Validator.check_schema(published)
+
+
+def test_every_published_schema_is_of_something_that_is_written() -> None:
+    assert {path.name.partition(".")[0] for path in FOLDER.glob("*.json")} == set(SCHEMAS)
+
+
+@pytest.mark.parametrize("name", ["result", "events"])
+def test_an_interval_whose_ends_are_unknown_fits_as_null(name: str) -> None:
+    unknown = {"lower_s": -math.inf, "upper_s": math.inf}
+    found = comparison(replace(delta(op("mm", 1), times=2), **unknown))
+    found = replace(found, balance=replace(found.balance, **unknown))
+    validator = Draft202012Validator({"$defs": schema_of(name)["$defs"], "$ref": "#/$defs/Attribution"})
+    written = to_builtins(found)
+    assert written["deltas"][0]["lower_s"] is None
+    validator.validate(written)
+    with pytest.raises(ValidationError):
+        validator.validate({**written, "processes": None})

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.units import format_bytes, format_duration, format_effect, format_ratio, format_seconds, printable
+from perfguard.units import (
+    format_bytes,
+    format_change,
+    format_duration,
+    format_effect,
+    format_number,
+    format_ratio,
+    format_seconds,
+    format_share,
+    printable,
+)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +107,41 @@ def test_durations(seconds, text):
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_a_duration_that_is_no_number_is_a_dash(value):
     assert format_duration(value) == "-"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ((0.062, 0.051, 0.074), "+6.2 % [5.1, 7.4]"),
+        ((-0.004, -0.0151, 0.0071), "-0.40 % [-1.51, 0.71]"),
+        ((0.062,), "+6.2 %"),
+        ((0.0, -math.inf, math.inf), "+0.00 %"),
+        ((math.nan, 0.0, 0.1), "-"),
+        ((math.inf,), "+∞"),
+    ],
+)
+def test_changes_carry_their_interval_where_it_is_known(change, text):
+    assert format_change(*change) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(None, "-"), (math.nan, "-"), (0.94, "94 %"), (0.0, "0 %"), (0.001, "<1 %"), (-0.2, "-20 %"), (math.inf, "∞")],
+)
+def test_shares_are_in_full_percent(share, text):
+    assert format_share(share) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1240, "1,240"), (1240.0, "1,240"), (0.5, "0.5"), (2.96, "3"), (math.nan, "-"), (-2, "-2")]
+)
+def test_numbers_of_things(number, text):
+    assert format_number(number) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.99999e-6, "1.000 µs"), (-0.99996e-3, "-1.000 ms"), (0.9998, "999.8 ms"), (0.99999, "1.000 s")],
+)
+def test_what_rounds_up_to_the_next_unit_is_told_in_it(value, text):
+    assert format_seconds(value) == text

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perfguard.cli.options import load, measuring_options, output_options
+from perfguard.cli.watching import tui_option
 
 
 @click.group("baseline")
@@ -22,7 +23,7 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.cli.baselines import print_baseline, print_stored
     from perfguard.pipeline.anchors import anchor_of
-    from perfguard.pipeline.baselines import require_stored, store_of
+    from perfguard.pipeline.stored import require_stored, store_of
 
     loaded = load({})
     store = store_of(loaded)
@@ -46,7 +47,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     AFTER defaults to this machine's baseline in the working tree.
     """
     from perfguard.cli.baselines import print_changes
-    from perfguard.pipeline.baselines import changes_between, named_baseline
+    from perfguard.pipeline.baselines import changes_between
+    from perfguard.pipeline.stored import named_baseline
 
     loaded = load({"suite": suite}, keys=("suite",))
     old = named_baseline(loaded, before)
@@ -94,6 +96,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     "--allow-different", is_flag=True, help="Record although a case computes something else than in the old baseline."
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Measure and show what would change, but store nothing.")
+@tui_option
 @output_options
 def update(**options: Any) -> None:
     """Measure independent rounds and store them as this machine's baseline, then commit the files."""

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_options, verdict_options
+from perfguard.cli.watching import tui_option
 
 _EPILOG = f"""{ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
@@ -28,7 +29,14 @@ For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
     metavar="PATTERN=+5%",
     help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
 )
+@click.option(
+    "--ops/--no-ops",
+    "ops",
+    default=None,
+    help="Compare the ops of all cases, or of none; default: of those that regressed.",
+)
 @verdict_options
+@tui_option
 @output_options
 def command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perfguard.cli.options import load, measuring_options, output_options, verdict_options
+from perfguard.cli.watching import tui_option
 
 
 @click.command("gate")
@@ -28,7 +29,14 @@ from perfguard.cli.options import load, measuring_options, output_options, verdi
     metavar="PATTERN=+5%",
     help="Slow cases on purpose, to test the gate.",
 )
+@click.option(
+    "--ops/--no-ops",
+    "ops",
+    default=None,
+    help="Compare the ops of all cases, or of none; default: of those that regressed.",
+)
 @verdict_options
+@tui_option
 @output_options
 def command(**options: Any) -> None:
     """Judge the working tree against the stored baseline or the last commit.

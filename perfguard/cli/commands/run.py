@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_options
+from perfguard.cli.watching import tui_option
 
 
 @click.command("run", epilog=ARMS_HELP)
@@ -19,6 +20,7 @@ from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_opt
     help="What to measure: git:REV, python:PATH, …",
 )
 @click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in.")
+@tui_option
 @output_options
 def command(**options: Any) -> None:
     """Measure a suite in fresh, pinned processes; compare with nothing.

@@ -6,11 +6,15 @@ import json
 
 import click
 
+from perfguard.codec import SCHEMAS, schema_of
+
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(["result", "events", "fingerprint"]))
+@click.argument("name", type=click.Choice(SCHEMAS))
 def command(*, name: str) -> None:
-    """Print the JSON schema of an output: result (--format json), events (events.jsonl) or fingerprint (--json)."""
-    from perfguard.codec import schema_of
+    """Print the JSON schema of an output.
 
+    That is result (--format json of what measures), profile (--format json of `profile`), events (events.jsonl) or
+    fingerprint (--json).
+    """
     click.echo(json.dumps(schema_of(name), indent=1, sort_keys=True))

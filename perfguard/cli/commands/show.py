@@ -9,7 +9,7 @@ import click
 from perfguard.cli.options import load, output_options, verdict_options
 
 
-@click.command("show")
+@click.command("show", epilog="`perfguard export RUN --format junit|csv|openmetrics|…` writes it for other tools.")
 @click.argument("run", required=False)
 @verdict_options
 @output_options

@@ -64,6 +64,17 @@ def test_the_machine_id_follows_what_changes_timings(server: MemoryFiles, path: 
     assert read_fingerprint(server).machine_id != before
 
 
+def test_the_machine_id_of_a_guest_does_not_follow_memory_that_comes_and_goes(server: MemoryFiles) -> None:
+    server.contents["proc/cpuinfo"] = re.sub(r"(?m)^(flags\s*:.*)$", r"\1 hypervisor", server.contents["proc/cpuinfo"])
+    before = read_fingerprint(server)
+    assert before.cpu.hypervisor
+    server.contents["sys/devices/system/node/node4/meminfo"] = "Node 4 MemTotal: 1048576 kB\n"
+    after = read_fingerprint(server)
+    assert after.topology != before.topology
+    assert after.machine_id == before.machine_id
+    assert match(before, after).level is CompatibilityLevel.EQUAL
+
+
 def test_the_machine_id_follows_the_usable_instruction_sets(server: MemoryFiles) -> None:
     before = read_fingerprint(server).machine_id
     server.contents["proc/cpuinfo"] = server.contents["proc/cpuinfo"].replace(" amx_bf16", "")

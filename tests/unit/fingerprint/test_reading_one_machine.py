@@ -4,7 +4,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from archspec.cpu import TARGETS
 
+from perfguard.fingerprint.cpu import microarchitecture, resembles
 from perfguard.fingerprint.probe import read_fingerprint
 from perfguard.model.machine import AmxPermission, CoreClass, IsaSource, MemoryKind, QuotaState, SoftwareFacts
 
@@ -85,6 +87,22 @@ def test_the_brand_has_single_spaces_and_the_name_is_archspecs(server: MemoryFil
     assert cpu.brand == "Intel(R) Xeon(R) Platinum 8480+"
     assert (cpu.family, cpu.model, cpu.stepping, cpu.microcode) == (6, 143, 8, "0x2b000181")
     assert cpu.hypervisor is False
+
+
+def _sapphire_rapids_without(*hidden: str) -> list[dict[str, str]]:
+    flags = TARGETS["sapphirerapids"].features - set(hidden)
+    return [{"vendor_id": "GenuineIntel", "cpu family": "6", "model": "143", "flags": " ".join(sorted(flags))}]
+
+
+def test_a_hidden_flag_leaves_the_older_name_and_says_what_the_cpu_resembles() -> None:
+    whole, masked = _sapphire_rapids_without(), _sapphire_rapids_without("waitpkg")
+    assert (microarchitecture(whole), resembles(whole)) == ("sapphirerapids", None)
+    assert (microarchitecture(masked), resembles(masked)) == ("icelake", "sapphirerapids but for waitpkg")
+
+
+def test_a_cpu_that_lacks_most_of_what_a_newer_name_adds_does_not_resemble_it() -> None:
+    masked = _sapphire_rapids_without("waitpkg", "amx_tile", "amx_int8", "amx_bf16", "serialize", "movdiri")
+    assert (microarchitecture(masked), resembles(masked)) == ("icelake", None)
 
 
 def test_the_isa_is_what_the_flags_allow_and_not_what_the_model_could_do(server: MemoryFiles) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -11,7 +10,6 @@ from perfguard.gate.policy import conclude, decide_cases
 from perfguard.model.allowance import Allowance
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import (
-    Comparison,
     Confirmation,
     Design,
     GateOutcome,
@@ -20,33 +18,20 @@ from perfguard.model.verdict import (
     Policy,
     SignalFinding,
 )
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import from_standard_error
+from tests.compared_cases import compared
 
 TODAY = date(2026, 11, 21)
 POLICY = Policy()
-BLOCKS = 10
 
 
 def regressed(case_id="x", effect=0.021, *, sd=0.004, gating=Gating.GATING, design=Design.PAIRED, confirmed=True):
     """A confirmed verdict on the times."""
-    estimate = from_standard_error(
-        math.log1p(effect), sd / math.sqrt(BLOCKS), block_sd=sd, blocks=BLOCKS, degrees_of_freedom=9.0, level=0.95
-    )
-    comparison = Comparison(
-        case_id=case_id,
-        gating=gating,
-        estimate=estimate,
-        p_regressed=p_slower(estimate, 0.005),
-        p_improved=p_faster(estimate, 0.005),
-        baseline_median_s=1e-3,
-        candidate_median_s=1e-3,
-        margin_ratio=0.005,
-        design=design,
-    )
+    comparison = compared(case_id, effect, sd=sd, gating=gating, design=design)
     verdict = decide_cases([comparison], POLICY)[0]
     if design is Design.PAIRED and verdict.outcome is Outcome.REGRESSED:
-        entry = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=1e-4, reason="confirmed by 6 blocks")
+        entry = Confirmation(
+            confirmed=confirmed, estimate=comparison.estimate, p_slower=1e-4, reason="confirmed by 6 blocks"
+        )
         verdict = replace(verdict, confirmation=entry)
     return verdict
 

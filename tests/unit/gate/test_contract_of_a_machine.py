@@ -11,20 +11,11 @@ import pytest
 from perfguard.gate.calibrated import calibrated_margins, detectable_effects, false_alarms, summarize
 from perfguard.gate.contract import CalibrationStatus, calibration_state, contract_sentence
 from perfguard.gate.pace import Pace
-from perfguard.model.calibration import AAGate, Calibration, CaseSample, Scope
+from perfguard.model.calibration import Calibration, CaseSample
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.planning import sequential_mde
+from tests.calibrated_machines import SCOPE, gate_of
 
-SCOPE = Scope(
-    machine_id="intel-x-1",
-    stack_id="torch2.13.0-py3.11-0",
-    software={"torch": "2.13.0", "python": "3.11.7"},
-    cpus=4,
-    env_profile="stable",
-    rule=2,
-    alpha=0.008,
-    margin_ratio=0.005,
-)
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
@@ -33,20 +24,9 @@ def sample(values, *, gating=True):
     return CaseSample(gating=gating, block_log_ratios=values, slices=12, slice_variance=1.2e-5)
 
 
-def gate(number, cases, *, outcome="pass", placebo=True, flagged=()):
-    return AAGate(
-        run_id=f"run-{number:03d}",
-        finished_at=f"2026-02-{1 + number % 28:02d}T00:00:00Z",
-        outcome=outcome,
-        flagged=flagged,
-        placebo=placebo,
-        banked=False,
-        blocks=10,
-        block_s=5.0,
-        duration_s=70.0,
-        overhead_s=20.0,
-        cases=cases,
-    )
+def gate(number, cases, **fields):
+    finished_at = f"2026-02-{1 + number % 28:02d}T00:00:00Z"
+    return gate_of(f"run-{number:03d}", finished_at=finished_at, cases=cases, **fields)
 
 
 def calibrated(gates, **changes):

@@ -4,25 +4,15 @@ import pytest
 
 from perfguard.gate.numerics import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
 from perfguard.model.run import CaseChecks, Round
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Outcome, Verdict
+from perfguard.model.verdict import Outcome
+from tests.compared_cases import verdict_without_times
 
 DECIDED = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)
 FP32, BF16 = "step.x[dtype=fp32,mode=eager]", "step.x[batch=4,dtype=bf16]"
 
 
 def judged(outcome=Outcome.IMPROVED, case_id=FP32):
-    comparison = Comparison(
-        case_id=case_id,
-        gating=Gating.GATING,
-        estimate=None,
-        p_regressed=None,
-        p_improved=None,
-        baseline_median_s=None,
-        candidate_median_s=None,
-        margin_ratio=0.005,
-    )
-    return Verdict(case_id=case_id, outcome=outcome, gating=Gating.GATING, reason="fast", comparison=comparison)
+    return verdict_without_times(case_id, outcome, "fast")
 
 
 def computed(baseline, candidate, case_id=FP32):

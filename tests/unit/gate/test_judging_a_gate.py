@@ -8,54 +8,20 @@ import pytest
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
 from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Design, GateOutcome, Outcome, Policy
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import from_standard_error
+from perfguard.model.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.voiding import VoidedBlock, Voiding
+from tests.compared_cases import compared, unmeasured
 
 POLICY = Policy()
 
 
-def measured(name, effect, *, sd=0.004, blocks=10, gating=Gating.GATING, design=Design.PAIRED):
-    estimate = from_standard_error(
-        math.log1p(effect),
-        sd / math.sqrt(blocks),
-        block_sd=sd,
-        blocks=blocks,
-        degrees_of_freedom=blocks - 1.0,
-        level=POLICY.interval_level,
-    )
-    return Comparison(
-        case_id=name,
-        gating=gating,
-        estimate=estimate,
-        p_regressed=p_slower(estimate, POLICY.margin_ratio),
-        p_improved=p_faster(estimate, POLICY.margin_ratio),
-        baseline_median_s=1e-3,
-        candidate_median_s=1e-3,
-        margin_ratio=POLICY.margin_ratio,
-        design=design,
-    )
+def without(name, outcome):
+    return unmeasured(name, problem="the candidate failed: out of memory", problem_outcome=outcome)
 
 
-def without(name, outcome, gating=Gating.GATING):
-    return Comparison(
-        case_id=name,
-        gating=gating,
-        estimate=None,
-        p_regressed=None,
-        p_improved=None,
-        baseline_median_s=None,
-        candidate_median_s=None,
-        margin_ratio=POLICY.margin_ratio,
-        problem="the candidate failed: out of memory",
-        problem_outcome=outcome,
-    )
-
-
-SLOW, FAST, SAME = measured("slow", 0.12), measured("fast", -0.12), measured("same", 0.0)
-WIDE = measured("wide", 0.0, sd=0.03)
-NOISY = measured("noisy", 0.03, sd=0.08)
+SLOW, FAST, SAME = compared("slow", 0.12), compared("fast", -0.12), compared("same", 0.0)
+WIDE = compared("wide", 0.0, sd=0.03)
+NOISY = compared("noisy", 0.03, sd=0.08)
 FAILED, NEW = without("crash", Outcome.FAILED), without("new", Outcome.NO_BASELINE)
 FOREIGN = without("foreign", Outcome.INCOMPARABLE)
 UNSTABLE = Voiding(
@@ -148,7 +114,7 @@ def test_a_gate_without_a_gating_case_is_no_pass():
 def test_more_cases_need_more_evidence():
     borderline = next(
         case
-        for case in (measured("edge", 0.005 + step * 1e-5) for step in range(1000))
+        for case in (compared("edge", 0.005 + step * 1e-5) for step in range(1000))
         if case.p_regressed <= POLICY.alpha
     )
     assert outcomes(borderline)[0] is Outcome.REGRESSED
@@ -159,7 +125,7 @@ def test_more_cases_need_more_evidence():
 def test_improvements_are_corrected_for_the_family_too():
     borderline = next(
         case
-        for case in (measured("edge", -0.005 - step * 1e-5) for step in range(1000))
+        for case in (compared("edge", -0.005 - step * 1e-5) for step in range(1000))
         if case.p_improved <= POLICY.alpha
     )
     assert outcomes(borderline)[0] is Outcome.IMPROVED
@@ -175,7 +141,7 @@ def test_a_noisy_case_loses_its_say_but_is_reported():
 
 
 def test_noise_cannot_hide_a_regression_that_stands_in_the_family():
-    doubled = measured("doubled", 1.0, sd=0.08)
+    doubled = compared("doubled", 1.0, sd=0.08)
     result = judge([SAME, doubled], POLICY)
     assert result.outcome is GateOutcome.REGRESSED
     assert result.verdicts[1].gating is Gating.GATING
@@ -188,14 +154,14 @@ def test_a_gate_of_noisy_cases_only_is_inconclusive():
 
 
 def test_too_few_blocks_say_nothing_however_clear():
-    few = measured("few", 1.0, sd=0.0001, blocks=4)
+    few = compared("few", 1.0, sd=0.0001, blocks=4)
     (verdict,) = judge([few], POLICY).verdicts
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reason == "only 4 paired blocks; at least 5 are needed for a verdict"
 
 
 def test_rounds_have_a_minimum_of_their_own():
-    assert outcomes(measured("few", 1.0, sd=0.001, blocks=3, design=Design.ROUNDS)) == [Outcome.REGRESSED]
+    assert outcomes(compared("few", 1.0, sd=0.001, blocks=3, design=Design.ROUNDS)) == [Outcome.REGRESSED]
 
 
 def test_one_block_is_inconclusive_whatever_the_policy():
@@ -209,14 +175,14 @@ def test_one_block_is_inconclusive_whatever_the_policy():
 
 
 def test_unchanged_needs_the_whole_interval():
-    assert outcomes(measured("inside", 0.0, sd=0.02)) == [Outcome.UNCHANGED]
-    assert outcomes(measured("above", 0.010, sd=0.02)) == [Outcome.INCONCLUSIVE]
-    assert outcomes(measured("below", -0.010, sd=0.02)) == [Outcome.INCONCLUSIVE]
+    assert outcomes(compared("inside", 0.0, sd=0.02)) == [Outcome.UNCHANGED]
+    assert outcomes(compared("above", 0.010, sd=0.02)) == [Outcome.INCONCLUSIVE]
+    assert outcomes(compared("below", -0.010, sd=0.02)) == [Outcome.INCONCLUSIVE]
 
 
 def test_the_reasons_hold_the_numbers():
     slow, wide, same, between = (
-        verdict.reason for verdict in judge([SLOW, WIDE, SAME, measured("m", 0.0145, sd=0.0082)], POLICY).verdicts
+        verdict.reason for verdict in judge([SLOW, WIDE, SAME, compared("m", 0.0145, sd=0.0082)], POLICY).verdicts
     )
     assert slow.startswith("12.0 % slower [+11.7 %, +12.3 %] in 10 paired blocks; p = ")
     assert slow.endswith("after correction for 4 cases")
@@ -247,6 +213,6 @@ def test_a_pass_tells_what_got_faster():
 
 
 def test_many_regressions_are_counted_and_three_are_named():
-    result = judge([measured(f"c{n}", 0.2) for n in range(5)], POLICY)
+    result = judge([compared(f"c{n}", 0.2) for n in range(5)], POLICY)
     assert result.reason.startswith("5 of 5 cases regressed: c0 (+20.0 %), c1")
     assert result.reason.endswith("and 2 more")

@@ -10,9 +10,8 @@ from perfguard.gate.policy import decide_cases
 from perfguard.gate.signals import RULES, SignalPolicy, judge_signals, missing_signals
 from perfguard.model.run import Arm, Signal, SignalSlices
 from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Outcome, Policy
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import from_standard_error
+from perfguard.model.verdict import Outcome, Policy
+from tests.compared_cases import compared
 
 POLICY = SignalPolicy()
 BLOCKS, SLICES = 10, 6
@@ -21,21 +20,7 @@ MIB = 1024 * 1024
 
 def timed(case_id="x", effect=0.0, *, sd=0.004, gating=Gating.GATING, looks=1):
     """A verdict on the times alone."""
-    estimate = from_standard_error(
-        math.log1p(effect), sd / math.sqrt(BLOCKS), block_sd=sd, blocks=BLOCKS, degrees_of_freedom=9.0, level=0.95
-    )
-    comparison = Comparison(
-        case_id=case_id,
-        gating=gating,
-        estimate=estimate,
-        p_regressed=p_slower(estimate, 0.005),
-        p_improved=p_faster(estimate, 0.005),
-        baseline_median_s=1e-3,
-        candidate_median_s=1e-3,
-        margin_ratio=0.005,
-        looks=looks,
-    )
-    return decide_cases([comparison], Policy())[0]
+    return decide_cases([compared(case_id, effect, sd=sd, gating=gating, looks=looks)], Policy())[0]
 
 
 def measured(signal, baseline, candidate, *, case_id="x", sd=0.004, blocks=BLOCKS, seed=1):
@@ -240,3 +225,16 @@ def test_a_signal_that_both_arms_lack_is_named_once():
     both = {Arm.BASELINE: {"energy": "no counter"}, Arm.CANDIDATE: {"energy": "no counter", "memory": "refused"}}
     assert missing_signals(both) == ("energy: no counter", "memory: refused (in the candidate)")
     assert missing_signals({}) == ()
+
+
+@pytest.mark.parametrize(("margin_ratio", "outcome"), [(0.005, Outcome.REGRESSED), (0.9, Outcome.UNCHANGED)])
+def test_cpu_seconds_of_a_slowdown_that_the_project_accepts_are_accepted_too(margin_ratio, outcome):
+    verdict = timed(effect=0.3)
+    tolerant = replace(verdict, comparison=replace(verdict.comparison, margin_ratio=margin_ratio))
+    assert finding(measured(Signal.CPU, 1e-3, 1.3e-3), tolerant).outcome is outcome
+
+
+def test_memory_has_no_part_in_the_margin_of_time():
+    verdict = timed()
+    tolerant = replace(verdict, comparison=replace(verdict.comparison, margin_ratio=0.9))
+    assert finding(measured(Signal.MEMORY, 5e8, 8e8), tolerant).outcome is Outcome.REGRESSED

@@ -7,9 +7,9 @@ import pytest
 
 from perfguard.gate.pace import Pace
 from perfguard.gate.planned import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
-from perfguard.model.planning import SuitePlan
 from perfguard.model.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
+from tests.calibrated_machines import plan_of
 
 PACE = Pace(block_s=5.0, overhead_s=20.0, share=0.8)
 TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, looks=8, min_blocks=5)
@@ -70,24 +70,6 @@ def test_no_plan_has_fewer_blocks_than_a_verdict_needs():
     assert planned({"a": noise(0.0001)})[0].blocks == 5
 
 
-def plan_of(cases):
-    return SuitePlan(
-        suite="pr",
-        machine_id="m",
-        cpus=1,
-        env_profile="stable",
-        created_at="2026-01-02T03:04:05Z",
-        source="",
-        detect_ratio=0.02,
-        power=0.95,
-        alpha=0.008,
-        budget_s=600,
-        blocks_within=60,
-        minutes=None,
-        cases=cases,
-    )
-
-
 class TestGatesThatHonourAPlan:
     cases = (
         Case(benchmark="quiet", target="m:f"),
@@ -96,7 +78,7 @@ class TestGatesThatHonourAPlan:
     )
 
     def test_report_the_demoted_cases_only_and_say_so(self):
-        plan = plan_of(planned({"quiet": noise(0.004), "loud": noise(0.03), "aside": noise(0.03)}))
+        plan = plan_of(*planned({"quiet": noise(0.004), "loud": noise(0.03), "aside": noise(0.03)}))
         cases, notes = planned_gating(self.cases, plan)
         assert [case.gating for case in cases] == [Gating.GATING, Gating.ADVISORY, Gating.ADVISORY]
         assert len(notes) == 1
@@ -106,4 +88,4 @@ class TestGatesThatHonourAPlan:
         assert planned_gating(self.cases, None) == (self.cases, ())
 
     def test_let_cases_gate_that_the_plan_does_not_know(self):
-        assert planned_gating(self.cases, plan_of(())) == (self.cases, ())
+        assert planned_gating(self.cases, plan_of()) == (self.cases, ())

@@ -9,11 +9,12 @@ import pytest
 from perfguard.gate.compare import compare_paired
 from perfguard.gate.policy import judge
 from perfguard.gate.recorded import aa_gate, case_samples, full_block_s, gates_of_scope, with_gates
-from perfguard.model.calibration import AAGate, Scope
+from perfguard.model.calibration import Scope
 from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_log_ratio
+from tests.calibrated_machines import gate_of
 
 SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
 
@@ -28,22 +29,6 @@ def slices(case_id, number, ratio=1.0):
     baseline = (0.0010, 0.0011, 0.0012, 0.0010, 0.0011)
     candidate = tuple(value * ratio * (1 + 0.001 * n) for n, value in enumerate(baseline))
     return CaseSlices(case_id=case_id, block=number, baseline_s=baseline, candidate_s=candidate)
-
-
-def recorded(run_id, *, finished_at="2026-01-01T00:00:00Z"):
-    return AAGate(
-        run_id=run_id,
-        finished_at=finished_at,
-        outcome="pass",
-        flagged=(),
-        placebo=True,
-        banked=False,
-        blocks=0,
-        block_s=1.0,
-        duration_s=1.0,
-        overhead_s=0.0,
-        cases={},
-    )
 
 
 class TestTheSamplesOfARun:
@@ -141,19 +126,19 @@ class TestPuttingGatesTogether:
         return with_gates(calibration, gates, scope=scope, suite="pr", perfguard="0.1.0")
 
     def test_orders_them_by_time_and_counts_a_run_once(self):
-        late, early = recorded("b", finished_at="2026-02-01T00:00:00Z"), recorded("a")
+        late, early = gate_of("b", finished_at="2026-02-01T00:00:00Z"), gate_of("a")
         found = self.put(self.put(None, [late]), [early, replace(late, outcome="regressed")])
         assert [gate.run_id for gate in found.gates] == ["a", "b"]
         assert found.gates[1].outcome == "pass"
 
     def test_of_another_scope_starts_afresh(self):
-        before = self.put(None, [recorded("a")])
-        found = self.put(before, [recorded("b")], scope=replace(SCOPE, cpus=2))
+        before = self.put(None, [gate_of("a")])
+        found = self.put(before, [gate_of("b")], scope=replace(SCOPE, cpus=2))
         assert [gate.run_id for gate in found.gates] == ["b"]
         assert found.scope.cpus == 2
 
     def test_takes_banked_gates_of_the_same_scope_only(self):
-        banked = self.put(None, [recorded("a")])
+        banked = self.put(None, [gate_of("a")])
         assert [gate.banked for gate in gates_of_scope(banked, SCOPE)] == [True]
         assert gates_of_scope(banked, replace(SCOPE, machine_id="other")) == ()
         assert gates_of_scope(None, SCOPE) == ()

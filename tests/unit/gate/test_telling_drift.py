@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,39 +7,25 @@ import pytest
 from perfguard.gate.drift import drift_note, merge_drift, screen_drift
 from perfguard.gate.policy import decide_cases
 from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Design, Outcome, Policy
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import from_standard_error
+from perfguard.model.verdict import Design, Outcome, Policy
+from tests.compared_cases import compared
 
 ALPHA = 0.002
 
 
-def compared(case_id="x", effect=0.079, *, error=0.004, margin=0.05, gating=Gating.GATING, design=Design.ROUNDS):
-    estimate = from_standard_error(
-        math.log1p(effect), error, block_sd=0.01, blocks=10, degrees_of_freedom=9.0, level=0.95
-    )
-    return Comparison(
-        case_id=case_id,
-        gating=gating,
-        estimate=estimate,
-        p_regressed=p_slower(estimate, margin),
-        p_improved=p_faster(estimate, margin),
-        baseline_median_s=1e-3,
-        candidate_median_s=1e-3,
-        margin_ratio=margin,
-        design=design,
-    )
+def drifted(case_id="x", effect=0.079, *, error=0.004, margin=0.05, design=Design.ROUNDS, **fields):
+    return compared(case_id, effect, sd=0.01, error=error, margin=margin, design=design, **fields)
 
 
 def broken(case_id="x"):
     return replace(
-        compared(case_id), estimate=None, p_regressed=None, problem="not stored", problem_outcome=Outcome.NO_BASELINE
+        drifted(case_id), estimate=None, p_regressed=None, problem="not stored", problem_outcome=Outcome.NO_BASELINE
     )
 
 
 def verdict(effect, *, margin=0.005, case_id="x", error=0.001, gating=Gating.GATING):
     policy = Policy(margin_ratio=margin, equivalence_ratio=max(0.02, margin))
-    return decide_cases([compared(case_id, effect, margin=margin, error=error, gating=gating)], policy)[0]
+    return decide_cases([drifted(case_id, effect, margin=margin, error=error, gating=gating)], policy)[0]
 
 
 def beyond(*comparisons, alpha=ALPHA):
@@ -48,21 +33,21 @@ def beyond(*comparisons, alpha=ALPHA):
 
 
 def test_what_is_shown_to_be_beyond_the_margin_has_drifted():
-    assert beyond(compared("far"), compared("near", 0.049), compared("wide", 0.079, error=0.02)) == ["far"]
+    assert beyond(drifted("far"), drifted("near", 0.049), drifted("wide", 0.079, error=0.02)) == ["far"]
 
 
 def test_the_level_is_shared_by_the_gating_cases():
-    edge = compared("edge", 0.0665)
+    edge = drifted("edge", 0.0665)
     assert edge.p_regressed is not None
     assert 0.00067 < edge.p_regressed < ALPHA
     assert beyond(edge) == ["edge"]
-    others = [compared(f"other{n}", 0.0) for n in range(2)]
+    others = [drifted(f"other{n}", 0.0) for n in range(2)]
     assert beyond(edge, *others) == []
     assert beyond(edge, *(replace(other, gating=Gating.ADVISORY) for other in others)) == ["edge"]
 
 
 def test_an_advisory_case_and_one_without_numbers_are_told_and_never_beyond():
-    advisory = compared("a", gating=Gating.ADVISORY)
+    advisory = drifted("a", gating=Gating.ADVISORY)
     assert beyond(advisory, broken("b")) == []
     assert beyond() == []
     notes = [drift_note(drift, "2026-08-01") for drift in screen_drift([advisory, broken("b")], alpha=ALPHA)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from perfguard.model.bisection import (
     Answer,
@@ -17,6 +16,7 @@ from perfguard.model.bisection import (
     MeasuredTree,
 )
 from perfguard.report.bisection import render_bisection, render_bisection_markdown
+from tests.printed_text import printed
 
 
 def commit(number, subject=None):
@@ -88,11 +88,7 @@ def undecided(found):
 
 
 def text_of(found):
-    console = Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    for part in render_bisection(found, width=200):
-        console.print(part)
-    console.file.close()
-    return console.export_text()
+    return printed(render_bisection(found, width=200))
 
 
 def test_steps_come_in_order_with_what_was_seen_and_the_commit_comes_last(found):

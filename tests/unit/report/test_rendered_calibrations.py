@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from perfguard.model.contract import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.model.estimate import Interval
-from perfguard.model.planning import PlannedCase, SuitePlan
+from perfguard.model.planning import PlannedCase
 from perfguard.report.calibration import render_calibration, render_plan
+from tests.calibrated_machines import plan_of
+from tests.printed_text import printed
 
 BAND = Interval(lower=-0.3, upper=0.2, level=0.95)
 CASE = CalibratedCase(
@@ -52,13 +52,6 @@ SUMMARY = CalibrationSummary(
 )
 
 
-def printed(parts, width):
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    for part in parts:
-        console.print(part)
-    return console.file.getvalue()
-
-
 @pytest.mark.parametrize("width", [200, 80])
 def test_every_number_of_a_case_is_shown_however_wide_the_terminal_is(width):
     text = printed(render_calibration(SUMMARY, width=width), width)
@@ -93,24 +86,6 @@ def planned(case_id, *, gating, reason=""):
         minutes=3.5 if gating else None,
         gating=gating,
         reason=reason,
-    )
-
-
-def plan_of(*cases, minutes):
-    return SuitePlan(
-        suite="pr",
-        machine_id="m",
-        cpus=1,
-        env_profile="stable",
-        created_at="2026-01-02T03:04:05Z",
-        source="the calibration of this machine",
-        detect_ratio=0.02,
-        power=0.95,
-        alpha=0.008,
-        budget_s=600.0,
-        blocks_within=60,
-        minutes=minutes,
-        cases=cases,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from dataclasses import replace
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from perfguard.model.estimate import Estimate, Interval
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
@@ -20,6 +18,7 @@ from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome
 from perfguard.report.markdown import escape, render_markdown
 from perfguard.report.terminal import format_interval, render_result
 from perfguard.units import printable
+from tests.printed_text import printed
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = "evil[/][bold red]x[/bold red] | `code` <script>alert(1)</script> **b** _i_ ](http://x) \x1b[31m"
@@ -128,10 +127,8 @@ MEASURED = result(
 
 
 def terminal_text(shown, width=200):
-    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None, legacy_windows=False)
-    for part in render_result(shown, width=width):
-        console.print(part)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
+    text = printed(render_result(shown, width=width), width)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 @pytest.mark.parametrize("name", ["compared", "measured"])
@@ -228,10 +225,7 @@ def test_without_any_case_there_is_still_a_verdict():
 
 
 def shown(found):
-    console = Console(file=io.StringIO(), width=160)
-    for part in render_result(found, width=160):
-        console.print(part)
-    return console.file.getvalue()
+    return printed(render_result(found, width=160), 160)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

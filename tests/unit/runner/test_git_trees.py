@@ -6,18 +6,12 @@ import pytest
 
 from perfguard.errors import ArmError
 from perfguard.runner import git
+from tests.git_repositories import init_repository
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = tmp_path / "repo ü"
-    path.mkdir()
-    git.run_git(path, "init", "-q", "-b", "main")
-    git.run_git(path, "config", "user.name", "Test")
-    git.run_git(path, "config", "user.email", "test@example.org")
+    path = init_repository(tmp_path / "repo ü", monkeypatch)
     (path / "a.py").write_text("A = 1\n")
     (path / ".gitignore").write_text("ignored\n")
     commit(path)

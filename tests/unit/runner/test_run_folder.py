@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,84 @@ from perfguard.model.events import (
     LooksPlanned,
     LookTaken,
     Noted,
+    OpsCompared,
     RunFinished,
     RunStarted,
     SliceTimed,
     StageStarted,
+    StepsCounted,
     VerdictReached,
+)
+from perfguard.model.ops import (
+    Attribution,
+    CensusChange,
+    ChangeClass,
+    Culprit,
+    OpDelta,
+    OpKey,
+    StepBalance,
+    StepPhase,
 )
 from perfguard.model.run import Arm, Stage
 from perfguard.runner.run_folder import RunFolder, read_events
+
+MATMUL = OpKey(
+    phase=StepPhase.BACKWARD,
+    module="Net.head",
+    op="aten::mm",
+    shapes="[8,4] [4,2]",
+    dtypes="f32 f32",
+    layouts="contiguous contiguous",
+)
+MORE_REORDERS = CensusChange(
+    phase=StepPhase.BACKWARD, module="Net.*", rule="reorders", before=0, after=2, sentence="2 reorders more"
+)
+ATTRIBUTION = Attribution(
+    case_id="a",
+    sentence="step +6.2 %",
+    balance=StepBalance(
+        baseline_s=1.0,
+        candidate_s=1.25,
+        delta_s=0.25,
+        lower_s=0.125,
+        upper_s=0.5,
+        ops_s=0.25,
+        python_s=0.0,
+        idle_s=0.0,
+        unexplained_s=0.0,
+        overhead_ratio=0.1,
+    ),
+    culprits=(
+        Culprit(
+            name="aten::mm",
+            sentence="`mm` 25 % slower",
+            change=ChangeClass.SLOWER,
+            phase=StepPhase.BACKWARD,
+            delta_s=0.25,
+            lower_s=0.125,
+            upper_s=0.5,
+            share=1.0,
+            ops=(MATMUL,),
+        ),
+    ),
+    deltas=(
+        OpDelta(
+            key=MATMUL,
+            change=ChangeClass.SLOWER,
+            baseline_s=1.0,
+            candidate_s=1.25,
+            delta_s=0.25,
+            lower_s=0.125,
+            upper_s=0.5,
+            q=0.001,
+            baseline_calls=2.0,
+            candidate_calls=2.0,
+        ),
+    ),
+    census_changes=(MORE_REORDERS,),
+    processes=4,
+    steps=16,
+)
 
 EVENTS = (
     RunStarted(
@@ -58,6 +130,8 @@ EVENTS = (
     LooksPlanned(blocks=24),
     LookTaken(blocks=6, final=False, decided={"a": "regressed"}),
     StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
+    StepsCounted(case_id="a", changes=(MORE_REORDERS,)),
+    OpsCompared(attribution=ATTRIBUTION, file="ops-1.json"),
     VerdictReached(case_id="a", outcome="regressed", log_ratio=0.1, lower=0.05, upper=None, reason="slower"),
     Noted(level="info", text="a note"),
     RunFinished(outcome="pass", exit_code=0, reason="all good"),
@@ -176,3 +250,13 @@ def test_half_a_write_is_noticed(folder, monkeypatch):
     monkeypatch.undo()
     folder.emit(EVENTS[1])
     assert list(read_events(folder.path / "events.jsonl")) == [EVENTS[0], EVENTS[1]]
+
+
+def test_unknown_ends_of_an_ops_interval_are_read_back_as_unknown():
+    balance = replace(ATTRIBUTION.balance, lower_s=-math.inf, upper_s=math.inf, overhead_ratio=math.nan)
+    event = OpsCompared(attribution=replace(ATTRIBUTION, balance=balance), file="ops-1.json")
+    read = decode_event(encode_event(event, seq=0, t_wall=1.0, t_mono=2.0), source="here")
+    assert isinstance(read, OpsCompared)
+    assert math.isnan(read.attribution.balance.lower_s)
+    assert math.isnan(read.attribution.balance.upper_s)
+    assert read.attribution.culprits == ATTRIBUTION.culprits

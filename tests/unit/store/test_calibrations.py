@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.model.calibration import AAGate, Calibration, CaseSample, Scope
-from perfguard.model.planning import PlannedCase, SuitePlan
+from perfguard.model.calibration import Calibration, CaseSample
+from perfguard.model.planning import PlannedCase
 from perfguard.store.calibrations import (
     banked_file,
     calibration_file,
@@ -18,24 +18,10 @@ from perfguard.store.calibrations import (
     save_calibration,
     save_plan,
 )
+from tests.calibrated_machines import SCOPE, gate_of, plan_of
 
-SCOPE = Scope(
-    machine_id="intel-x-1",
-    stack_id="torch2.13.0-py3.11-0",
-    software={"torch": "2.13.0", "python": "3.11.7"},
-    cpus=4,
-    env_profile="stable",
-    rule=2,
-    alpha=0.008,
-    margin_ratio=0.005,
-)
-GATE = AAGate(
-    run_id="20260102T030405-aaaaaa",
-    finished_at="2026-01-02T03:04:05Z",
-    outcome="pass",
-    flagged=(),
-    placebo=True,
-    banked=False,
+GATE = gate_of(
+    "20260102T030405-aaaaaa",
     blocks=3,
     block_s=4.25,
     duration_s=20.0,
@@ -48,30 +34,17 @@ GATE = AAGate(
     },
 )
 CALIBRATION = Calibration(perfguard="0.1.0", suite="pr", scope=SCOPE, gates=(GATE,))
-PLAN = SuitePlan(
-    suite="pr",
-    machine_id="intel-x-1",
-    cpus=4,
-    env_profile="stable",
-    created_at="2026-01-02T03:04:05Z",
-    source="the calibration",
-    detect_ratio=0.02,
-    power=0.95,
-    alpha=0.008,
-    budget_s=600.0,
-    blocks_within=60,
-    minutes=3.5,
-    cases=(
-        PlannedCase(
-            case_id="kernel.x[m=1]",
-            block_sd=None,
-            margin_ratio=0.005,
-            blocks=None,
-            minutes=None,
-            gating=False,
-            reason="never measured",
-        ),
+PLAN = plan_of(
+    PlannedCase(
+        case_id="kernel.x[m=1]",
+        block_sd=None,
+        margin_ratio=0.005,
+        blocks=None,
+        minutes=None,
+        gating=False,
+        reason="never measured",
     ),
+    minutes=3.5,
 )
 
 

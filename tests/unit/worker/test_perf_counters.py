@@ -66,12 +66,17 @@ def test_threads_that_start_later_are_counted_while_they_live():
     counter.close()
 
 
-def test_the_task_clock_agrees_with_the_threads_own_clock():
+def test_the_task_clock_lies_between_the_threads_cpu_time_and_the_time_that_passed():
     counter = opened(TASK_CLOCK)
-    before, cpu_before_ns = counter.read(), time.thread_time_ns()
+    began_ns, before, cpu_before_ns = time.monotonic_ns(), counter.read(), time.thread_time_ns()
     while time.thread_time_ns() - cpu_before_ns < 20_000_000:
         pass
-    assert (events_between(before, counter.read()) or 0) >= 20_000_000
+    cpu_ns = time.thread_time_ns() - cpu_before_ns
+    counted_ns = events_between(before, counter.read()) or 0
+    passed_ns = time.monotonic_ns() - began_ns
+    # Interrupts and what the hypervisor stole count for the task clock and not for the thread; the clocks' rates
+    # differ by the little that time synchronisation changes one of them.
+    assert 0.999 * cpu_ns <= counted_ns <= 1.001 * passed_ns
     counter.close()
 
 

@@ -1,0 +1,59 @@
+"""`perfguard export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from perfguard.cli.options import load
+
+FORMATS = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "openmetrics", "csv", "parquet")
+"""As `perfguard.interchange.formats.WRITERS` names them, which is not imported for help."""
+
+_EPILOG = """\b
+pyperf         raw times of one arm, for `python -m pyperf stats` and `compare_to`
+asv            results file, version 2, of one arm; needs --commit
+pytorch        records of PyTorch's benchmark database, version 3, of one arm
+bencher        Bencher Metric Format, of one arm
+github-action  customSmallerIsBetter of github-action-benchmark, of one arm
+junit          verdicts as tests, for GitLab, Jenkins and Azure
+openmetrics    times, effects and verdicts, for node_exporter or a Pushgateway
+csv, parquet   verdicts as a table; with --samples, every slice of both arms
+For instance: perfguard export --format junit -o perfguard.xml
+"""
+
+
+@click.command("export", epilog=_EPILOG)
+@click.argument("run", required=False)
+@click.option("--format", "name", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("-o", "--output", default="-", metavar="FILE", help="Where to; stdout by default.")
+@click.option(
+    "--arm",
+    type=click.Choice(["candidate", "baseline"]),
+    default="candidate",
+    show_default=True,
+    help="Which arm, where a format holds one.",
+)
+@click.option("--samples", is_flag=True, help="Raw samples instead of verdicts: csv and parquet.")
+@click.option("--commit", metavar="SHA", help="Commit of the arm: asv.")
+def command(**options: Any) -> None:
+    """Write a recorded RUN in the format of another tool; default: the latest run.
+
+    RUN is an id below .perfguard/runs or a path. It is judged again from its events, as by `perfguard show`; the exit
+    code says only whether the file was written. What each format loses is in docs/interchange.md.
+    """
+    from perfguard.cli.interchange import write_export
+    from perfguard.pipeline.interchange import export
+    from perfguard.pipeline.shown import find_run
+
+    loaded = load(options, keys=())
+    content = export(
+        loaded,
+        find_run(loaded, options["run"]),
+        options["name"],
+        arm=options["arm"],
+        samples=options["samples"],
+        commit=options["commit"],
+    )
+    write_export(content, options["output"])

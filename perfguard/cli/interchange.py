@@ -1,0 +1,194 @@
+"""Exports to a file or stdout, and imports as people read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.output import print_parts
+from perfguard.codec import to_json
+from perfguard.errors import StoreError, UsageError
+from perfguard.model.interchange import (
+    SECONDS,
+    Difference,
+    ImportedComparison,
+    ImportedSeries,
+    ImportedSuite,
+    ImportReport,
+)
+from perfguard.report.tables import plain_table
+from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
+
+_SHOWN = 200
+"""Series of a table; the others are counted."""
+_NAMED = 3
+_STYLES = {
+    Difference.SLOWER: "bold red",
+    Difference.FASTER: "bold green",
+    Difference.EQUAL: "green",
+    Difference.UNDECIDED: "yellow",
+    Difference.NOT_COMPARED: "dim",
+}
+
+
+def write_export(content: bytes, output: str) -> None:
+    """Write an export whole, or not at all.
+
+    Args:
+        content: The file.
+        output: Its path; `-` is stdout.
+
+    Raises:
+        StoreError: It cannot be written.
+        UsageError: Bytes that are no text would go to a terminal.
+    """
+    if output != "-":
+        _replace(Path(output), content)
+        return
+    if b"\0" in content and sys.stdout.isatty():
+        raise UsageError("the format is not text; name a file with -o")
+    with reader_may_leave():
+        click.echo(content, nl=False)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+
+def show_import(report: ImportReport, *, as_json: bool) -> None:
+    """Print what was read, what is missing, and the comparison where there is one."""
+    with reader_may_leave():
+        if as_json:
+            click.echo(to_json(report, indent=1))
+        else:
+            print_parts(lambda _: _parts(report))
+
+
+def _parts(report: ImportReport) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    is_alone = len(report.suites) == 1
+    for suite, objections in zip(report.suites, report.objections, strict=True):
+        parts.extend(Text(printable(line), style="dim") for line in _head(suite))
+        if is_alone:
+            parts.append(_series_table(suite))
+            parts.extend(_counted(len(suite.series), "series"))
+            parts.extend(Text(printable(line)) for line in _missing(suite))
+            parts.extend(_judgement(suite, dict(objections)))
+    if report.comparisons:
+        parts.append(_comparison_table(report.comparisons))
+        parts.extend(_counted(len(report.comparisons), "series"))
+        parts.extend(Text(printable(f"{entry.name}: {entry.reason}")) for entry in report.comparisons[:_SHOWN])
+    parts.extend(Text(printable(f"note  {note}"), style="yellow") for note in report.notes)
+    return parts
+
+
+def _head(suite: ImportedSuite) -> list[str]:
+    version = f" {suite.version}" if suite.version else ""
+    facts = {
+        "machine": suite.machine,
+        "commit": suite.commit,
+        "Python": suite.python,
+        "torch": suite.torch,
+    }
+    known = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
+    return [f"{suite.source}: {suite.tool}{version}", *([f"  {known}"] if known else ())]
+
+
+def _series_table(suite: ImportedSuite) -> RenderableType:
+    table = plain_table("case", "metric", ">median", ">values", ">processes", ">SD", "raw samples")
+    for series in suite.series[:_SHOWN]:
+        table.add_row(
+            Text(printable(series.name)),
+            Text(printable(series.metric)),
+            Text(_value(series.summary.median, series.unit)),
+            "-" if series.n is None else str(series.n),
+            str(len(series.samples)) if series.samples and series.has_processes else "-",
+            _spread(series),
+            "yes" if series.samples else "no",
+        )
+    return table
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit == SECONDS:
+        return format_seconds(value)
+    return format_bytes(value) if unit == "B" else f"{value:,.6g} {printable(unit)}".rstrip()
+
+
+def _spread(series: ImportedSeries) -> str:
+    sd, median = series.summary.sd, series.summary.median
+    return format_ratio(sd / median) if sd is not None and median is not None and median > 0 else "-"
+
+
+def _missing(suite: ImportedSuite) -> list[str]:
+    """What is missing, each sentence once with the series that it holds for."""
+    found: dict[str, list[str]] = {}
+    for series in suite.series:
+        for sentence in series.what_is_missing:
+            found.setdefault(sentence, []).append(series.name)
+    return [
+        *(f"missing: {sentence}" for sentence in suite.what_is_missing),
+        *(f"missing: {sentence} ({_names(names, len(suite.series))})" for sentence, names in found.items()),
+    ]
+
+
+def _judgement(suite: ImportedSuite, objections: dict[str, tuple[str, ...]]) -> list[RenderableType]:
+    if not objections:
+        return [Text("a gate could judge by it, as by rounds of a stored baseline", style="green")]
+    return [
+        Text(
+            printable(f"a gate could not judge by {_names(list(names), len(suite.series))}: {objection}"),
+            style="yellow",
+        )
+        for objection, names in objections.items()
+    ]
+
+
+def _names(names: list[str], total: int) -> str:
+    if len(names) == total:
+        return "it" if total == 1 else f"any of its {total} series"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _comparison_table(comparisons: tuple[ImportedComparison, ...]) -> RenderableType:
+    table = plain_table("case", ">first", ">second", ">effect", ">95 % interval", "difference")
+    for entry in comparisons[:_SHOWN]:
+        condition = "" if entry.has_canary or entry.log_ratio is None else ", if the machine was as fast"
+        table.add_row(
+            Text(printable(entry.name)),
+            format_seconds(entry.baseline_median_s),
+            format_seconds(entry.candidate_median_s),
+            format_effect(entry.log_ratio),
+            f"{format_effect(entry.lower)} … {format_effect(entry.upper)}" if entry.log_ratio is not None else "-",
+            Text(f"{entry.difference.value}{condition}", style=_STYLES[entry.difference]),
+        )
+    return table
+
+
+def _counted(total: int, noun: str) -> list[RenderableType]:
+    """How many are not shown."""
+    more = total - _SHOWN
+    return [Text(f"and {more} more {noun}; --json has all of them", style="dim")] if more > 0 else []

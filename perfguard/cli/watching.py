@@ -1,0 +1,289 @@
+"""Commands that watch a run: where it is, the plain stream of its events, the TUI, and runs started under it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from perfguard.errors import ExitCode, PerfguardError, UsageError
+
+if TYPE_CHECKING:
+    from perfguard.config import LoadedConfig
+    from perfguard.model.view import LogLine
+    from perfguard.pipeline.watching import RunWatch
+    from perfguard.store.event_sources import EventSource
+    from perfguard.tui.options import StartedCommand, TuiOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NO_TERMINAL = "the TUI needs a terminal on stdin and stdout; `perfguard watch --plain` prints the same events as lines"
+NO_TEXTUAL = "the TUI needs textual, which is not installed: pip install 'perfguard[tui]'; or use `perfguard watch`"
+_FOLLOW_EVERY_S = 0.5
+_FASTEST = 1e9
+_COLOURS: dict[str, dict[str, Any]] = {"warning": {"fg": "yellow"}, "error": {"bold": True}}
+
+
+def source_options(function: F) -> F:
+    """Options on where a run is that is watched."""
+    for option in reversed(
+        (
+            click.option("--host", metavar="ssh:HOST", help="Watch a run on another machine, through ssh."),
+            click.option(
+                "--remote-project", metavar="DIR", help="The project's directory there.  [default: the home directory]"
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def tui_option(function: F) -> F:
+    """The option that measures in a process of its own and watches it here."""
+    return click.option(
+        "--tui",
+        is_flag=True,
+        expose_value=False,
+        callback=_measure_under_tui,
+        help="Measure in a process of its own and watch it; quitting leaves the run alone.",
+    )(function)
+
+
+def find_source(loaded: LoadedConfig, options: dict[str, Any]) -> EventSource:
+    """Where the run is that the options name.
+
+    Raises:
+        UsageError: Options that exclude each other, or a host that is none.
+        StoreError: There is no such run.
+    """
+    from perfguard.pipeline.shown import find_run
+    from perfguard.store.event_sources import LocalSource, ReplaySource
+
+    run, replay, host = options.get("run"), options.get("replay"), options.get("host")
+    if replay is not None and (run is not None or host is not None):
+        raise UsageError("--replay names the run itself and plays it here; leave RUN and --host out")
+    if replay is not None:
+        return ReplaySource(find_run(loaded, replay), speed=parse_speed(options["speed"]))
+    if host is not None:
+        return _remote_source(host, options.get("remote_project"), run)
+    if options.get("remote_project") is not None:
+        raise UsageError("--remote-project belongs to --host ssh:HOST")
+    return LocalSource(find_run(loaded, run))
+
+
+def parse_speed(text: str) -> float:
+    """Seconds of a recording in one of the clock, from `10x`, `0.5` or `max`.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    if text == "max":
+        return _FASTEST
+    try:
+        speed = float(text.removesuffix("x"))
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= _FASTEST:
+        raise UsageError(f"--speed {text!r}: write it like 10x or 0.5, above zero, or max")
+    return speed
+
+
+def stream(watch_of: Callable[[Callable[[LogLine], None]], RunWatch], *, follow: bool, is_plain: bool) -> int:
+    """Print a run's events as lines; gives the exit code of the run where it is followed to its end.
+
+    Args:
+        watch_of: Opens the run with somebody who hears its lines.
+        follow: Whether to go on until the run has ended.
+        is_plain: Whether to leave out colours and signs beyond ASCII.
+    """
+    from perfguard.model.view import RunState
+
+    watch = watch_of(_printer(is_plain=is_plain))
+    before = None
+    try:
+        while True:
+            watch.poll()
+            if watch.is_behind:
+                continue
+            if not follow:
+                return int(ExitCode.PASS)
+            state = watch.view.state
+            if state is RunState.FINISHED and watch.view.exit_code is not None:
+                return watch.view.exit_code
+            # Twice: the writer's last line may come while one looks whether it is there.
+            if state is before and state in (RunState.SILENT, RunState.GONE):
+                click.echo(f"perfguard: {watch.source.name} {_ENDS[state.value]}", err=True)
+                return int(ExitCode.INFRASTRUCTURE)
+            before = state
+            time.sleep(_FOLLOW_EVERY_S)
+    finally:
+        watch.close()
+
+
+_ENDS = {
+    "silent": "has not said anything for long, and nobody writes to it: the run probably died; `perfguard show` judges "
+    "what was measured",
+    "gone": "has vanished",
+}
+
+
+def require_tui() -> None:
+    """Say what the TUI lacks, before anything is started for it.
+
+    Raises:
+        UsageError: No terminal, or no textual.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(NO_TERMINAL)
+    require_textual()
+
+
+def require_textual() -> None:
+    """Say how to install textual where it is missing.
+
+    Raises:
+        UsageError: It is.
+    """
+    import importlib.util
+
+    if importlib.util.find_spec("textual") is None:
+        raise UsageError(NO_TEXTUAL)
+
+
+def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any]) -> RunWatch:
+    """Watch a run in the TUI until the user leaves; gives what was watched last, closed.
+
+    Raises:
+        ConfigError: A key of the configuration is unknown, or taken twice.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
+        os.environ.setdefault(name, "1")
+    from perfguard.pipeline.housekeeping import keep_off
+    from perfguard.pipeline.run_files import read_selection
+    from perfguard.pipeline.watching import RunWatch
+    from perfguard.tui.launch import run_app
+
+    is_here = source.is_live and source.folder is not None
+    selection = read_selection(source.read_file) if is_here else None
+    sentence = keep_off(selection.cpus if selection else ())
+    watch = RunWatch(source, keep_off=keep_off if is_here and selection is None else None)
+    try:
+        run_app(watch, _tui_options(loaded, watch, options, sentence))
+    finally:
+        watch.close()
+    return watch
+
+
+def _tui_options(loaded: LoadedConfig, watch: RunWatch, options: dict[str, Any], housekeeping: str) -> TuiOptions:
+    from perfguard.pipeline.history import read_history
+    from perfguard.pipeline.watching import doctor_rows
+    from perfguard.tui.options import TuiOptions
+
+    is_local = watch.source.folder is not None
+    return TuiOptions(
+        run_name=options.get("run") or options.get("replay") or "",
+        theme=options.get("theme"),
+        is_ascii=bool(options.get("ascii")),
+        is_local=is_local,
+        keys=loaded.config.keys,
+        housekeeping=housekeeping,
+        read_history=lambda: read_history(loaded),
+        read_fingerprint=watch.host,
+        read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
+        read_cpus=watch.selection,
+        start_command=None if options.get("read_only") else _starter(loaded),
+    )
+
+
+def _starter(loaded: LoadedConfig) -> Callable[[tuple[str, ...]], StartedCommand]:
+    """What starts a command that the user asked for in the TUI, as `--tui` does."""
+
+    def start(arguments: tuple[str, ...]) -> StartedCommand:
+        from perfguard.pipeline.detached import DetachedRun
+        from perfguard.pipeline.housekeeping import keep_off
+        from perfguard.pipeline.watching import RunWatch
+        from perfguard.store.event_sources import LocalSource
+        from perfguard.tui.options import StartedCommand
+
+        try:
+            run = DetachedRun(arguments, loaded.project)
+            folder = run.wait_for_folder()
+        except PerfguardError as error:
+            return StartedCommand(sentence=str(error))
+        if folder is None:
+            said = run.take_console().strip().rpartition("\n")[2]
+            return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
+        return StartedCommand(
+            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
+            watch=RunWatch(LocalSource(folder), keep_off=keep_off),
+        )
+
+    return start
+
+
+def _measure_under_tui(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    """Start the same command without `--tui` and watch its run."""
+    del parameter
+    if not value or context.resilient_parsing:
+        return
+    from perfguard.cli.options import command_line, load
+    from perfguard.pipeline.detached import DetachedRun
+    from perfguard.store.event_sources import LocalSource
+
+    require_tui()
+    loaded = load({}, keys=())
+    run = DetachedRun([argument for argument in command_line() if argument != "--tui"], loaded.project)
+    click.echo("starting the run …", err=True)
+    try:
+        folder = run.wait_for_folder()
+    except KeyboardInterrupt:
+        run.interrupt()
+        folder = None
+    if folder is None:
+        click.echo(run.take_console(), nl=False, err=True)
+        raise click.exceptions.Exit(run.exit_code() or 0)
+    watch = show_tui(loaded, LocalSource(folder), {"run": folder.name})
+    code = run.exit_code()
+    if code is None:
+        click.echo(f"the run goes on (pid {run.pid}); {_ways_back(folder.name)}; to end it: kill -INT {run.pid}")
+        raise click.exceptions.Exit(int(ExitCode.PASS))
+    if watch.view.exit_code is None:  # it ended, and did not say so in its events
+        click.echo(run.take_console(), nl=False, err=True)
+    click.echo(f"the run has ended with exit code {code}; perfguard show {folder.name}; its output: {run.console}")
+    raise click.exceptions.Exit(code)
+
+
+def _ways_back(run_id: str) -> str:
+    return f"to come back: perfguard tui {run_id}, or perfguard watch -f {run_id}"
+
+
+def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
+    """Prints lines as stdout can show them."""
+    from perfguard.report.event_lines import plain_line
+
+    encoding = sys.stdout.encoding or "ascii"
+    is_ascii = is_plain or not encoding.lower().startswith("utf")
+    is_coloured = not is_plain and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+    def say(line: LogLine) -> None:
+        text = plain_line(line, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)
+        click.echo(click.style(text, **_COLOURS[line.level]) if is_coloured and line.level in _COLOURS else text)
+
+    return say
+
+
+def _remote_source(host: str, project: str | None, run: str | None) -> EventSource:
+    from perfguard.store.remote_source import RemoteSource, latest_remote_run
+
+    scheme, colon, name = host.partition(":")
+    if scheme != "ssh" or not colon or not name:
+        raise UsageError(f"--host {host!r}: write ssh:HOST or ssh:USER@HOST")
+    home = project or "."
+    if run is None:
+        return RemoteSource(name, latest_remote_run(name, home))
+    folder = run if "/" in run else f"{home}/.perfguard/runs/{run}"
+    return RemoteSource(name, folder)

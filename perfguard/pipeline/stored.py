@@ -1,0 +1,138 @@
+"""Finding stored baselines: this machine's own, another one by directory, or one as a revision holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.config import LoadedConfig
+from perfguard.errors import ArmError, StoreError
+from perfguard.fingerprint.probe import probe
+from perfguard.model.ops import Census
+from perfguard.model.record import BaselineInfo, StoredBaseline
+from perfguard.profile.implementations import isa_class
+from perfguard.runner import git
+from perfguard.store.anchors import FILES, OPTIONAL_FILES
+from perfguard.store.baselines import BaselineStore
+from perfguard.store.censuses import census_file, load_censuses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCensus:
+    """What a suite's steps executed when a baseline was recorded."""
+
+    info: BaselineInfo
+    """Where the baseline comes from."""
+    censuses: Mapping[str, Census]
+    """By case id; not empty."""
+
+
+def store_of(loaded: LoadedConfig) -> BaselineStore:
+    """The project's baselines."""
+    return BaselineStore(loaded.project / loaded.config.baselines)
+
+
+def find_stored(loaded: LoadedConfig, suite: str) -> Path | None:
+    """Directory of the baseline of this machine and suite; None where there is none."""
+    store = store_of(loaded)
+    machine_id = probe().machine_id
+    return store.place(machine_id, suite) if store.exists(machine_id, suite) else None
+
+
+def require_stored(loaded: LoadedConfig, suite: str) -> Path:
+    """Directory of the baseline of this machine and suite.
+
+    Raises:
+        StoreError: There is none; names the machines that there are baselines for.
+    """
+    place = find_stored(loaded, suite)
+    if place is None:
+        others = sorted({path.parent.name for path in store_of(loaded).stored()})
+        known = f"; baselines exist for {', '.join(others)}" if others else ""
+        raise StoreError(
+            f"no baseline of suite {suite!r} is stored for this machine ({probe().machine_id}){known}; run `perfguard "
+            "baseline update`, or compare with a revision: --baseline git:HEAD"
+        )
+    return place
+
+
+def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> StoredCensus | None:
+    """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
+
+    Of several the one that was recorded last. Times of another machine say nothing here, but counts do.
+
+    Args:
+        loaded: The configuration.
+        suite: The suite.
+        isa: The widest instruction set of this machine, in oneDNN's words.
+    """
+    store, machine_id = store_of(loaded), probe().machine_id
+    found: list[StoredCensus] = []
+    for place in store.stored():
+        if place.name != suite or place.parent.name == machine_id:
+            continue
+        with contextlib.suppress(StoreError):  # what is broken of another machine must not end this one's gate
+            censuses = load_censuses(census_file(place))
+            alike = {name: census for name, census in censuses.items() if isa_class(census.isa_class) == isa_class(isa)}
+            if alike:
+                found.append(StoredCensus(info=store.load(place).info, censuses=alike))
+    return max(found, key=lambda stored: stored.info.created_at, default=None)
+
+
+def named_baseline(loaded: LoadedConfig, name: str | None) -> StoredBaseline:
+    """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
+
+    Raises:
+        StoreError: There is none.
+        ArmError: Git knows no such revision.
+    """
+    store = store_of(loaded)
+    if name is None:
+        return store.load(require_stored(loaded, loaded.config.suite))
+    if not name.startswith("git:"):
+        place = loaded.project / name
+        return store.load(place)
+    return loaded_files(loaded, committed_files(loaded, name))
+
+
+def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
+    """The files of this machine's baseline as `git:REV` holds them.
+
+    Raises:
+        StoreError: It was not committed there.
+        ArmError: Git knows no such revision.
+    """
+    repository = git.top_level(loaded.project)
+    if repository is None:
+        raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
+    relative = (
+        store_of(loaded).place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
+    )
+    commit = git.resolve_commit(repository, name.removeprefix("git:"))
+    files = {file: _committed(repository, commit, relative / file, name) for file in FILES}
+    for file in OPTIONAL_FILES:
+        with contextlib.suppress(StoreError):
+            files[file] = _committed(repository, commit, relative / file, name)
+    return files
+
+
+def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBaseline:
+    """The baseline that the files make up.
+
+    Raises:
+        StoreError: One is corrupt, or of another schema.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfguard-") as scratch:
+        for name, content in files.items():
+            (Path(scratch) / name).write_bytes(content)
+        return store_of(loaded).load(Path(scratch))
+
+
+def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:
+    try:
+        return git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
+    except ArmError:
+        raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None

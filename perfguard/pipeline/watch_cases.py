@@ -1,0 +1,316 @@
+"""What is known of one case while its run is watched: compact numbers, and the row that they make."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from perfguard.errors import MeasurementError
+from perfguard.model.estimate import Estimate
+from perfguard.model.events import CaseFailed, OpsCompared, SliceTimed, VerdictReached
+from perfguard.model.findings import Finding
+from perfguard.model.ops import Attribution, CensusChange
+from perfguard.model.run import Arm, Stage
+from perfguard.model.verdict import Outcome, Policy
+from perfguard.model.view import CaseSeries, CaseState, CaseView
+from perfguard.units import printable
+
+_LEVEL = Policy().interval_level
+_NOT_OF_THE_EFFECT = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
+"""Relocated arms and the anchor are other comparisons: their blocks are no part of the case's effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """One complete block of a case: where it lies in the arrays of slices, and what they come to."""
+
+    number: int
+    baseline: slice
+    candidate: slice
+    baseline_s: float | None
+    """Median of the baseline's slices; None where it has none."""
+    candidate_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effect:
+    """What a row says of the effect."""
+
+    log_ratio: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+class CaseNumbers:
+    """Slices of one case in one stage, and the blocks that they make."""
+
+    __slots__ = ("_complete", "_current", "_ratios", "_starts", "baseline_s", "blocks", "candidate_s")
+
+    def __init__(self) -> None:
+        self.baseline_s = array("d")
+        self.candidate_s = array("d")
+        self.blocks: list[_Block] = []
+        self._current: int | None = None
+        self._starts = (0, 0)
+        self._complete: _Block | None = None
+        self._ratios: list[float] = []
+
+    def add(self, timed: SliceTimed) -> None:
+        """Take a slice that is no warm-up into account."""
+        if timed.block != self._current:
+            self._current = timed.block
+            self._starts = (len(self.baseline_s), len(self.candidate_s))
+        (self.baseline_s if timed.arm is Arm.BASELINE else self.candidate_s).append(timed.value_s)
+
+    def complete(self, block: int) -> None:
+        """The case's slices of the block are complete; they count once the block ends."""
+        if block != self._current:
+            return
+        baseline = slice(self._starts[0], len(self.baseline_s))
+        candidate = slice(self._starts[1], len(self.candidate_s))
+        self._complete = _Block(
+            number=block,
+            baseline=baseline,
+            candidate=candidate,
+            baseline_s=_median(self.baseline_s[baseline]),
+            candidate_s=_median(self.candidate_s[candidate]),
+        )
+
+    def finish(self, block: int) -> bool:
+        """The block ended; whether it holds this case."""
+        complete, self._complete = self._complete, None
+        if complete is None or complete.number != block:
+            return False
+        self.blocks.append(complete)
+        return True
+
+    def median_s(self, arm: Arm, voided: Collection[int]) -> float | None:
+        """Median over the blocks' medians; over the slices so far before the first block has ended."""
+        medians_s = self.block_medians_s(arm, voided)
+        return _median(medians_s or (self.baseline_s if arm is Arm.BASELINE else self.candidate_s))
+
+    def block_medians_s(self, arm: Arm, voided: Collection[int]) -> list[float]:
+        """Median of an arm in each finished block that holds it and was not voided."""
+        kept = [block for block in self.blocks if block.number not in voided]
+        found = [block.baseline_s if arm is Arm.BASELINE else block.candidate_s for block in kept]
+        return [median_s for median_s in found if median_s is not None]
+
+    def log_ratios(self) -> list[float]:
+        """The paired log-ratio of each finished block; nan where it holds no pair.
+
+        Raises:
+            MeasurementError: A slice is no time.
+        """
+        from perfguard.stats.paired import block_log_ratio
+
+        for block in self.blocks[len(self._ratios) :]:
+            ratio = block_log_ratio(self.baseline_s[block.baseline], self.candidate_s[block.candidate])
+            self._ratios.append(ratio)
+        return self._ratios
+
+    def estimate(self, voided: Collection[int]) -> Estimate | None:
+        """The effect so far, by the gate's estimator; None before two blocks.
+
+        Raises:
+            MeasurementError: A slice is no time.
+        """
+        if len(self.blocks) < 2 or not self.baseline_s:
+            return None
+        pairs = zip(self.blocks, self.log_ratios(), strict=True)
+        ratios = [ratio for block, ratio in pairs if block.number not in voided and not math.isnan(ratio)]
+        if len(ratios) < 2:
+            return None
+        from perfguard.stats.paired import estimate_paired
+
+        return estimate_paired(ratios, _LEVEL)
+
+
+class WatchedCase:
+    """One case of a run that is watched."""
+
+    def __init__(self, case_id: str, *, is_gating: bool) -> None:
+        self.case_id = case_id
+        self.is_gating = is_gating
+        self.failure: CaseFailed | None = None
+        self.verdict: VerdictReached | None = None
+        self._answer: str | None = None
+        self._census: tuple[CensusChange, ...] | None = None
+        self._attribution: Attribution | None = None
+        self._ops_file: str | None = None
+        self._findings: tuple[Finding, ...] = ()
+        self._stages: dict[Stage, CaseNumbers] = {}
+        self._estimate: Estimate | None = None
+        self._problem = ""
+        self._is_estimated = False
+        self._view: CaseView | None = None
+
+    @property
+    def numbers(self) -> CaseNumbers:
+        """Those that its row shows: of the main stage, or of the pairing that followed a stored baseline."""
+        found = self._stages.get(Stage.PAIRING) or self._stages.get(Stage.MAIN)
+        return found or CaseNumbers()
+
+    @property
+    def attribution(self) -> Attribution | None:
+        """Which ops are to blame, with the largest differences; None where they were not compared."""
+        return self._attribution
+
+    @property
+    def ops_file(self) -> str | None:
+        """File with all differences."""
+        return self._ops_file
+
+    def add_slice(self, timed: SliceTimed, stage: Stage) -> None:
+        """Take a slice into account."""
+        if stage not in _NOT_OF_THE_EFFECT:
+            if stage not in self._stages:
+                self._stages[stage], self._is_estimated = CaseNumbers(), False
+            self._stages[stage].add(timed)
+        self._view = None
+
+    def complete(self, block: int, stage: Stage) -> None:
+        """The case's slices of the block are complete."""
+        if stage in self._stages:
+            self._stages[stage].complete(block)
+        self._view = None
+
+    def finish_block(self, block: int, stage: Stage) -> None:
+        """A block ended."""
+        if stage in self._stages and self._stages[stage].finish(block):
+            self.estimate_anew()
+
+    def fail(self, failed: CaseFailed) -> None:
+        """It cannot be measured; the first reason counts."""
+        self.failure = self.failure or failed
+        self._view = None
+
+    def answer(self, outcome: str) -> None:
+        """It has its answer at a look."""
+        self._answer = outcome
+        self._view = None
+
+    def judge(self, verdict: VerdictReached) -> None:
+        """It has its verdict."""
+        self.verdict = verdict
+        self._view = None
+
+    def count(self, changes: tuple[CensusChange, ...]) -> None:
+        """What it executes was counted in both arms."""
+        self._census = changes
+        self._view = None
+
+    def compare_ops(self, compared: OpsCompared) -> None:
+        """Its ops were compared."""
+        self._attribution, self._ops_file = compared.attribution, compared.file
+        self._findings = compared.findings
+        self._view = None
+
+    def estimate_anew(self) -> None:
+        """Its blocks are others, or other ones are voided."""
+        self._is_estimated = False
+        self._view = None
+
+    def touch(self) -> None:
+        """Whether it is timed now has changed."""
+        self._view = None
+
+    def view(self, *, is_timed: bool, voided: Collection[int]) -> CaseView:
+        """The case's row; the same object as before where nothing changed.
+
+        Args:
+            is_timed: Whether its slices are timed now.
+            voided: Blocks that the arm-blind rule leaves out of the effect.
+        """
+        if self._view is None:
+            self._view = self._row(is_timed=is_timed, voided=voided)
+        return self._view
+
+    def series(self) -> CaseSeries:
+        """The case's curves."""
+        numbers = self.numbers
+        try:
+            ratios = list(numbers.log_ratios()) if numbers.baseline_s else []
+        except MeasurementError:  # said in the row
+            ratios = []
+        pairs = [(b.number, r) for b, r in zip(numbers.blocks, ratios, strict=False) if not math.isnan(r)]
+        return CaseSeries(
+            case_id=self.case_id,
+            baseline_s=tuple(numbers.baseline_s),
+            candidate_s=tuple(numbers.candidate_s),
+            block_log_ratios=tuple(ratio for _, ratio in pairs),
+            blocks=tuple(number for number, _ in pairs),
+        )
+
+    def _row(self, *, is_timed: bool, voided: Collection[int]) -> CaseView:
+        numbers, verdict = self.numbers, self.verdict
+        self._bring_up_to_date(voided)
+        is_paired = len(numbers.baseline_s) > 0
+        baseline, candidate = len(numbers.baseline_s), len(numbers.candidate_s)
+        effect = self._effect()
+        return CaseView(
+            case_id=self.case_id,
+            is_gating=self.is_gating,
+            state=self._state(is_timed=is_timed),
+            blocks=len(numbers.blocks),
+            slices=min(baseline, candidate) if is_paired else candidate,
+            baseline_s=numbers.median_s(Arm.BASELINE, voided),
+            candidate_s=numbers.median_s(Arm.CANDIDATE, voided),
+            log_ratio=effect.log_ratio,
+            lower=effect.lower,
+            upper=effect.upper,
+            noise_ratio=self._noise(),
+            outcome=verdict.outcome if verdict else self._answer,
+            reason=printable(verdict.reason if verdict else self.failure.reason if self.failure else self._problem),
+            census=self._census,
+            attribution=self._attribution,
+            ops_file=self._ops_file,
+            findings=self._findings,
+        )
+
+    def _bring_up_to_date(self, voided: Collection[int]) -> None:
+        """Estimate where blocks were added, which is what costs something; slices of an open block change nothing."""
+        if self._is_estimated:
+            return
+        self._is_estimated = True
+        self._estimate, self._problem = None, ""
+        try:
+            self._estimate = self.numbers.estimate(voided)
+        except MeasurementError as error:
+            self._problem = str(error)
+
+    def _effect(self) -> _Effect:
+        """That of the verdict, which later rulings and other stages went into; else the estimate so far."""
+        verdict, estimate = self.verdict, self._estimate
+        if verdict is not None and verdict.log_ratio is not None:
+            return _Effect(log_ratio=verdict.log_ratio, lower=verdict.lower, upper=verdict.upper)
+        if estimate is None:
+            return _Effect()
+        interval = estimate.interval
+        return _Effect(log_ratio=estimate.log_ratio, lower=interval.lower, upper=interval.upper)
+
+    def _noise(self) -> float | None:
+        """Standard deviation between blocks, or between rounds where there is one arm; None with fewer than two."""
+        if self._estimate is not None:
+            return self._estimate.block_sd
+        medians_s = [] if self.numbers.baseline_s else self.numbers.block_medians_s(Arm.CANDIDATE, ())
+        if len(medians_s) < 2 or min(medians_s) <= 0:
+            return None
+        return statistics.stdev(math.log(median_s) for median_s in medians_s)
+
+    def _state(self, *, is_timed: bool) -> CaseState:
+        outcome = self.verdict.outcome if self.verdict else self._answer
+        if is_timed:
+            return CaseState.MEASURING
+        if outcome == Outcome.FAILED.value or (self.failure is not None and outcome is None):
+            return CaseState.FAILED
+        if outcome is not None:
+            return CaseState.ANSWERED
+        numbers = self.numbers
+        return CaseState.OPEN if numbers.candidate_s or numbers.baseline_s else CaseState.WAITING
+
+
+def _median(values_s: Sequence[float]) -> float | None:
+    return statistics.median(values_s) if values_s else None

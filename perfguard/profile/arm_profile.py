@@ -1,0 +1,114 @@
+"""What was measured of one arm before ops are compared, and how its steps are reduced to one value a process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.errors import MeasurementError
+from perfguard.model.ops import OpKey
+from perfguard.profile.op_profile import OpProfile
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+STEP_TRIM = 1 / 3
+"""Share of a process's steps left out at each end, of every op by itself: what preempts a step falls into a few ops of
+it, and on a busy machine no step is spared. What happens in fewer than a third of the steps is left out with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCost:
+    """Proportions of what the profiler costs."""
+
+    own_share: float = 0.2
+    """Part of an op's event that falls into the op itself; the rest is its parent's."""
+    module_ratio: float = 1.0
+    """How much more the event of a module costs, which hooks open and close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArmProfile:
+    """The profiled and the unprofiled steps of one arm."""
+
+    profile: OpProfile
+    """Profiled steps."""
+    bare_s: FloatArray
+    """Wall seconds of each unprofiled step, shape `(bare steps,)`; empty for a trace taken elsewhere."""
+    bare_thread_s: FloatArray
+    """CPU seconds of the thread that ran the step, likewise."""
+    bare_process: IntArray
+    """Which process each unprofiled step ran in, numbered as in `profile`."""
+    implementations: Mapping[OpKey, tuple[str, ...]]
+    """What computed an op, as `runners` says, sorted; empty where it is not known of any."""
+    event_cost: EventCost
+    """How the profiler's cost is made up, as measured on empty events."""
+
+    @property
+    def has_bare_steps(self) -> bool:
+        """Whether steps were timed without the profiler."""
+        return self.bare_s.size > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPairs:
+    """Processes of both arms whose steps were interleaved; position i of one belongs to position i of the other."""
+
+    baseline: tuple[int, ...]
+    """Processes of the baseline."""
+    candidate: tuple[int, ...]
+    """Processes of the candidate."""
+
+    def __len__(self) -> int:
+        return len(self.baseline)
+
+
+def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
+    """Processes that have profiled steps in both arms and, where both arms have bare steps at all, these too.
+
+    Two arms of one process each are a pair, whatever the numbers of these.
+
+    Raises:
+        MeasurementError: No process is left.
+    """
+    both_bare = baseline.has_bare_steps and candidate.has_bare_steps
+    ours, theirs = _processes(baseline, bare=both_bare), _processes(candidate, bare=both_bare)
+    common = tuple(sorted(ours & theirs))
+    if common:
+        return ProcessPairs(baseline=common, candidate=common)
+    if len(ours) == len(theirs) == 1:
+        return ProcessPairs(baseline=tuple(ours), candidate=tuple(theirs))
+    raise MeasurementError(
+        f"no process was profiled in both arms (baseline: {sorted(ours)}, candidate: {sorted(theirs)}); "
+        "look into the logs of the workers, then profile again"
+    )
+
+
+def typical_steps(values: FloatArray, process: IntArray, processes: tuple[int, ...]) -> FloatArray:
+    """What a step of each process usually takes: the mean of the middle third of its steps.
+
+    Args:
+        values: Shape `(steps,)`, or `(steps, keys)` for each key by itself.
+        process: Of each step.
+        processes: Which ones, in this order; each has a step.
+
+    Returns:
+        Shape `(processes,)` or `(processes, keys)`.
+    """
+    return np.stack([_trimmed_mean(values[process == number]) for number in processes])
+
+
+def _trimmed_mean(values: FloatArray) -> FloatArray:
+    steps = values.shape[0]
+    cut = int(STEP_TRIM * steps + 1e-9)  # a third of six is two
+    mean: FloatArray = np.sort(values, axis=0)[cut : steps - cut].mean(axis=0)
+    return mean
+
+
+def _processes(arm: ArmProfile, *, bare: bool) -> set[int]:
+    profiled = {int(number) for number in np.unique(arm.profile.process)}
+    return profiled & {int(number) for number in np.unique(arm.bare_process)} if bare else profiled

@@ -1,0 +1,60 @@
+"""Double precision that slipped into a model of another precision, as numpy's arrays and Python's lists bring it."""
+
+from __future__ import annotations
+
+import math
+
+from perfguard.model.findings import Finding, Gain
+from perfguard.model.ops import OpTotal
+from perfguard.profile.census_rules.facts import Rule as ChangeRule
+from perfguard.profile.findings.evidence import Evidence
+from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, severity_by
+from perfguard.profile.findings.subject import after_edit
+from perfguard.profile.findings.tensors import FLOATING, tensors_of
+from perfguard.profile.op_groups import Group, group_of
+from perfguard.units import format_number, format_share
+
+ID = "double-precision"
+_DOUBLE = "f64"
+
+_GAIN = Gain(
+    text="unknown; f64 moves twice the bytes of f32, and half as many values fit into a vector",
+    source="the formats' sizes",
+)
+
+
+def _find(evidence: Evidence) -> list[Finding]:
+    doubles: list[OpTotal] = []
+    others: list[OpTotal] = []
+    for total in evidence.totals:
+        # Numbers of Python show as f64 tensors without dimensions.
+        dtypes = FLOATING & {tensor.dtype for tensor in tensors_of(total.key) if tensor.shape}
+        if dtypes and group_of(total.key.op) is not Group.VIEWS:
+            (doubles if _DOUBLE in dtypes else others).append(total)
+    share = evidence.share_of(doubles)
+    if share is None or share < WORTH_TELLING or evidence.seconds_of(others) < evidence.seconds_of(doubles):
+        return []
+    calls = format_number(math.fsum(total.calls for total in doubles))
+    return [
+        finding_on(
+            evidence,
+            doubles,
+            rule_id=ID,
+            title="some ops compute in double precision",
+            severity=severity_by(share),
+            seen=(f"{calls} calls a step on f64 tensors take {format_share(share)} of it, the others are narrower",),
+            gain=_GAIN,
+            trial=after_edit(
+                evidence.subject,
+                "make these tensors f32 where they are made: dtype=torch.float32, or .float() on what numpy gave",
+            ),
+        )
+    ]
+
+
+RULE = Rule(
+    id=ID,
+    finds="f64 in a step that is otherwise narrower",
+    find=_find,
+    changes=frozenset({ChangeRule.DTYPE}),
+)

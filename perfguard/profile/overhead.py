@@ -1,0 +1,240 @@
+"""What the profiler itself costs, and which op's time it hides in.
+
+Each event costs a little inside it, so in its own time, and more around it, so in its parent's. The event of a module
+is opened and closed by Python hooks and costs several times as much. How many times, and which part lies inside, the
+worker measures on empty events; how much in all is what profiled steps take longer, because caches are colder in a
+step than in a loop of empty events. One cost is taken for both arms: what differs between them is never explained
+away as overhead of one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
+from perfguard.profile.arm_profile import (
+    ArmProfile,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    ProcessPairs,
+    typical_steps,
+)
+from perfguard.profile.op_profile import OpProfile
+
+EMPTY_OPS = 0.05
+"""Part of the kinds of ops that do next to nothing: what these take for an event is nearly all the profiler's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Cost of the profiler."""
+
+    event_s: float
+    """Seconds for the event of an op, of autograd's engine, or of a plain annotation; 0 where no unprofiled step says
+    it."""
+    event_error_s: float
+    """Standard error of it, no more than itself."""
+    module_s: float
+    """Seconds for the event of a module, with the hooks that open and close it."""
+    own_share: float
+    """Part of an op's event that lies inside it; the rest is around it."""
+    step_ratio: float
+    """How much longer a profiled step of the baseline takes; nan where unknown."""
+
+    @property
+    def error_ratio(self) -> float:
+        """Standard error of the costs, relative to them."""
+        return self.event_error_s / self.event_s if self.event_s > 0 else 0.0
+
+
+NO_OVERHEAD = Overhead(event_s=0.0, event_error_s=0.0, module_s=0.0, own_share=0.0, step_ratio=math.nan)
+"""Nothing is known of it, so nothing is taken out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChargedEvents:
+    """How many events' cost each key's time contains, shape `(steps, keys)`."""
+
+    plain: FloatArray
+    """Events that hooks have no part in; over the keys they add up to the step's events but for the modules'."""
+    modules: FloatArray
+    """Events of modules, all of them at places' time in no op."""
+
+    def cost_s(self, overhead: Overhead) -> FloatArray:
+        """Seconds of the profiler in each key's time."""
+        return overhead.event_s * self.plain + overhead.module_s * self.modules
+
+
+def profiler_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
+    """Seconds of the profiler in each key's time, shape `(steps, keys)`; never more than the key has.
+
+    What a wrapper that does next to nothing cannot hold is in the other events of its place, as they cost.
+    """
+    cost_s = charged_events(profile, overhead.own_share).cost_s(overhead)
+    held_s = np.minimum(cost_s, profile.self_s)
+    place, places = _places(profile.keys)
+    excess_s = _sums(cost_s - held_s, place, places)
+    weights = np.where(held_s < profile.self_s, held_s, 0.0)
+    total_s = _sums(weights, place, places)
+    share = np.divide(excess_s, total_s, out=np.zeros_like(excess_s), where=total_s > 0)
+    found: FloatArray = np.minimum(held_s + weights * share[:, place], profile.self_s)
+    return found
+
+
+def _places(keys: tuple[OpKey, ...]) -> tuple[IntArray, int]:
+    """Number of each key's phase and module, and how many numbers there are."""
+    numbers = {place: number for number, place in enumerate(dict.fromkeys((key.phase, key.module) for key in keys))}
+    return np.array([numbers[key.phase, key.module] for key in keys], dtype=np.int64), len(numbers)
+
+
+def _sums(values: FloatArray, place: IntArray, places: int) -> FloatArray:
+    """Values by place, shape `(steps, places)`."""
+    sums = np.zeros((values.shape[0], places))
+    np.add.at(sums.T, place, values.T)
+    return sums
+
+
+def charged_events(profile: OpProfile, own_share: float) -> ChargedEvents:
+    """Which keys' time contains the cost of events.
+
+    The event of an op costs `own_share` in the op and the rest in its parent. Where a profile does not know the
+    parents, the rest goes to the place that called the op: the time in no op of its module, or of the nearest above.
+    """
+    python = np.array([key.op == PYTHON_OP for key in profile.keys], dtype=np.bool_)
+    calls = profile.calls.astype(np.float64)
+    ops = np.where(python, 0.0, calls)
+    others = np.maximum(profile.events - ops.sum(axis=1), 0.0)[:, np.newaxis]
+    modules = _modules(profile, others)
+    # What is neither an op nor a module lies in places, by how many annotations each has beside the modules'.
+    engine = np.zeros_like(ops)
+    engine[:, python] = (others - modules.sum(axis=1, keepdims=True)) * _shares(
+        np.maximum(calls[:, python] - modules[:, python], 0.0)
+    )
+    around = _by_place(profile.keys, ops) if profile.child_events is None else _op_children(profile, python, others)
+    return ChargedEvents(plain=own_share * ops + (1 - own_share) * around + engine, modules=modules)
+
+
+def _modules(profile: OpProfile, others: FloatArray) -> FloatArray:
+    """Events of modules by key; never more of them than there are events beside the ops."""
+    if profile.module_calls is None:
+        return np.zeros(profile.calls.shape)
+    modules = profile.module_calls.astype(np.float64)
+    total = modules.sum(axis=1, keepdims=True)
+    bounded: FloatArray = modules * np.minimum(1.0, others / np.maximum(total, 1.0))
+    return bounded
+
+
+def estimate_overhead(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs) -> Overhead:
+    """The cost that explains how much longer profiled steps take: the median over all processes of both arms."""
+    if not (baseline.has_bare_steps and candidate.has_bare_steps):
+        return NO_OVERHEAD
+    module_ratio = (baseline.event_cost.module_ratio + candidate.event_cost.module_ratio) / 2
+    arms = ((baseline, pairs.baseline), (candidate, pairs.candidate))
+    longer = [_longer(arm, processes, module_ratio) for arm, processes in arms]
+    longer_s, events = (np.concatenate([getattr(steps, name) for steps in longer]) for name in ("longer_s", "events"))
+    found = _median(longer_s / np.maximum(events, 1.0))
+    event_s = max(0.0, found.value)
+    return Overhead(
+        event_s=event_s,
+        event_error_s=min(found.error, event_s),
+        module_s=module_ratio * event_s,
+        own_share=_own_share((baseline, candidate), event_s),
+        step_ratio=float(np.median(longer[0].longer_s / longer[0].bare_s)),
+    )
+
+
+def _own_share(arms: tuple[ArmProfile, ...], event_s: float) -> float:
+    """As measured, but no more than the emptiest ops can hold: no op takes less than no time."""
+    measured = sum(arm.event_cost.own_share for arm in arms) / len(arms)
+    held_s = min(_emptiest_ops_s(arm.profile) for arm in arms)
+    return min(measured, held_s / event_s) if event_s > 0 else measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _LongerSteps:
+    """Steps of one arm with and without the profiler, each of shape `(processes,)`."""
+
+    bare_s: FloatArray
+    longer_s: FloatArray
+    events: FloatArray
+    """Each counted as often as it costs more than an op's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Median:
+    value: float
+    error: float
+
+
+def _longer(arm: ArmProfile, processes: tuple[int, ...], module_ratio: float) -> _LongerSteps:
+    profile = arm.profile
+    bare_s = typical_steps(arm.bare_s, arm.bare_process, processes)
+    charged = charged_events(profile, own_share=0.0)
+    events = charged.plain.sum(axis=1) + module_ratio * charged.modules.sum(axis=1)
+    return _LongerSteps(
+        bare_s=bare_s,
+        longer_s=typical_steps(profile.wall_s, profile.process, processes) - bare_s,
+        events=typical_steps(events, profile.process, processes),
+    )
+
+
+def _median(values: FloatArray) -> _Median:
+    """With its standard error, which for normal values is 1.2533 times that of the mean; 0 for a single value."""
+    error = 1.2533 * float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
+    return _Median(value=float(np.median(values)), error=error)
+
+
+def _emptiest_ops_s(profile: OpProfile) -> float:
+    """What the kinds of ops that do next to nothing take for a call, themselves; inf without any op."""
+    calls = np.median(profile.calls, axis=0)
+    real = np.array([key.op != PYTHON_OP for key in profile.keys], dtype=np.bool_) & (calls > 0)
+    if not real.any():
+        return math.inf
+    return float(np.quantile(np.median(profile.self_s, axis=0)[real] / calls[real], EMPTY_OPS, method="lower"))
+
+
+def _op_children(profile: OpProfile, python: BoolArray, annotations: FloatArray) -> FloatArray:
+    """Children that are ops: annotations lie in places, by how many children each has."""
+    children = np.array(profile.child_events, dtype=np.float64)
+    inside = children[:, python]
+    children[:, python] = np.maximum(inside - annotations * _shares(inside), 0.0)
+    return children
+
+
+def _by_place(keys: tuple[OpKey, ...], ops: FloatArray) -> FloatArray:
+    around = np.zeros_like(ops)
+    np.add.at(around.T, _calling_places(keys), ops.T)
+    return around
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    """Parts of each row's sum, even where that is 0."""
+    shares = np.full_like(weights, 1 / max(1, weights.shape[1]))
+    total = weights.sum(axis=1, keepdims=True)
+    np.divide(weights, total, out=shares, where=total > 0)
+    return shares
+
+
+def _calling_places(keys: tuple[OpKey, ...]) -> IntArray:
+    """For each key the column of the time in no op around it; its own column where there is none."""
+    python = {(key.phase, key.module): column for column, key in enumerate(keys) if key.op == PYTHON_OP}
+    found: dict[tuple[StepPhase, str], int | None] = {}
+    columns = np.arange(len(keys), dtype=np.int64)
+    for column, key in enumerate(keys):
+        place = (key.phase, key.module)
+        if place not in found:
+            found[place] = _nearest(python, key.phase, key.module)
+        nearest = found[place]
+        if nearest is not None:
+            columns[column] = nearest
+    return columns
+
+
+def _nearest(python: dict[tuple[StepPhase, str], int], phase: StepPhase, module: str) -> int | None:
+    while module and (phase, module) not in python:
+        module = module.rpartition(".")[0]
+    return python.get((phase, module))

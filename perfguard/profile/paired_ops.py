@@ -1,0 +1,114 @@
+"""The ops of two profiles side by side: one column a key, one row a pair of processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfguard.model.ops import OpKey
+from perfguard.profile.arm_profile import (
+    ArmProfile,
+    FloatArray,
+    IntArray,
+    ProcessPairs,
+    typical_steps,
+)
+from perfguard.profile.overhead import Overhead, profiler_cost_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairedOps:
+    """Ops of both arms, aligned by their keys, the profiler's cost taken out."""
+
+    keys: tuple[OpKey, ...]
+    """The baseline's keys, then those that only the candidate has."""
+    baseline_s: FloatArray
+    """Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op. The
+    profiler's cost is taken out, as far as the op's time can hold it."""
+    candidate_s: FloatArray
+    """The same of the candidate."""
+    baseline_calls: FloatArray
+    """Calls in a step, shape `(keys,)`."""
+    candidate_calls: FloatArray
+    """The same of the candidate."""
+    count_change: IntArray
+    """1 where every step of the candidate has more calls than any of the baseline, -1 where fewer, else 0."""
+    overhead_error_s: FloatArray
+    """Standard error of each key's difference that comes from the profiler's cost, shape `(keys,)`."""
+    sources: tuple[str | None, ...]
+    """Line of the user's code, by key; the candidate's where it has one."""
+    implementations: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    """What computed each key, before and after, as `runners` says; empty where unknown."""
+
+    @property
+    def deltas_s(self) -> FloatArray:
+        """Candidate minus baseline, shape `(pairs, keys)`."""
+        return self.candidate_s - self.baseline_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Side:
+    """One arm in the columns of both."""
+
+    seconds: FloatArray
+    calls: FloatArray
+    fewest: FloatArray
+    most: FloatArray
+    cost_s: FloatArray
+
+
+def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, overhead: Overhead) -> PairedOps:
+    """Align two arms by phase, module, op, shapes, dtypes and layouts.
+
+    Args:
+        baseline: One arm.
+        candidate: The other one.
+        pairs: Their processes.
+        overhead: To take out.
+    """
+    keys = tuple(dict.fromkeys((*baseline.profile.keys, *candidate.profile.keys)))
+    column_of = {key: column for column, key in enumerate(keys)}
+    before = _side(baseline, pairs.baseline, column_of, overhead)
+    after = _side(candidate, pairs.candidate, column_of, overhead)
+    lines = {**baseline.profile.sources, **candidate.profile.sources}
+    return PairedOps(
+        keys=keys,
+        baseline_s=before.seconds,
+        candidate_s=after.seconds,
+        baseline_calls=before.calls,
+        candidate_calls=after.calls,
+        count_change=(after.fewest > before.most).astype(np.int64) - (after.most < before.fewest),
+        overhead_error_s=np.abs(after.cost_s - before.cost_s) * overhead.error_ratio,
+        sources=tuple(lines.get(key) for key in keys),
+        implementations=tuple(
+            (baseline.implementations.get(key, ()), candidate.implementations.get(key, ())) for key in keys
+        ),
+    )
+
+
+def _side(
+    arm: ArmProfile,
+    processes: tuple[int, ...],
+    column_of: dict[OpKey, int],
+    overhead: Overhead,
+) -> _Side:
+    profile = arm.profile
+    columns = np.array([column_of[key] for key in profile.keys], dtype=np.intp)
+    cost_s = profiler_cost_s(profile, overhead)
+    self_s = typical_steps(profile.self_s - cost_s, profile.process, processes)
+
+    def spread(values: FloatArray) -> FloatArray:
+        """Of this arm's keys, in the columns of both arms."""
+        wide = np.zeros((*values.shape[:-1], len(column_of)))
+        wide[..., columns] = values
+        return wide
+
+    calls = profile.calls.astype(np.float64)
+    return _Side(
+        seconds=spread(self_s),
+        calls=spread(calls.mean(axis=0)),
+        fewest=spread(calls.min(axis=0)),
+        most=spread(calls.max(axis=0)),
+        cost_s=spread(cost_s.mean(axis=0)),
+    )

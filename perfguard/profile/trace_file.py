@@ -1,0 +1,184 @@
+"""The bytes of a trace file, plain or gzip, as lists of decoded events.
+
+They are read piece by piece, so that no file has to fit into memory. A killed process leaves a file that ends anywhere:
+what is whole is kept, and how much was left out is told.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Generic, TypeVar
+
+import msgspec
+
+from perfguard.errors import StoreError
+
+Event = TypeVar("Event")
+
+PIECE_BYTES = 1 << 20
+"""Read at a time: what is decoded from it, a few thousand events, stays in the processor's caches."""
+LONGEST_BYTES = 1 << 25
+"""Without one whole event in so many bytes, a file is no trace."""
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
+_SEPARATORS = b", \t\r\n"
+_CLOSING = ord("]")
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 31
+_ATTEMPTS = 4
+"""Boundaries that are tried before more is read: the last one may lie inside an event."""
+_LAST_BYTES = 32
+"""A number or a name that is cut off is malformed, not truncated; that it stands at the end tells what happened."""
+
+
+class TraceFile(Generic[Event]):
+    """One pass over a file that holds `{…, "traceEvents": [event, …], …}` or just the list."""
+
+    def __init__(self, path: Path, event: type[Event]) -> None:
+        self.path = path
+        self.head = b""
+        """What stands before the events; known once the first list was read."""
+        self.tail = b""
+        """What stands after them; known at the end."""
+        self.dropped_bytes: int | None = None
+        """Bytes of the event that a cut-off file ends in; None for a whole file."""
+        self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
+
+    def lists(self) -> Iterator[list[Event]]:
+        """The events in the file's order, some thousands in a list.
+
+        Raises:
+            StoreError: The file cannot be read, is no trace, or is malformed elsewhere than at its end.
+        """
+        try:
+            pieces = self._pieces()
+            text = self._after_head(pieces)
+            for piece in pieces:
+                text += piece
+                events, text = self._split(text)
+                if events:
+                    yield events
+                elif len(text) > LONGEST_BYTES:
+                    raise self._malformed(f"no whole event in {LONGEST_BYTES} bytes")
+            yield self._last(text)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be read: {error.strerror or error}; name a trace that torch.profiler exported"
+            ) from error
+
+    def _after_head(self, pieces: Iterator[bytes]) -> bytearray:
+        """Read up to the first event; returns the bracket before it and what was read beyond."""
+        text = b""
+        for piece in pieces:
+            text += piece
+            found = _EVENTS.search(text)
+            if found:
+                self.head = text[: found.end()]
+                return bytearray(text[found.end() - 1 :])
+            if text.lstrip().startswith(b"["):
+                return bytearray(text.lstrip())
+            if len(text) > LONGEST_BYTES:
+                break
+        raise StoreError(
+            f'{self.path} is not a Chrome trace: it has no list "traceEvents"; '
+            "name a file that export_chrome_trace of torch.profiler wrote"
+        )
+
+    def _split(self, text: bytearray) -> tuple[list[Event], bytearray]:
+        """The events before a boundary near the end, and a bracket with the text after it.
+
+        There are no events where no boundary was found. The text is a list that is not closed; what is decoded refers
+        to it, so it is closed in place instead of being copied.
+        """
+        attempts = 0
+        for end in _ends_of_objects(text):
+            boundary = _BETWEEN_EVENTS.match(text, end)
+            if boundary:
+                try:
+                    return self._closed_at(end, text), bytearray(b"[") + text[boundary.end() :]
+                except msgspec.ValidationError as error:
+                    raise self._malformed(str(error)) from error
+                except msgspec.DecodeError:
+                    # A boundary of objects inside an event; or the events have ended, and this is what follows them.
+                    attempts += 1
+            if attempts == _ATTEMPTS:
+                break
+        return [], text
+
+    def _last(self, text: bytearray) -> list[Event]:
+        """The events at the end of the file, whether or not their list is closed."""
+        try:
+            return self._decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise self._malformed(str(error)) from error
+        except msgspec.DecodeError as error:
+            problem = str(error)
+        found = re.search(r"\(byte (\d+)\)", problem)
+        position = int(found.group(1)) if found else len(text)
+        if "trailing characters" in problem:
+            end = text.rfind(b"]", 0, position) + 1
+            self.tail = bytes(text[end:])
+            return self._decoder.decode(memoryview(text)[:end])
+        if position < len(text) - _LAST_BYTES:
+            raise self._malformed(problem)
+        return self._whole_ones(text)
+
+    def _whole_ones(self, text: bytearray) -> list[Event]:
+        """The events of a list that was cut off."""
+        text += b" "  # in the place of which the last event's list can be closed
+        for end in _ends_of_objects(text):
+            try:
+                events = self._closed_at(end, text)
+            except msgspec.DecodeError:
+                continue
+            self.dropped_bytes = len(text[end:-1].lstrip(_SEPARATORS))
+            return events
+        self.dropped_bytes = len(text[1:-1].lstrip(_SEPARATORS))
+        return []
+
+    def _closed_at(self, end: int, text: bytearray) -> list[Event]:
+        replaced, text[end] = text[end], _CLOSING
+        try:
+            return self._decoder.decode(memoryview(text)[: end + 1])
+        finally:
+            text[end] = replaced
+
+    def _malformed(self, problem: str) -> StoreError:
+        return StoreError(f"{self.path} is not a readable trace: {problem}; export it again")
+
+    def _pieces(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            first = file.read(PIECE_BYTES)
+            if first.startswith(_GZIP_MAGIC):
+                yield from _inflated(first, file)
+                return
+            while first:
+                yield first
+                first = file.read(PIECE_BYTES)
+
+
+def _inflated(packed: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """What gzip holds, as far as it can be unpacked: one member after another, up to the first damage."""
+    inflater = zlib.decompressobj(_GZIP_WINDOW)
+    while packed:
+        try:
+            yield inflater.decompress(packed, PIECE_BYTES)
+        except zlib.error:
+            return
+        packed = inflater.unconsumed_tail
+        if inflater.eof:
+            packed = inflater.unused_data
+            inflater = zlib.decompressobj(_GZIP_WINDOW)
+        packed = packed or file.read(PIECE_BYTES)
+
+
+def _ends_of_objects(text: bytearray) -> Iterator[int]:
+    """Where objects may end, from the end of the text to its beginning."""
+    end = text.rfind(b"}")
+    while end >= 0:
+        yield end + 1
+        end = text.rfind(b"}", 0, end)

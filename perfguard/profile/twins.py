@@ -1,0 +1,89 @@
+"""Ops that stayed at their place while their tensors became others: in layout, dtype or shape."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from perfguard.model.ops import PYTHON_OP, ChangeClass, OpKey
+from perfguard.profile.paired_ops import PairedOps
+
+BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})
+"""Changes of an op that the baseline has more of."""
+AFTER = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS})
+"""Changes of an op that the candidate has more of."""
+
+
+class Property(str, Enum):
+    """What of its tensors tells an op from its twin."""
+
+    LAYOUT = "layout"
+    DTYPE = "dtype"
+    SHAPE = "shape"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """One op of one place, on tensors of one kind before and of another kind after."""
+
+    changed: Property
+    """The property that changed; of several the gravest: shape before dtype before layout."""
+    before: tuple[int, ...]
+    """Columns that the baseline has more of, longest first."""
+    after: tuple[int, ...]
+    """Columns that the candidate has more of, longest first."""
+    label: str
+    """`channels_last → contiguous`, `bf16 → f32`; whole shapes where these changed."""
+
+
+def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> tuple[Twin, ...]:
+    """Twins among the given columns, in the order of their first column."""
+    before: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    after: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for column in sorted(among):
+        key = ops.keys[column]
+        if key.op == PYTHON_OP:
+            continue
+        if changes[column] in BEFORE:
+            before[key.phase.value, key.module, key.op].append(column)
+        elif changes[column] in AFTER:
+            after[key.phase.value, key.module, key.op].append(column)
+    baseline_s, candidate_s = ops.baseline_s.mean(axis=0), ops.candidate_s.mean(axis=0)
+    return tuple(
+        _twin(
+            ops,
+            tuple(sorted(columns, key=lambda column: -baseline_s[column])),
+            tuple(sorted(after[place], key=lambda column: -candidate_s[column])),
+        )
+        for place, columns in before.items()
+        if place in after
+    )
+
+
+def _twin(ops: PairedOps, before: tuple[int, ...], after: tuple[int, ...]) -> Twin:
+    old, new = [ops.keys[column] for column in before], [ops.keys[column] for column in after]
+    if {key.shapes for key in old} != {key.shapes for key in new}:
+        changed, label = Property.SHAPE, f"{old[0].shapes} → {new[0].shapes}"
+    elif {key.dtypes for key in old} != {key.dtypes for key in new}:
+        changed, label = Property.DTYPE, _words(old[0].dtypes, new[0].dtypes)
+    else:
+        changed, label = Property.LAYOUT, _words(*_layouts(old, new))
+    return Twin(changed=changed, before=before, after=after, label=label)
+
+
+def _layouts(old: Sequence[OpKey], new: Sequence[OpKey]) -> tuple[str, str]:
+    """Layouts of the same tensors: the longest op and the twin that has its shapes and dtypes."""
+    first = old[0]
+    same = [key for key in new if (key.shapes, key.dtypes) == (first.shapes, first.dtypes)]
+    return first.layouts, (same or list(new))[0].layouts
+
+
+def _words(before: str, after: str) -> str:
+    """The commonest word that went and the commonest that came."""
+    went, came = Counter(before.split()), Counter(after.split())
+    lost, won = went - came, came - went
+    if not lost or not won:
+        return f"{before} → {after}"
+    return f"{lost.most_common(1)[0][0]} → {won.most_common(1)[0][0]}"

@@ -1,0 +1,165 @@
+"""Which ops a step's time is in, and which ones changed: tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfguard.model.breakdown import Breakdown
+from perfguard.model.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
+from perfguard.report.tables import plain_table
+from perfguard.units import format_number, format_seconds, format_share, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+SHOWN_OPS = 15
+"""Rows of a table of ops."""
+
+
+def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> list[RenderableType]:
+    """Where a step's difference went: the identity, the culprits, the ops that differ most."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        Text(printable(f"ops of {attribution.case_id}"), style="bold"),
+        Text(printable(attribution.sentence)),
+        Text(balance_line(attribution), style="dim"),
+    ]
+    parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]
+    shown = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED][:rows]
+    if shown:
+        parts.append(_delta_table(shown))
+    return parts
+
+
+def balance_line(attribution: Attribution) -> str:
+    """`step +1.20 ms = ops +1.10 ms + Python +0.05 ms + idle 0 ns + unexplained +0.05 ms; …`."""
+    b = attribution.balance
+    parts = " ".join(
+        f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value))}"
+        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", b.unexplained_s))
+    )
+    overhead = (
+        ""
+        if math.isnan(b.overhead_ratio)
+        else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
+    )
+    return (
+        f"step {_signed(b.delta_s)} = ops {_signed(b.ops_s)} {parts} "
+        f"({attribution.steps} steps in {attribution.processes} pairs of processes{overhead})"
+    )
+
+
+def render_breakdown(breakdown: Breakdown, totals: Sequence[OpTotal], *, rows: int = SHOWN_OPS) -> list[RenderableType]:
+    """A step by kind of work, by phase, and its largest ops."""
+    return [_slice_table(breakdown), _phase_table(breakdown), _op_table(totals[:rows], breakdown.step_s)]
+
+
+def _slice_table(breakdown: Breakdown) -> Table:
+    table = plain_table("kind of work", "direction", ">calls", ">time", ">share")
+    for piece in breakdown.slices:
+        table.add_row(
+            printable(piece.name),
+            piece.direction or "-",
+            format_number(piece.calls),
+            format_seconds(piece.time_s),
+            f"{piece.share * 100:.1f} %",
+        )
+    return table
+
+
+def _phase_table(breakdown: Breakdown) -> Table:
+    table = plain_table("phase", ">ops", ">time", ">share", ">in oneDNN and MKL", ">Python")
+    for phase in breakdown.phases:
+        table.add_row(
+            phase.phase.value,
+            format_number(phase.calls),
+            format_seconds(phase.time_s),
+            f"{phase.share * 100:.1f} %",
+            format_seconds(phase.primitives_s),
+            format_seconds(phase.python_s),
+        )
+    return table
+
+
+def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(">self time", ">share", ">calls", "op", "phase", "module", "shapes", "dtypes", "source")
+    for total in totals:
+        key = total.key
+        table.add_row(
+            format_seconds(total.self_s),
+            f"{total.self_s / step_s * 100:.1f} %" if step_s else "-",
+            format_number(total.calls),
+            escape(printable(_short(key.op))),
+            key.phase.value,
+            escape(printable(_tail(key.module, 32) or "-")),
+            escape(printable(_cut(key.shapes, 36) or "-")),
+            escape(_cut(key.dtypes, 14) or "-"),
+            escape(printable(_tail(total.source or "", 28) or "-")),
+        )
+    return table
+
+
+def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
+    """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
+    return [f"{format_share(c.share):>6} {_signed(c.delta_s):>10}  {c.phase.value}: {c.sentence}" for c in culprits]
+
+
+def _delta_table(deltas: Sequence[OpDelta]) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(
+        "op", "phase", "module", ">calls", ">baseline", ">Δ a step", "95 % interval", "change", "source"
+    )
+    for delta in deltas:
+        table.add_row(
+            escape(printable(named(delta.key))),
+            delta.key.phase.value,
+            escape(printable(delta.key.module or "-")),
+            _calls(delta),
+            format_seconds(delta.baseline_s),
+            _signed(delta.delta_s),
+            escape(_interval(delta)),
+            escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
+            escape(printable(delta.source or "-")),
+        )
+    return table
+
+
+def named(key: OpKey) -> str:
+    """An op with its shapes, short enough for a table."""
+    return f"{_cut(key.op.removeprefix('aten::'), 24)} {_cut(key.shapes, 16)}".rstrip()
+
+
+def _calls(delta: OpDelta) -> str:
+    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
+    return before if before == after else f"{before} → {after}"
+
+
+def _interval(delta: OpDelta) -> str:
+    if not (math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)):
+        return "-"
+    return f"[{_signed(delta.lower_s)}, {_signed(delta.upper_s)}]"
+
+
+def _signed(value_s: float) -> str:
+    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
+
+
+def _short(op: str) -> str:
+    """`addmm` of `aten::addmm`, and no longer than a table bears."""
+    return _cut(op.removeprefix("aten::"), 34)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _tail(text: str, most: int) -> str:
+    """The end of a path, which tells more than its beginning."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"

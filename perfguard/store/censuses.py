@@ -1,0 +1,142 @@
+"""Censuses: `census.json` in `baselines/<machine_id>/<suite>/`, to be committed.
+
+One row a line, so that a pull request shows what a change executes otherwise:
+
+```
+{"schema": 1,
+"columns": ["kind", "phase", "module", "name", "detail", "implementation", "count", "size_bytes"],
+"cases": {
+"step.resnet50[…]": {"isa_class": "avx512_core_bf16", "torch": "2.13.0", "rows": [
+["op", "forward", "ResNet.conv1", "aten::conv2d", "[32,3,224,224] [64,3,7,7] | f32 f32 | …", "", 1, 0],
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from perfguard.errors import StoreError
+from perfguard.model.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.store.json_files import load_json
+from perfguard.store.pyperf_files import write_text
+
+CENSUS_SCHEMA = 1
+"""Layout of the file."""
+
+_COLUMNS = ("kind", "phase", "module", "name", "detail", "implementation", "count", "size_bytes")
+_ORDER = attrgetter(*_COLUMNS[:-2])
+_REMEDY = "restore it from git, or run `perfguard baseline update`"
+
+_Row = tuple[CensusKind, StepPhase, str, str, str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredCase:
+    isa_class: str
+    torch: str
+    rows: tuple[_Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredCensuses:
+    columns: tuple[str, ...]
+    cases: Mapping[str, _StoredCase]
+
+
+def census_file(place: Path) -> Path:
+    """Where the censuses of the baseline at `place` lie."""
+    return place / "census.json"
+
+
+def load_censuses(path: Path) -> dict[str, Census]:
+    """The censuses in a file, by case id; none where there is no file: older baselines have none.
+
+    Raises:
+        StoreError: It is corrupt or of another schema.
+    """
+    stored = load_json(
+        path,
+        _StoredCensuses,
+        schema=CENSUS_SCHEMA,
+        if_corrupt=_REMEDY,
+        if_foreign="update perfguard, or record the census anew with `perfguard baseline update`",
+    )
+    if stored is None:
+        return {}
+    if stored.columns != _COLUMNS:
+        raise StoreError(f"{path} is corrupt (its columns are {', '.join(stored.columns)}); {_REMEDY}")
+    return {case_id: _census(case_id, case, path) for case_id, case in stored.cases.items()}
+
+
+def save_censuses(path: Path, censuses: Iterable[Census]) -> None:
+    """Replace the file in one step.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    write_text(path, censuses_text(censuses))
+
+
+def censuses_text(censuses: Iterable[Census]) -> str:
+    """The file's text: the same for the same censuses, in whatever order they and their rows come."""
+    cases = sorted(censuses, key=lambda census: census.case_id)
+    return "\n".join(
+        (
+            f'{{"schema": {CENSUS_SCHEMA},',
+            f'"columns": {_line(_COLUMNS)},',
+            '"cases": {',
+            ",\n".join(map(_case_text, cases)),
+            "}}",
+            "",
+        )
+    )
+
+
+def _case_text(census: Census) -> str:
+    rows = ",\n".join(_line(_values(row)) for row in sorted(census.rows, key=_ORDER))
+    head = (
+        f'{_line(census.case_id)}: {{"isa_class": {_line(census.isa_class)}, "torch": {_line(census.torch)}, "rows": ['
+    )
+    return f"{head}\n{rows}\n]}}"
+
+
+def _values(row: CensusRow) -> list[str | int]:
+    return [row.kind.value, row.phase.value, *(getattr(row, column) for column in _COLUMNS[2:])]
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _row(values: _Row) -> CensusRow:
+    kind, phase, module, name, detail, implementation, count, size_bytes = values
+    return CensusRow(
+        kind=kind,
+        phase=phase,
+        module=module,
+        name=name,
+        detail=detail,
+        implementation=implementation,
+        count=count,
+        size_bytes=size_bytes,
+    )
+
+
+def _census(case_id: str, case: _StoredCase, path: Path) -> Census:
+    rows = sorted(map(_row, case.rows), key=_ORDER)
+    for row in rows:
+        if row.count < 1 or row.size_bytes < 0:
+            raise StoreError(f"{path} is corrupt ({case_id}: {row.name} is counted {row.count} times); {_REMEDY}")
+    for row, following in pairwise(rows):
+        if _ORDER(row) == _ORDER(following):
+            raise StoreError(
+                f"{path} is corrupt ({case_id}: {row.name} in {row.phase.value} of {row.module} stands there twice, as "
+                f"after a merge); {_REMEDY}"
+            )
+    return Census(case_id=case_id, isa_class=case.isa_class, torch=case.torch, rows=tuple(rows))

@@ -1,0 +1,252 @@
+"""The application: its screens, and what its keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import SystemCommand
+from textual.binding import BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from perfguard.errors import PerfguardError
+from perfguard.tui.dialogs.export import ExportDialog
+from perfguard.tui.dialogs.help import HelpDialog
+from perfguard.tui.dialogs.start import StartDialog
+from perfguard.tui.export import as_markdown, exported
+from perfguard.tui.keymap import KEYS, Scope
+from perfguard.tui.options import StartedCommand
+from perfguard.tui.reader_app import ReaderApp
+from perfguard.tui.screens.compare import CompareScreen
+from perfguard.tui.screens.history import HistoryScreen
+from perfguard.tui.screens.host import HostScreen
+from perfguard.tui.screens.live import LiveScreen
+from perfguard.tui.screens.log import LogScreen
+from perfguard.tui.screens.ops import OpsScreen
+from perfguard.tui.session import Session, command_for, words_to_start
+from perfguard.tui.widgets.bindings import bindings_in
+from perfguard.tui.widgets.frame import Head
+
+_SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
+_SEEK_PARTS = 20
+"""A key seeks by one of so many parts of a recording."""
+
+
+class PerfguardApp(ReaderApp):
+    """What is run."""
+
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = {
+        "live": LiveScreen,
+        "compare": CompareScreen,
+        "ops": OpsScreen,
+        "history": HistoryScreen,
+        "host": HostScreen,
+        "log": LogScreen,
+    }
+    DEFAULT_MODE = "live"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.APP, Scope.REPLAY)
+    _trail: tuple[str, ...] = ()
+    """Screens that were left for the present one, for the way back."""
+
+    class Started(Message):
+        """A command was started, or not."""
+
+        def __init__(self, outcome: StartedCommand) -> None:
+            super().__init__()
+            self.outcome = outcome
+
+    def action_show_screen(self, mode: str) -> None:
+        """Another screen, which remembers where it was."""
+        if mode in self.MODES and mode != self.current_mode:
+            self._trail = (*self._trail[-20:], self.current_mode)
+            self.switch_mode(mode)
+
+    def action_next_screen(self, step: int) -> None:
+        """The screen beside this one."""
+        modes = list(self.MODES)
+        self.action_show_screen(modes[(modes.index(self.current_mode) + step) % len(modes)])
+
+    def on_head_screen_chosen(self, event: Head.ScreenChosen) -> None:
+        """The number of a screen was clicked."""
+        self.action_show_screen(event.screen_name)
+
+    async def action_back(self) -> None:
+        """Leave zoom or filter; else the screen before; never the application."""
+        if self.view_screen.go_back():
+            self.paint()
+        elif self._trail:
+            *rest, mode = self._trail
+            self._trail = tuple(rest)
+            self.switch_mode(mode)
+
+    async def action_quit(self) -> None:
+        """Quit; what is watched goes on."""
+        self.exit(0)
+
+    def action_help_quit(self) -> None:
+        """What ctrl+c does: it might be meant for the run, so it stops neither."""
+        self.say("q quits, and the run goes on; stop the run where it was started")
+
+    def action_help(self) -> None:
+        """All keys."""
+        self.push_screen(HelpDialog(self.session.options.keys, sorted(self.available_themes)))
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        self.view_screen.open_filter()
+
+    def action_next_flag(self, step: int) -> None:
+        """The next row that needs a look."""
+        if not self.view_screen.next_flag(step):
+            self.say("no row needs a look")
+
+    def action_next_case(self, step: int) -> None:
+        """Another case on the same screen."""
+        if self.session.select_next(step) is None:
+            self.say("there is no case yet")
+        self.paint()
+
+    def action_sort(self) -> None:
+        """Order by the next column."""
+        self.say(self.view_screen.sort_next())
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self.say(self.view_screen.reverse())
+
+    def action_zoom(self) -> None:
+        """One pane alone, or all of them."""
+        self.view_screen.zoom()
+
+    def action_swap(self) -> None:
+        """Read effects the other way round."""
+        self.session.is_swapped = not self.session.is_swapped
+        self.say("arms swapped: effects are those of the baseline" if self.session.is_swapped else "arms as they were")
+        self.paint()
+
+    def action_pause(self) -> None:
+        """Stop painting; a replay stands."""
+        self.pace.is_paused = not self.pace.is_paused
+        replay = self.session.watch.replay
+        if replay is not None:
+            (replay.pause if self.pace.is_paused else replay.resume)()
+        self.paint()
+        if not self.pace.is_paused:
+            self.tick()
+
+    def action_interval(self, step: int) -> None:
+        """Look more or less often."""
+        interval_s = self.pace.change_interval(step)
+        if self._ticker is not None:
+            self._ticker.stop()
+        self._ticker = self.set_interval(interval_s, self.tick)
+        self.say(f"looking every {interval_s:g} s")
+
+    def action_replay_speed(self, step: int) -> None:
+        """Replay faster or slower."""
+        replay = self.session.watch.replay
+        if replay is None:
+            self.say("this is no replay; perfguard tui --replay RUN is one")
+            return
+        nearest = min(range(len(_SPEEDS)), key=lambda index: abs(_SPEEDS[index] - replay.speed))
+        replay.set_speed(_SPEEDS[min(max(0, nearest + step), len(_SPEEDS) - 1)])
+        self.tick()
+
+    def action_replay_seek(self, step: int) -> None:
+        """Replay from another place."""
+        replay = self.session.watch.replay
+        if replay is None:
+            self.say("this is no replay; perfguard tui --replay RUN is one")
+            return
+        wanted = replay.position_s + step * replay.length_s / _SEEK_PARTS
+        replay.seek(min(max(0.0, wanted), replay.length_s))
+        self.tick()
+
+    def action_copy_row(self) -> None:
+        """The row under the cursor as a Markdown table."""
+        table = self.view_screen.table
+        if table.cursor_row is None:
+            self.say("there is no row to copy")
+            return
+        self.copy_to_clipboard(as_markdown(table.spec, [table.cursor_row]))
+        self.say("row copied as Markdown")
+
+    def action_copy_command(self) -> None:
+        """The command that says what this screen shows."""
+        command = command_for(self.current_mode, self.session)
+        self.copy_to_clipboard(command)
+        self.say(f"copied: {command}")
+
+    def action_export(self) -> None:
+        """Ask where to write, then write."""
+        name = self.session.view.run_id or "run"
+        self.push_screen(ExportDialog(f"perfguard-{name}-{self.current_mode}.md"), self._export)
+
+    def _export(self, path: Path | None) -> None:
+        if path is None:
+            return
+        try:
+            if path.suffix == ".svg":
+                self.call_after_refresh(partial(self._write, path, None))
+            else:
+                table = self.view_screen.table
+                self._write(path, exported(table.spec, table.rows, path.suffix))
+        except PerfguardError as error:
+            self.say(str(error))
+
+    def _write(self, path: Path, text: str | None) -> None:
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(self.export_screenshot(title="perfguard tui", simplify=True) if text is None else text)
+        except OSError as error:
+            self.say(f"{path} cannot be written: {error.strerror}")
+            return
+        self.say(f"written to {path}")
+
+    def action_start(self, kind: str) -> None:
+        """Show what would be started, and start it if that is wanted."""
+        title = "store a new baseline" if kind == "baseline" else "start a run"
+        is_read_only = self.session.options.start_command is None
+        dialog = StartDialog(words_to_start(kind, self.session), title=title, is_read_only=is_read_only)
+        self.push_screen(dialog, self._start)
+
+    def _start(self, words: tuple[str, ...] | None) -> None:
+        if words is not None:
+            self.say(f"starting perfguard {' '.join(words)}")
+            self.view_screen.in_thread(partial(self._started, words), "start")
+
+    def _started(self, words: tuple[str, ...]) -> None:
+        start = self.session.options.start_command
+        if start is None:
+            return
+        try:
+            outcome = start(words)
+        except PerfguardError as error:
+            outcome = StartedCommand(sentence=str(error))
+        self.post_message(self.Started(outcome))
+
+    def on_perfguard_app_started(self, event: Started) -> None:
+        """Watch the new run, where there is one."""
+        if event.outcome.watch is not None:
+            self.session = Session(event.outcome.watch, self.session.options)
+            self.action_show_screen("live")
+            self.tick()
+        self.say(event.outcome.sentence)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Everything that keys do, by its name."""
+        del screen
+        for key in KEYS:
+            if key.scope in (Scope.APP, Scope.REPLAY) and key.id != "palette":
+                yield SystemCommand(key.text, f"key {self._first_key(key.id)}", partial(self._run, key.action))
+        for name in sorted(self.available_themes):
+            yield SystemCommand(f"theme {name}", "colours", partial(self._use_theme, name))
+
+    async def _run(self, action: str) -> None:
+        await self.run_action(action)
+
+    def _use_theme(self, name: str) -> None:
+        self.theme = name

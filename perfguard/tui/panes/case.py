@@ -1,0 +1,93 @@
+"""Everything about one case: what the table has no room for, its slices, and what is to blame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfguard.model.ops import Attribution
+from perfguard.model.view import CaseSeries, CaseView
+from perfguard.report.lines import SHOWN_CHANGES
+from perfguard.tui.drawing.glyphs import Glyphs
+from perfguard.tui.drawing.scales import bounds_of
+from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.sparklines import sparkline
+from perfguard.tui.drawing.verdicts import verdict_line
+from perfguard.tui.tables.cases import summary_lines
+from perfguard.tui.tables.ops import signed_seconds
+from perfguard.units import format_count, format_seconds, format_share
+
+_NAME_WIDTH = 10
+_SHOWN_CULPRITS = 5
+_SHOWN_FINDINGS = 3
+
+
+def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
+    """Name and verdict, numbers, the latest slices, what is to blame, what is executed otherwise, the reason."""
+    lines = wrapped(case.case_id, width, Role.STRONG, indent=2)
+    lines.append(verdict_line(case))
+    lines += summary_lines(case)
+    lines += stream_lines(series, width, glyphs)
+    lines += blame_of(case, width)
+    if case.reason:
+        lines += wrapped(case.reason, width, Role.MUTED)
+    return lines
+
+
+def stream_lines(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
+    """The latest slices of each arm on one scale, newest at the right."""
+    room = width - _NAME_WIDTH
+    if room < 8:
+        return []
+    shown = [value for values in (series.baseline_s, series.candidate_s) for value in values[-room:]]
+    if not shown:
+        return []
+    low, high = _robust_bounds(shown)
+    lines = []
+    for name, values, role in (
+        ("baseline", series.baseline_s, Role.BASELINE),
+        ("candidate", series.candidate_s, Role.CANDIDATE),
+    ):
+        if values:
+            cells = sparkline(values, min(room, len(values)), glyphs, low=low, high=high)
+            lines.append(line(Span(f"{name:<{_NAME_WIDTH}}", role), Span(cells, role)))
+    scale = f"slices, newest at the right, {format_seconds(low)} to {format_seconds(high)}"
+    return [*lines, line(Span(f"{'':<{_NAME_WIDTH}}{scale}", Role.AXIS))]
+
+
+def blame_of(case: CaseView, width: int) -> list[Line]:
+    """Which ops the difference is in, and what is executed otherwise."""
+    lines: list[Line] = []
+    if case.attribution is not None:
+        lines += culprit_lines(case.attribution, width)
+    for change in (case.census or ())[:SHOWN_CHANGES]:
+        lines += wrapped(f"executes otherwise: {change.sentence}", width, indent=4)
+    for finding in case.findings[:_SHOWN_FINDINGS]:
+        lines += wrapped(f"{finding.severity.value}: {finding.title} {finding.where}", width, Role.OPEN, indent=4)
+        lines += wrapped(f"    try {finding.trial.change}", width, Role.MUTED, indent=4)
+    more = len(case.census or ()) - SHOWN_CHANGES
+    if more > 0:
+        lines.append(line(Span(f"and {format_count(more, 'smaller change')} in what it executes", Role.MUTED)))
+    return lines
+
+
+def culprit_lines(attribution: Attribution, width: int) -> list[Line]:
+    """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
+    lines: list[Line] = []
+    for culprit in attribution.culprits[:_SHOWN_CULPRITS]:
+        lead = f"{format_share(culprit.share):>6} {signed_seconds(culprit.delta_s):>10}  "
+        role = Role.SLOWER if culprit.delta_s > 0 else Role.FASTER
+        text = wrapped(f"{culprit.phase.value}: {culprit.sentence}", max(12, width - len(lead)))
+        for index, content in enumerate(text):
+            lines.append((Span(lead if index == 0 else " " * len(lead), role), *content))
+    if not lines:
+        lines += wrapped(attribution.sentence, width, indent=4)
+    return lines
+
+
+def _robust_bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of the scale without the highest twentieth: one outlier must not flatten everything else."""
+    ordered = sorted(value for value in values if math.isfinite(value))
+    if len(ordered) >= 20:
+        ordered = ordered[: len(ordered) - len(ordered) // 20]
+    return bounds_of(ordered, margin=0.02)

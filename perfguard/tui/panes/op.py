@@ -1,0 +1,87 @@
+"""Everything about one row of the ops: full shapes, interval, source, implementation."""
+
+from __future__ import annotations
+
+import math
+
+from perfguard.model.ops import Attribution, OpDelta
+from perfguard.report.ops import balance_line
+from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
+from perfguard.tui.tables.ops import calls_text, role_of_delta, signed_seconds
+from perfguard.tui.tables.ops_tree import OpNode, OpRow
+from perfguard.units import format_seconds, format_share
+
+
+def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Line]:
+    """What the table has no room for.
+
+    Args:
+        row: The row under the cursor.
+        attribution: Of its case, for the culprits that it belongs to.
+        width: Columns.
+    """
+    node = row.node
+    if node.census is not None:
+        change = node.census
+        lines = wrapped(change.sentence, width, Role.STRONG, indent=2)
+        place = f" of {change.module}" if change.module else ""
+        return [
+            *lines,
+            line(f"{change.rule} in {change.phase.value}{place}: {change.before} → {change.after} in a step"),
+            line(Span("counted exactly, not timed", Role.MUTED)),
+        ]
+    if node.delta is None:
+        return _sum_lines(node, row.share, width)
+    return [*_delta_lines(node, node.delta, row.share, width), *_blame_lines(node.delta, attribution, width)]
+
+
+def _sum_lines(node: OpNode, share: float | None, width: int) -> list[Line]:
+    part = f", {format_share(share)} of the step's difference" if share is not None else ""
+    return [
+        *wrapped(f"{node.level.value} {node.name}", width, Role.STRONG, indent=2),
+        line(Span(signed_seconds(node.delta_s), role_of_delta(node)), part),
+        line(f"baseline {format_seconds(node.baseline_s)} → candidate {format_seconds(node.candidate_s)}"),
+        line(Span(f"its own ops {signed_seconds(node.own_delta_s)}, {node.changed} changed below", Role.MUTED)),
+    ]
+
+
+def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) -> list[Line]:
+    key = delta.key
+    interval = (
+        f" [{signed_seconds(delta.lower_s)}, {signed_seconds(delta.upper_s)}]"
+        if math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)
+        else ", interval unknown"
+    )
+    part = f", {format_share(share)} of the step's difference" if share is not None else ""
+    lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
+    lines.append(line(Span(f"{signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))
+    times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
+    lines += wrapped(f"{times}, {calls_text(delta)} calls, q = {delta.q:.2g}", width, indent=2)
+    lines.append(line(Span(delta.change.value, role_of_delta(node))))
+    for name, text in (
+        ("as", delta.detail),
+        ("shapes", key.shapes),
+        ("dtypes", key.dtypes),
+        ("layouts", key.layouts),
+        ("source", delta.source or ""),
+    ):
+        lines += wrapped(f"{name:<8}{text}", width, Role.MUTED, indent=8) if text else []
+    return lines
+
+
+def _blame_lines(delta: OpDelta, attribution: Attribution | None, width: int) -> list[Line]:
+    culprits = attribution.culprits if attribution is not None else ()
+    return [
+        content
+        for culprit in culprits
+        if delta.key in culprit.ops
+        for content in wrapped(f"blamed: {culprit.sentence}", width, Role.SLOWER, indent=2)
+    ]
+
+
+def balance_lines(attribution: Attribution, width: int) -> list[Line]:
+    """What the step's difference is made of, in words."""
+    return [
+        *wrapped(attribution.sentence, width, Role.STRONG, indent=2),
+        *wrapped(balance_line(attribution), width, Role.MUTED, indent=2),
+    ]

@@ -1,0 +1,183 @@
+"""The half of the application that reads: it polls the run and paints between slices."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.timer import Timer
+
+from perfguard.tui import host_now
+from perfguard.tui.drawing.spans import Line
+from perfguard.tui.keymap import KEYS, shown_keys
+from perfguard.tui.options import TuiOptions, Watch
+from perfguard.tui.pace import RETRY_S, Pace
+from perfguard.tui.panes.head import SCREENS, HeadFacts
+from perfguard.tui.panes.status import StatusFacts, status_line
+from perfguard.tui.screens.base import ViewScreen
+from perfguard.tui.session import Session
+from perfguard.tui.tables.log import elapsed_text
+from perfguard.tui.themes import DEFAULT_THEME, PLAIN_THEME, THEMES, styles_for
+from perfguard.tui.widgets.painting import Inks
+
+_HOST_EVERY_S = 10.0
+_SAID_S = 6.0
+"""A sentence in the status line stays so long."""
+
+
+class ReaderApp(App[int]):
+    """Nothing in it can delay a slice or stop the run."""
+
+    TITLE = "perfguard"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        watch: Watch,
+        options: TuiOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        is_colourless = bool(os.environ.get("NO_COLOR"))
+        # With native colours NO_COLOR takes all of them away; else textual would leave shades of grey.
+        super().__init__(ansi_color=True if is_colourless else None)
+        self.session = Session(watch, options)
+        self.pace = Pace(interval_s=options.interval_s, clock=clock, cpu_clock=cpu_clock)
+        for theme in THEMES:
+            self.register_theme(theme)
+        self._first = self._first_theme(options.theme, is_colourless=is_colourless)
+        self.inks = Inks(styles_for(self.available_themes[self._first]), is_ascii=options.is_ascii)
+        self.set_class(options.is_ascii, "-ascii")
+        self.set_keymap(options.keys)
+        self.host_text = ""
+        self._newest = self.session.view
+        self._said = ""
+        self._said_at = float("-inf")
+        self._looked_at = float("-inf")
+        self._ticker: Timer | None = None
+        self._is_retrying = False
+
+    def _first_theme(self, wanted: str | None, *, is_colourless: bool) -> str:
+        if wanted is not None and wanted in self.available_themes:
+            return wanted
+        has_few_colours = self.console.color_system in (None, "standard")
+        return PLAIN_THEME if is_colourless or has_few_colours else DEFAULT_THEME
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """What themes that are not perfguard's own do not know."""
+        theme = self.current_theme
+        return {"row-cursor": "ansi_default" if theme.ansi else "#26374a" if theme.dark else "#d3e4f2"}
+
+    def watch_theme(self, _: str) -> None:
+        """Other colours for all roles."""
+        self.inks = Inks(styles_for(self.current_theme), is_ascii=self.session.options.is_ascii)
+
+    @property
+    def view_screen(self) -> ViewScreen:
+        """The screen of the present mode, also below a dialog."""
+        screen = self.get_screen_stack(self.current_mode)[0]
+        assert isinstance(screen, ViewScreen)  # noqa: S101 - all modes are
+        return screen
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.theme = self._first
+        if self.session.options.housekeeping:
+            self.say(self.session.options.housekeeping)
+        self.tick()
+        self._ticker = self.set_interval(self.pace.interval_s, self.tick)
+
+    def tick(self) -> None:
+        """Look at the run; paint what is new, now or in the next gap between slices."""
+        self.pace.measure()
+        newest = self.session.watch.poll()
+        if newest is not None:
+            self._newest = newest
+        self._look_at_host()
+        self._forget_said()
+        self._paint_in_gap()
+
+    def _paint_in_gap(self) -> None:
+        is_due = self.pace.may_paint(is_between_slices=self.session.watch.is_between_slices)
+        is_due &= not (self.session.watch.is_behind and self.pace.is_fresh)
+        if is_due:
+            self.session.show(self._newest)
+            self.paint()
+        must_wait = not is_due and not self.pace.is_paused
+        if (must_wait or self.session.watch.is_behind) and not self._is_retrying:
+            self._is_retrying = True
+            self.set_timer(RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._is_retrying = False
+        newest = self.session.watch.poll()
+        if newest is not None:
+            self._newest = newest
+        self._paint_in_gap()
+
+    def paint(self) -> None:
+        """Paint the active screen; screens below a dialog wait."""
+        screen = self.screen
+        if not isinstance(screen, ViewScreen):
+            return
+        with self.batch_update():
+            screen.paint(self._head_facts(screen), self._status, resort=self.pace.painted())
+
+    def _head_facts(self, screen: ViewScreen) -> HeadFacts:
+        names = [name.lower() for name in SCREENS]
+        return HeadFacts(
+            active=SCREENS[names.index(screen.mode)],
+            glyphs=self.inks.glyphs,
+            keys=tuple(self._first_key(name) for name in names),
+            is_swapped=self.session.is_swapped,
+            host=self.host_text,
+            replay=self._replay_text(),
+        )
+
+    def _first_key(self, key_id: str) -> str:
+        default = next(key.keys for key in KEYS if key.id == key_id)
+        return shown_keys(self.session.options.keys.get(key_id, default)).split(" ")[0]
+
+    def _status(self, width: int) -> Line:
+        wanted = self.view_screen.filter
+        facts = StatusFacts(
+            said=self._said,
+            filter_text=wanted.text if wanted is not None else "",
+            is_paused=self.pace.is_paused,
+            interval_s=self.pace.interval_s,
+            own_ratio=self.pace.own_ratio,
+        )
+        return status_line(self.session.view, facts, width)
+
+    def _replay_text(self) -> str:
+        replay = self.session.watch.replay
+        if replay is None:
+            return ""
+        state = "stands" if replay.is_paused else f"x{replay.speed:g}"
+        return f"replay {elapsed_text(replay.position_s)} of {elapsed_text(replay.length_s)}, {state}"
+
+    def _look_at_host(self) -> None:
+        options = self.session.options
+        if not options.is_local or self.session.watch.replay is not None:
+            return
+        now = self.pace.clock()
+        if now - self._looked_at >= _HOST_EVERY_S and self.session.watch.is_between_slices:
+            self._looked_at = now
+            selection = options.read_cpus() if options.read_cpus is not None else None
+            self.host_text = host_now.look(selection.cpus if selection is not None else ()).text
+
+    def say(self, sentence: str) -> None:
+        """Say something in the status line for some seconds."""
+        self._said, self._said_at = sentence, self.pace.clock()
+        if self.is_running:
+            self.view_screen.show_status(self._status)
+
+    def _forget_said(self) -> None:
+        if self._said and self.pace.clock() - self._said_at >= _SAID_S:
+            self._said = ""

@@ -1,0 +1,1 @@
+"""The six screens, one module each, and what they share."""

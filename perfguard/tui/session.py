@@ -1,0 +1,116 @@
+"""What all screens share: the run as it is painted, the selected case, and how it is looked at. No textual."""
+
+from __future__ import annotations
+
+import shlex
+
+from perfguard.model.run import Arm
+from perfguard.model.view import CaseSeries, CaseView, RunState, RunView
+from perfguard.tui.drawing.verdicts import is_worth_a_look
+from perfguard.tui.options import TuiOptions, Watch
+from perfguard.tui.tables.swapping import swapped_case, swapped_series
+
+
+class Session:
+    """The state of the application that does not belong to one screen."""
+
+    def __init__(self, watch: Watch, options: TuiOptions) -> None:
+        self.watch = watch
+        self.options = options
+        self.view = RunView(run_id=None, state=RunState.WAITING)
+        self.selected: str | None = None
+        self.is_swapped = False
+        self._is_chosen = False
+        self._cases_of: tuple[tuple[CaseView, ...], bool] | None = None
+        self._cases: tuple[CaseView, ...] = ()
+
+    def show(self, view: RunView) -> None:
+        """Show a newer view; the first red case is selected when the run has ended, unless somebody chose another."""
+        has_ended = view.state is RunState.FINISHED and self.view.state is not RunState.FINISHED
+        self.view = view
+        if has_ended and not self._is_chosen:
+            red = next((case for case in view.cases if case.is_gating and is_worth_a_look(case)), None)
+            self.selected = red.case_id if red is not None else None
+
+    def select(self, case_id: str, *, is_chosen: bool) -> None:
+        """Select a case; `is_chosen` where a person did, and not the table by itself."""
+        self.selected = case_id
+        self._is_chosen |= is_chosen
+
+    @property
+    def cases(self) -> tuple[CaseView, ...]:
+        """The cases as they are shown."""
+        if self._cases_of is None or self._cases_of[0] is not self.view.cases or self._cases_of[1] != self.is_swapped:
+            self._cases_of = (self.view.cases, self.is_swapped)
+            self._cases = tuple(map(swapped_case, self.view.cases)) if self.is_swapped else self.view.cases
+        return self._cases
+
+    @property
+    def case(self) -> CaseView | None:
+        """The selected case; the first one where none was selected."""
+        cases = self.cases
+        return next((case for case in cases if case.case_id == self.selected), cases[0] if cases else None)
+
+    def series(self, case: CaseView) -> CaseSeries:
+        """The curves of a case as they are shown."""
+        series = self.watch.series(case.case_id)
+        return swapped_series(series) if self.is_swapped else series
+
+    def select_next(self, step: int) -> str | None:
+        """Select another case in the order of the suite, round the end."""
+        ids = [case.case_id for case in self.view.cases]
+        if not ids:
+            return None
+        at = ids.index(self.selected) if self.selected in ids else 0
+        self.select(ids[(at + step) % len(ids)], is_chosen=True)
+        return self.selected
+
+    @property
+    def run_argument(self) -> str:
+        """The run as commands take it."""
+        return self.options.run_name or self.view.run_id or ""
+
+
+def command_for(screen: str, session: Session) -> str:
+    """The command line that says what a screen shows, to be pasted into a shell.
+
+    Args:
+        screen: `live`, `compare`, `ops`, `history`, `host` or `log`.
+        session: The run, its arms and the selected case.
+    """
+    run = [session.run_argument] if session.run_argument else []
+    words = {
+        "live": ["watch", *run, "--plain"],
+        "compare": ["show", *run],
+        "ops": _ops_words(session),
+        "history": ["tui", *run],
+        "host": ["doctor"],
+        "log": ["watch", *run, "--plain"],
+    }[screen]
+    return shlex.join(["perfguard", *words])
+
+
+def _ops_words(session: Session) -> list[str]:
+    """A comparison of the same arms with the ops of this case."""
+    arms = {arm.arm: arm.text for arm in session.view.arms}
+    if session.case is None or Arm.BASELINE not in arms or Arm.CANDIDATE not in arms:
+        return ["show", *([session.run_argument] if session.run_argument else [])]
+    sides = ["--baseline", arms[Arm.BASELINE], "--candidate", arms[Arm.CANDIDATE]]
+    return ["compare", *sides, "--case", session.case.case_id, "--ops"]
+
+
+def words_to_start(kind: str, session: Session) -> list[str]:
+    """What a dialog proposes to start.
+
+    Args:
+        kind: `run` for the run's own command again, `baseline` to store a new baseline of its suite.
+        session: The run.
+    """
+    suite = ["--suite", session.view.suite] if session.view.suite else []
+    if kind == "baseline":
+        return ["baseline", "update", *suite]
+    command = list(session.view.command)
+    # A recording holds the arguments with or without the program's own name in front.
+    if command and not command[0].startswith("-") and command[0].rpartition("/")[2].startswith("perfguard"):
+        command = command[1:]
+    return command or ["gate", *suite]

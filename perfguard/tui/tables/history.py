@@ -1,0 +1,153 @@
+"""The table of cases over the recorded runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfguard.model.view import History, HistoryPoint
+from perfguard.tui.drawing.glyphs import Glyphs
+from perfguard.tui.drawing.scales import bounds_of
+from perfguard.tui.drawing.series import changes_before
+from perfguard.tui.drawing.spans import Line, Role, Span, line, shortened
+from perfguard.tui.drawing.sparklines import sparkline
+from perfguard.tui.drawing.verdicts import Mark, mark_of_outcome
+from perfguard.tui.tables.columns import Column, TableSpec, titled
+from perfguard.units import format_effect, format_seconds, printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseHistory:
+    """One case in all recorded runs."""
+
+    case_id: str
+    """The case."""
+    points: tuple[HistoryPoint, ...]
+    """Sorted by time; never empty."""
+    baseline_s: float | None
+    """Median of the stored baseline that fits this machine."""
+
+    @property
+    def latest(self) -> HistoryPoint:
+        """Its newest run."""
+        return self.points[-1]
+
+    @property
+    def log_ratio(self) -> float | None:
+        """The newest run against the stored baseline, else against the run before; None with neither."""
+        before_s = self.baseline_s
+        if before_s is None:
+            before_s = self.points[-2].median_s if len(self.points) > 1 else None
+        if before_s is None or before_s <= 0 or self.latest.median_s <= 0:
+            return None
+        return math.log(self.latest.median_s / before_s)
+
+
+def histories_of(history: History) -> tuple[CaseHistory, ...]:
+    """One entry a case, in the order in which cases first appear."""
+    points: dict[str, list[HistoryPoint]] = {}
+    for point in history.points:
+        points.setdefault(point.case_id, []).append(point)
+    return tuple(
+        CaseHistory(case_id=case_id, points=tuple(found), baseline_s=history.baselines_s.get(case_id))
+        for case_id, found in points.items()
+    )
+
+
+def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
+    """Case, runs, newest median, against the baseline, trend, changes of host or software, last verdict."""
+    return TableSpec(
+        columns=(
+            Column(
+                id="case",
+                head=titled("case"),
+                draw=lambda row, width: line(shortened(printable(row.case_id), width)),
+                width=18,
+                stretch=2,
+                sort=lambda row: row.case_id,
+            ),
+            Column(
+                id="runs",
+                head=titled("runs"),
+                draw=lambda row, _: line(str(len(row.points))),
+                width=5,
+                rank=3,
+                align_right=True,
+                sort=lambda row: -len(row.points),
+            ),
+            Column(
+                id="trend",
+                head=titled("trend"),
+                draw=lambda row, width: _trend(row, width, glyphs),
+                width=10,
+                stretch=2,
+                rank=1,
+                is_picture=True,
+            ),
+            Column(
+                id="latest",
+                head=titled("latest"),
+                draw=lambda row, _: line(format_seconds(row.latest.median_s)),
+                width=9,
+                align_right=True,
+                sort=lambda row: -row.latest.median_s,
+            ),
+            Column(
+                id="change",
+                head=titled("change"),
+                draw=_change,
+                width=9,
+                align_right=True,
+                sort=lambda row: -(row.log_ratio or 0.0),
+            ),
+            Column(id="since", head=titled("since"), draw=_since, width=12, rank=4),
+            Column(id="verdict", head=titled("last verdict"), draw=_verdict, width=15, rank=2),
+        ),
+        key_of=lambda row: row.case_id,
+        text_of=lambda row: f"{row.case_id} {_mark(row.latest).word}",
+        empty="no recorded run holds a case; perfguard gate makes one",
+    )
+
+
+def changes_text(points: Sequence[HistoryPoint]) -> str:
+    """`host changed 2 times, software once`; empty where both stayed."""
+    changes = changes_before(points)
+    parts = [
+        f"{name} {_times(sum(letter in change for change in changes))}"
+        for name, letter in (("host changed", "H"), ("software changed", "S"))
+        if any(letter in change for change in changes)
+    ]
+    return ", ".join(parts)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _trend(row: CaseHistory, width: int, glyphs: Glyphs) -> Line:
+    values = [point.median_s for point in row.points]
+    low, high = bounds_of(values)
+    return line(Span(sparkline(values, width, glyphs, low=low, high=high), Role.CANDIDATE))
+
+
+def _change(row: CaseHistory, _: int) -> Line:
+    ratio = row.log_ratio
+    spread = max(row.latest.spread_ratio or 0.0, 0.02)
+    role = Role.MUTED if ratio is None or abs(ratio) < spread else Role.SLOWER if ratio > 0 else Role.FASTER
+    return line(Span(format_effect(ratio), role))
+
+
+def _since(row: CaseHistory, _: int) -> Line:
+    return line(Span("baseline" if row.baseline_s is not None else "run before", Role.MUTED))
+
+
+def _mark(point: HistoryPoint) -> Mark:
+    if point.outcome is None:
+        return Mark("·", "measured", Role.MUTED)
+    return mark_of_outcome(point.outcome)
+
+
+def _verdict(row: CaseHistory, _: int) -> Line:
+    mark = _mark(row.latest)
+    return line(Span(f"{mark.sign} {mark.word}", mark.role))

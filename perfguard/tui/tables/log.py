@@ -1,0 +1,75 @@
+"""The table of the log: events in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfguard.model.view import LogLine
+from perfguard.tui.drawing.spans import Line, Role, Span, line
+from perfguard.tui.drawing.verdicts import Mark
+from perfguard.tui.tables.columns import Column, TableSpec, titled
+
+_LEVELS = {
+    "info": Mark("·", "info", Role.MUTED),
+    "warning": Mark("!", "warning", Role.OPEN),
+    "error": Mark("✗", "error", Role.BROKEN),
+}
+
+
+def log_table(started_at: float | None) -> TableSpec[LogLine]:
+    """Time since the run started, how grave, the sentence."""
+    return TableSpec(
+        columns=(
+            Column(
+                id="time",
+                head=titled("since start"),
+                draw=lambda row, _: _time(row, started_at),
+                width=11,
+                rank=1,
+                align_right=True,
+            ),
+            Column(id="level", head=titled("level"), draw=_level, width=9),
+            Column(id="text", head=titled("what happened"), draw=_text, width=24, stretch=1),
+        ),
+        key_of=_key,
+        text_of=lambda row: f"{row.level} {row.text}",
+        empty="no event yet",
+    )
+
+
+def is_grave(row: LogLine) -> bool:
+    """Whether the key for the next flag stops here."""
+    return row.level != "info"
+
+
+def mark_of_level(level: str) -> Mark:
+    """How a level is shown."""
+    return _LEVELS.get(level, Mark("?", level, Role.OPEN))
+
+
+def grave_lines(rows: Sequence[LogLine]) -> int:
+    """How many lines are no mere information."""
+    return sum(is_grave(row) for row in rows)
+
+
+def elapsed_text(seconds: float) -> str:
+    """`1:02:03`, as clocks count."""
+    whole = max(0, int(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _key(row: LogLine) -> str:
+    return f"{row.seq}/{row.text}" if row.seq < 0 else str(row.seq)
+
+
+def _time(row: LogLine, started_at: float | None) -> Line:
+    return line(Span(elapsed_text(row.t_wall - started_at) if started_at is not None else "-", Role.MUTED))
+
+
+def _level(row: LogLine, _: int) -> Line:
+    mark = mark_of_level(row.level)
+    return line(Span(f"{mark.sign} {mark.word}", mark.role))
+
+
+def _text(row: LogLine, _: int) -> Line:
+    return line(Span(row.text, Role.PLAIN if is_grave(row) else Role.MUTED))

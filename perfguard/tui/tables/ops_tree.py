@@ -1,0 +1,217 @@
+"""The differences of a case's ops as a tree: phase, module, op, shapes, what carried it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfguard.model.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
+from perfguard.tui.drawing.flame import Frame
+
+
+class OpLevel(str, Enum):
+    """What a row of the tree stands for."""
+
+    CENSUS = "census"
+    PHASE = "phase"
+    MODULE = "module"
+    OP = "op"
+    SHAPES = "shapes"
+    IMPLEMENTATION = "implementation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpNode:
+    """One row, and what is below it."""
+
+    key: str
+    """Names it within its case."""
+    level: OpLevel
+    """What it stands for."""
+    name: str
+    """What it is called."""
+    baseline_s: float = 0.0
+    """Seconds in a step of the baseline, everything below included."""
+    candidate_s: float = 0.0
+    """The same of the candidate."""
+    own_delta_s: float = 0.0
+    """Difference of the ops directly in it, without modules below."""
+    children: tuple[OpNode, ...] = ()
+    """What is below it."""
+    delta: OpDelta | None = None
+    """The op itself, for the innermost rows."""
+    census: CensusChange | None = None
+    """What is executed otherwise, for rows of the census."""
+    changed: int = 0
+    """Ops below that are not unchanged."""
+
+    @property
+    def delta_s(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate_s - self.baseline_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRow:
+    """A node where it stands in the list that is shown."""
+
+    node: OpNode
+    """The node."""
+    depth: int
+    """Levels above it."""
+    is_open: bool
+    """Whether what is below it follows."""
+    share: float | None
+    """Its part of the step's difference; None where the step did not change."""
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A module while the tree grows."""
+
+    modules: dict[str, _Branch] = field(default_factory=dict)
+    ops: dict[str, list[OpDelta]] = field(default_factory=dict)
+
+
+def census_nodes(changes: Sequence[CensusChange]) -> tuple[OpNode, ...]:
+    """Rows of what is executed otherwise, gravest first."""
+    return tuple(
+        OpNode(key=f"census/{index}", level=OpLevel.CENSUS, name=change.sentence, census=change, changed=1)
+        for index, change in enumerate(changes)
+    )
+
+
+def tree_of(deltas: Iterable[OpDelta]) -> tuple[OpNode, ...]:
+    """Nodes of the phases, in the order of a step; modules that hold only one module share its row."""
+    phases: dict[StepPhase, _Branch] = {}
+    for delta in deltas:
+        branch = phases.setdefault(delta.key.phase, _Branch())
+        for name in filter(None, delta.key.module.split(".")):
+            branch = branch.modules.setdefault(name, _Branch())
+        branch.ops.setdefault(delta.key.op, []).append(delta)
+    return tuple(
+        _inner(phase.value, OpLevel.PHASE, phase.value, phases[phase]) for phase in StepPhase if phase in phases
+    )
+
+
+def flat_nodes(deltas: Iterable[OpDelta]) -> tuple[OpNode, ...]:
+    """One node for each op at each place, in the order given."""
+    return tuple(_leaf(key_of(delta.key), OpLevel.OP, _place_of(delta.key), delta) for delta in deltas)
+
+
+def key_of(key: OpKey) -> str:
+    """The key of an op's innermost node in the tree."""
+    return f"{key.phase.value}/{key.module}/{key.op}/{_tensors(key)}"
+
+
+def first_culprit(attribution: Attribution | None) -> str | None:
+    """The node to look at first: the first op of the largest culprit."""
+    for culprit in attribution.culprits if attribution is not None else ():
+        if culprit.ops:
+            return key_of(culprit.ops[0])
+    return None
+
+
+def path_to(nodes: Sequence[OpNode], key: str) -> tuple[str, ...] | None:
+    """Keys from the root to a node, itself included; None where it is not there."""
+    for node in nodes:
+        if node.key == key:
+            return (key,)
+        below = path_to(node.children, key)
+        if below is not None:
+            return (node.key, *below)
+    return None
+
+
+def frames_of(nodes: Sequence[OpNode], name: str) -> Frame:
+    """The tree as frames of a flame graph, below one for the whole step."""
+    below = tuple(_frame(node) for node in sorted(nodes, key=lambda node: -node.candidate_s))
+    return Frame(
+        name=name,
+        value_s=sum(frame.value_s for frame in below),
+        delta_s=sum(frame.delta_s for frame in below),
+        below=below,
+    )
+
+
+def _frame(node: OpNode) -> Frame:
+    below = tuple(_frame(child) for child in sorted(node.children, key=lambda child: -child.candidate_s))
+    return Frame(name=node.name, value_s=max(0.0, node.candidate_s), delta_s=node.delta_s, below=below)
+
+
+def _inner(key: str, level: OpLevel, name: str, branch: _Branch) -> OpNode:
+    """A phase or module: its modules, then its ops."""
+    children = [_module(key, name_below, below) for name_below, below in branch.modules.items()]
+    own = [_op(f"{key}/" if level is OpLevel.PHASE else key, op, deltas) for op, deltas in branch.ops.items()]
+    own_delta_s = sum(node.delta_s for node in own)
+    return _summed(key, level, name, (*children, *own), own_delta_s=own_delta_s)
+
+
+def _module(parent: str, name: str, branch: _Branch) -> OpNode:
+    """A module; where it holds nothing but one other module, both share a row."""
+    separator = "." if "/" in parent else "/"
+    key, shown = f"{parent}{separator}{name}", name
+    while len(branch.modules) == 1 and not branch.ops:
+        (name, branch), *_ = branch.modules.items()
+        key, shown = f"{key}.{name}", f"{shown}.{name}"
+    return _inner(key, OpLevel.MODULE, shown, branch)
+
+
+def _op(parent: str, op: str, deltas: Sequence[OpDelta]) -> OpNode:
+    """An op at one place; rows for its shapes only where there are several."""
+    if len(deltas) == 1:
+        return _leaf(key_of(deltas[0].key), OpLevel.OP, op.removeprefix("aten::"), deltas[0])
+    children = tuple(
+        _leaf(key_of(delta.key), OpLevel.SHAPES, _tensors(delta.key) or "no tensors", delta) for delta in deltas
+    )
+    own = sum(child.delta_s for child in children)
+    return _summed(f"{parent}/{op}", OpLevel.OP, op.removeprefix("aten::"), children, own_delta_s=own)
+
+
+def _leaf(key: str, level: OpLevel, name: str, delta: OpDelta) -> OpNode:
+    """One op; what carried it out is a row below it, where that is told."""
+    below = (
+        (OpNode(key=f"{key}/implementation", level=OpLevel.IMPLEMENTATION, name=delta.detail, delta=delta),)
+        if delta.detail
+        else ()
+    )
+    return OpNode(
+        key=key,
+        level=level,
+        name=name,
+        baseline_s=_finite(delta.baseline_s),
+        candidate_s=_finite(delta.candidate_s),
+        own_delta_s=_finite(delta.candidate_s) - _finite(delta.baseline_s),
+        children=below,
+        delta=delta,
+        changed=int(delta.change is not ChangeClass.UNCHANGED),
+    )
+
+
+def _summed(key: str, level: OpLevel, name: str, children: tuple[OpNode, ...], *, own_delta_s: float) -> OpNode:
+    return OpNode(
+        key=key,
+        level=level,
+        name=name,
+        baseline_s=sum(child.baseline_s for child in children),
+        candidate_s=sum(child.candidate_s for child in children),
+        own_delta_s=own_delta_s,
+        children=children,
+        changed=sum(child.changed for child in children),
+    )
+
+
+def _tensors(key: OpKey) -> str:
+    return " ".join(filter(None, (key.shapes, key.dtypes, key.layouts)))
+
+
+def _place_of(key: OpKey) -> str:
+    """`addmm in ResNet.fc`: an op with its place, for lists without a tree."""
+    place = key.module or key.phase.value
+    return f"{key.op.removeprefix('aten::')} in {place}"
+
+
+def _finite(value_s: float) -> float:
+    return value_s if math.isfinite(value_s) else 0.0

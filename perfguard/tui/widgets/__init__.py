@@ -1,0 +1,1 @@
+"""Widgets that paint lines of spans; all of them render only what is on the screen."""

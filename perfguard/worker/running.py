@@ -1,0 +1,71 @@
+"""A script run as `python SCRIPT ARGUMENT…` runs it, but in this process."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_DETAIL_CHARACTERS = 8000
+_SENTENCE_CHARACTERS = 300
+
+
+class ScriptEnded(BaseException):
+    """Raised in a script whose further steps nobody wants to see; passes those that catch every Exception."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptExit:
+    """How a script ended."""
+
+    exit_code: int
+    """What Python would have exited with; 0 where it was ended."""
+    problem: str | None = None
+    """What it raised, as one sentence; None where it came to its end, exited or was ended."""
+    detail: str = ""
+    """Traceback of what it raised, from the script's own first frame on."""
+    was_ended: bool = False
+    """Whether it was ended by `ScriptEnded`."""
+
+
+def run_script(path: str, arguments: Sequence[str]) -> ScriptExit:
+    """Run a file as `__main__`, with its arguments and with its own directory first on the import path."""
+    script = str(Path(path).absolute())
+    argv, import_path = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except ScriptEnded:
+        return ScriptExit(exit_code=0, was_ended=True)
+    except SystemExit as stop:
+        return ScriptExit(exit_code=_exit_code(stop))
+    except BaseException as error:  # noqa: BLE001 - whatever a script raises is its result
+        return ScriptExit(exit_code=1, problem=_sentence(error), detail=_traceback(error, script))
+    finally:
+        sys.argv, sys.path[:] = argv, import_path
+    return ScriptExit(exit_code=0)
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)  # noqa: T201 - as Python does with anything else
+    return 1
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {text}"[:_SENTENCE_CHARACTERS]
+
+
+def _traceback(error: BaseException, script: str) -> str:
+    """The traceback without the frames that led to the script; all of it where none of its frames is in it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename != script:
+        frame = frame.tb_next
+    lines = traceback.format_exception(type(error), error, frame or error.__traceback__)
+    return "".join(lines)[-_DETAIL_CHARACTERS:]

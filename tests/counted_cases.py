@@ -1,0 +1,70 @@
+"""Censuses of cases of the catalogue, each counted in one fresh worker, for tests and for the proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perfguard.model.plan import MeasureSettings
+from perfguard.model.run import Arm
+from perfguard.pipeline.profiling import census_of_case, machine_isa
+from perfguard.profile.census_diff import compare_censuses
+from perfguard.runner.profiling import Profiling, profile_cases
+from tests.real_workers import starter_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perfguard.model.ops import Census
+    from perfguard.model.spec import Case
+
+SETTINGS = MeasureSettings(setup_timeout_s=600, slice_timeout_s=300, seed=11)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What one worker counted."""
+
+    censuses: dict[str, Census] = field(default_factory=dict)
+    """By case id."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """By case id: why it could not be counted. A case that is in neither was not reached."""
+
+
+def count_cases(cases: Sequence[Case], place: Path) -> Counted:
+    """Count one steady step of each case, all in one fresh worker; no further step is profiled.
+
+    Args:
+        cases: What to count.
+        place: An empty or absent folder for what the worker leaves.
+    """
+    starter = starter_in(place, SETTINGS)
+    profiling = Profiling(
+        starter=starter,
+        settings=SETTINGS,
+        cpus=starter.cpus,
+        folder=place / "profiles",
+        arms=(Arm.CANDIDATE,),
+        processes=1,
+        steps=0,
+        where=False,
+        should_stop=lambda: False,
+        progress=lambda _: None,
+    )
+    found = profile_cases(cases, profiling)
+    isa_class = machine_isa()
+    reached = [case for case in cases if (case.id, Arm.CANDIDATE) in found.processes]
+    return Counted(
+        {case.id: census_of_case(found, case, Arm.CANDIDATE, isa_class) for case in reached},
+        {case_id: problem.reason for case_id, problem in found.problems.items()},
+    )
+
+
+def differences(first: Census, second: Census) -> list[str]:
+    """What two censuses count otherwise, to the byte; empty where they are the same."""
+    if first.rows == second.rows:
+        return []
+    told = [change.sentence for change in compare_censuses(first, second)]
+    rows = len({*first.rows} ^ {*second.rows})
+    return told or [f"{rows} rows differ by bytes alone"]

@@ -1,0 +1,135 @@
+"""What a gate says beside its verdict, on a small training step whose optimizer is no longer fused.
+
+The machine has no baseline; another one, whose libraries choose from the same instruction sets, has.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from perfguard.codec import schema_of
+from perfguard.fingerprint.probe import probe
+from tests.census_rows import census, ops
+from tests.conftest import Project, clean_environment
+from tests.stored_baselines import record
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+TRAIN = """\
+import torch
+from torch import nn
+
+import perfguard
+
+
+@perfguard.benchmark(name="train", phase="step")
+def train():
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(12)], nn.Linear(64, 10))
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    images, labels = torch.randn(32, 64), torch.randint(10, (32,))
+
+    def step():
+        loss = nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+"""
+CONFIG = """\
+benchmarks = ["bench_train.py"]
+suite = "train"
+max_blocks = 1
+slices = 3
+
+[suites.train]
+gating = ["train"]
+budget_s = 60
+"""
+ELSEWHERE = "intel-elsewhere-1"
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    """A project whose last commit is fused and whose working tree is not."""
+    place = tmp_path_factory.mktemp("training")
+    project = Project(path=place / "project", environment=clean_environment(place / "home"))
+    project.path.mkdir()
+    project.write("bench_train.py", TRAIN)
+    project.write("perfguard.toml", CONFIG)
+    isa = probe().isa.onednn
+    counted = census(ops("conv2d", 3), case_id="train", isa_class=isa.level if isa is not None else "unknown")
+    record(project.path, ELSEWHERE, counted, suite="train")
+    project.git("init", "-q", "-b", "main")
+    project.commit("start")
+    project.replace("bench_train.py", "fused=True", "fused=False, foreach=False")
+    return project
+
+
+@pytest.fixture(scope="module")
+def gated(training):
+    return training.result("gate", "--ops", "--no-progress")
+
+
+def fits(written, name):
+    Draft202012Validator(schema_of(name)).validate(written)
+
+
+def test_an_optimizer_that_is_no_longer_fused_is_named_with_its_line(training, gated):
+    (attribution,) = gated["attributions"]
+    culprit = attribution["culprits"][0]
+    assert "Adam no longer fused" in culprit["sentence"]
+    assert "bench_train.py:" in culprit["sentence"]
+    assert culprit["phase"] == "optimizer"
+    balance = attribution["balance"]
+    parts = sum(balance[part] for part in ("ops_s", "python_s", "idle_s", "unexplained_s"))
+    assert balance["delta_s"] == pytest.approx(parts)
+    assert "Adam no longer fused" in training.run("show", gated["run_id"]).stdout
+    kept = Path(gated["folder"]) / "profiles"
+    assert list(kept.glob("*/baseline-joined.log"))
+    assert len(list(kept.glob("*/candidate-p*.json.gz"))) == 16
+
+
+def test_advice_on_what_only_the_candidate_does_stands_beside_the_culprit(training, gated):
+    advice = {finding["id"]: finding for finding in gated["findings"]["train"]}
+    finding = advice["unfused-optimizer"]
+    assert finding["seen"]
+    assert finding["gain"]["source"]
+    assert "perfguard compare" in finding["trial"]["command"]
+    shown, markdown = (training.run("show", gated["run_id"], "--format", form).stdout for form in ("table", "md"))
+    assert "[unfused-optimizer]" in shown
+    assert "Advice on what the candidate does in `train`" in markdown
+
+
+def test_the_census_of_another_machine_is_compared_and_said_so(gated):
+    assert any(change["rule"] == "fusion" for change in gated["census_changes"]["train"])
+    sentences = [change["sentence"] for change in gated["stored_census_changes"]["train"]]
+    assert any("conv2d" in sentence for sentence in sentences)
+    (note,) = [note for note in gated["notes"] if ELSEWHERE in note]
+    assert note.endswith("cases that execute otherwise: 1 of 1")
+
+
+def test_what_is_written_of_an_explained_gate_fits_the_published_schemas(gated):
+    fits(gated, "result")
+    events = (Path(gated["folder"]) / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    assert any('"event":"ops_compared"' in line for line in events)
+    for line in events:
+        fits(json.loads(line), "events")
+
+
+def test_a_profile_with_its_projection_fits_the_published_schema(training):
+    done = training.run(
+        "profile", "train", "--project", "--processes", "1", "--steps", "2", "--format", "json", "--no-progress"
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    (case,) = report["cases"]
+    assert case["projection"]["ops"]["problems"]
+    assert "unfused-optimizer" in {finding["id"] for finding in case["findings"]}
+    fits(report, "profile")

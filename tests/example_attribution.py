@@ -1,0 +1,88 @@
+"""Which ops are to blame in the example runs."""
+
+from __future__ import annotations
+
+from perfguard.model.ops import (
+    Attribution,
+    CensusChange,
+    ChangeClass,
+    Culprit,
+    OpDelta,
+    OpKey,
+    StepBalance,
+    StepPhase,
+)
+
+
+def attribution_of(case_id: str) -> Attribution:
+    """A convolution that fell back, with all six ops of the step."""
+    first = "ResNet.layer3.0.conv1"
+    conv = _key(StepPhase.BACKWARD, first, "aten::convolution_backward", "[8,256,14,14] [256,256,3,3]")
+    reorder = _key(StepPhase.FORWARD, first, "onednn::reorder")
+    other = _key(StepPhase.FORWARD, "ResNet.layer1.0.conv1", "aten::convolution")
+    ops = (
+        _delta(conv, ChangeClass.OTHER_IMPLEMENTATION, 6.1e-3, 8.2e-3, detail="brg_conv:avx512_core → ref:any"),
+        _delta(reorder, ChangeClass.NEW, 0.0, 3.1e-4, calls=2),
+        _delta(other, ChangeClass.SLOWER, 4.0e-3, 4.1e-3),
+        _delta(_key(StepPhase.OPTIMIZER, "SGD", "aten::_foreach_add_"), ChangeClass.UNCHANGED, 1.2e-3, 1.2e-3),
+        _delta(_key(StepPhase.LOSS, "", "aten::nll_loss_forward"), ChangeClass.UNCHANGED, 2.0e-5, 2.1e-5),
+        _delta(_key(StepPhase.FORWARD, "ResNet.bn1", "aten::batch_norm"), ChangeClass.FASTER, 9.0e-4, 8.6e-4),
+    )
+    return Attribution(
+        case_id=case_id,
+        sentence="step +6.2 % [5.1, 7.4]; 84 % of it: convolution_backward in ResNet.layer3 fell back to ref:any",
+        balance=StepBalance(
+            baseline_s=0.041, candidate_s=0.0435, delta_s=2.5e-3, lower_s=2.1e-3, upper_s=3.0e-3, ops_s=2.4e-3,
+            python_s=5e-5, idle_s=0.0, unexplained_s=5e-5, overhead_ratio=0.11,
+        ),
+        culprits=(
+            Culprit(
+                name="aten::convolution_backward in ResNet.layer3",
+                sentence="convolution_backward in ResNet.layer3 fell back to ref:any (train.py:88)",
+                change=ChangeClass.OTHER_IMPLEMENTATION,
+                phase=StepPhase.BACKWARD,
+                delta_s=2.1e-3,
+                lower_s=1.8e-3,
+                upper_s=2.4e-3,
+                share=0.84,
+                ops=(conv,),
+            ),
+        ),
+        deltas=ops,
+        census_changes=(
+            CensusChange(
+                phase=StepPhase.BACKWARD, module="ResNet.layer3.*.conv1", rule="implementation", before=6, after=6,
+                sentence="convolution BWD_W of ResNet.layer3.*.conv1: brg_conv:avx512_core → ref:any",
+            ),
+            CensusChange(
+                phase=StepPhase.FORWARD, module="ResNet.layer3.*.conv1", rule="reorders", before=0, after=2,
+                sentence="2 reorders more in forward of ResNet.layer3.*.conv1",
+            ),
+        ),
+        processes=4,
+        steps=16,
+    )  # fmt: skip
+
+
+def _key(phase: StepPhase, module: str, op: str, shapes: str = "[8,64,56,56]") -> OpKey:
+    return OpKey(phase=phase, module=module, op=op, shapes=shapes, dtypes="bf16 bf16", layouts="channels_last")
+
+
+def _delta(
+    key: OpKey, change: ChangeClass, before_s: float, after_s: float, *, calls: float = 6, detail: str = ""
+) -> OpDelta:
+    delta_s = after_s - before_s
+    return OpDelta(
+        key=key,
+        change=change,
+        baseline_s=before_s,
+        candidate_s=after_s,
+        delta_s=delta_s,
+        lower_s=delta_s - 5e-5,
+        upper_s=delta_s + 5e-5,
+        q=0.001 if abs(delta_s) > 5e-5 else 0.9,
+        baseline_calls=0 if change is ChangeClass.NEW else calls,
+        candidate_calls=calls,
+        source="train.py:88",
+        detail=detail,
+    )

@@ -1,0 +1,132 @@
+"""Runs of the measuring loop with scripted workers in place of processes."""
+
+from __future__ import annotations
+
+from perfguard.model.events import CaseFinished
+from perfguard.model.plan import CasePlan, MeasureSettings
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case
+from perfguard.runner.measure import Measuring, measure_blocks
+from perfguard.runner.schedule import plan_blocks
+from tests.worker_replies import REFUSAL, QueuedReplies, ready
+
+CPUS = (2, 3)
+SLICES, WARMUPS = 3, 2
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+
+
+class FakeWorker(QueuedReplies):
+    """Answers as a worker does; a fault happens at the command that it is keyed by."""
+
+    def __init__(self, faults=(), on_slice=lambda case: 0.001):
+        super().__init__()
+        self.faults = dict(faults)
+        self.on_slice = on_slice
+        self.sent = []
+        self._case, self._left = None, 0
+
+    def send(self, do, **fields):
+        assert not self.is_closed
+        self.sent.append((do, fields))
+        case = fields.get("case", {}).get("id", self._case)
+        fault = self.faults.get((do, case))
+        if fault is not None:
+            self.replies.append(fault)
+            return
+        getattr(self, f"_{do}")(case, fields)
+
+    def _hello(self, case, fields):
+        self.replies.append(ready(CPUS))
+
+    def _prepare(self, case, fields):
+        self.replies.append({"reply": "prepared", "digest": 1.5, "affinity": list(CPUS)})
+
+    def _bench(self, case, fields):
+        self._case, self._left = case, SLICES + WARMUPS
+        self.replies.append({"reply": "waiting"})
+
+    def _go(self, case, fields):
+        self._left -= 1
+        self.replies.append(
+            {
+                "reply": "slice",
+                "value_s": self.on_slice(case),
+                "cpu_s": 0.001,
+                "minor_faults": 0,
+                "involuntary_switches": 1,
+                "iterations": 4,
+                "affinity": list(CPUS),
+            }
+        )
+        self.replies.append({"reply": "waiting" if self._left else "benched"})
+
+    def _skip(self, case, fields):
+        self.replies.append({"reply": "failed", "reason": "the parent took the case back", "detail": ""})
+
+
+class FakeCanary(FakeWorker):
+    def __init__(self):
+        super().__init__()
+        self.replies = [{"reply": "ready"}]
+
+    def _go(self, case, fields):
+        self.replies.append({"reply": "slice", "value_s": 0.002})
+
+
+class FakeStarter:
+    """Hands out fake workers; `faults` are by block and arm."""
+
+    def __init__(self, faults=None, canary=None, on_slice=lambda case: 0.001):
+        self.faults, self.on_slice = faults or {}, on_slice
+        self.canary = canary or FakeCanary()
+        self.workers = {}
+
+    def start(self, arm, block, *, calibrate):
+        assert not calibrate
+        fault = self.faults.get((block.index, arm), {})
+        if isinstance(fault, BaseException):
+            raise fault
+        self.workers[block.index, arm] = FakeWorker(fault, self.on_slice)
+        return self.workers[block.index, arm]
+
+    def start_canary(self):
+        if isinstance(self.canary, BaseException):
+            raise self.canary
+        return self.canary
+
+
+def refusal(reason="ValueError: no", kind="error"):
+    return {**REFUSAL, "reason": reason, "kind": kind}
+
+
+def plan_of(name):
+    case = Case(benchmark=name, target=f"bench.py:{name}")
+    return CasePlan(case=case, inner_loops=4, iteration_s=0.001, spin_s=(0.0, 0.5))
+
+
+class Run:
+    def __init__(self, starter, names=("x", "y", "z"), *, blocks=2, arms=BOTH, stop=None, emit=None, budget_s=1e9):
+        self.starter, self.events = starter, []
+        self.plans = [plan_of(name) for name in names]
+        settings = MeasureSettings(slices=SLICES, warmups=WARMUPS, max_blocks=blocks, budget_s=budget_s)
+        self.measuring = Measuring(
+            starter=starter,
+            emit=lambda event: (self.events.append(event), emit(event) if emit else None),
+            should_stop=lambda: bool(stop and stop(self.events)),
+            settings=settings,
+            cpus=CPUS,
+            arms=arms,
+        )
+
+    def go(self):
+        try:
+            self.finished = measure_blocks(plan_blocks(len(self.plans), seed=5), self.plans, self.measuring)
+        finally:
+            self.all_closed = all(worker.is_closed for worker in self.starter.workers.values())
+        return self
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def completed(self):
+        return [(event.block, event.case_id) for event in self.of(CaseFinished)]

@@ -1,0 +1,93 @@
+"""Small programs that a real child profiles, as evidence for rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import perfguard
+from perfguard.codec import from_builtins
+from perfguard.model.program import ProgramFacts
+from perfguard.pipeline.profiles import read_arm
+from perfguard.profile.findings.evidence import Evidence, shortest_calls
+from perfguard.profile.findings.subject import Subject
+from perfguard.runner.arm_worker import profiled_step
+from perfguard.runner.profiling import ProfiledProcess, StepFiles
+from perfguard.worker.library_logs import TIMESTAMP_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE = Path(perfguard.__file__).parent.parent
+TRACED_STEPS = 5
+
+CHILD = f"""
+import json, sys
+from pathlib import Path
+import torch
+from perfguard.model.protocol import StepKind
+from perfguard.worker.cases import PreparedCase
+from perfguard.worker.profiling import CaseProfiler, StepProfiler
+from perfguard.worker.program import answer
+
+folder, path = Path(sys.argv[1]), sys.argv[2]
+torch.manual_seed(0)
+torch.set_num_threads(1)
+program = {{"__name__": "program"}}
+exec(compile(Path(path).read_text(), path, "exec"), program)
+case = PreparedCase(id="case", calls=(program["step"],), digest=0.0)
+profiler = CaseProfiler(StepProfiler())
+told = [
+    profiler.profile(case, StepKind.TRACE, trace=folder / f"{{number}}.json.gz", log=None)
+    for number in range({TRACED_STEPS})
+]
+told.append(profiler.profile(case, StepKind.JOINED, trace=folder / "joined.json.gz", log=folder / "joined.log"))
+told.append(answer(case.calls))
+(folder / "told.json").write_text(json.dumps(told))
+"""
+
+
+def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None = None, **more: Any) -> Evidence:
+    """What is known of the function `step` that a program defines, profiled on one thread in a child.
+
+    Args:
+        source: The program.
+        folder: Takes its files.
+        variables: Set for the child.
+        more: Further evidence.
+    """
+    program = folder / "program.py"
+    program.write_text(source, encoding="utf-8")
+    environment = {**os.environ, TIMESTAMP_VARIABLE: "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder), str(program)],
+        env={**environment, **(variables or {})},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *traced, joined, facts = json.loads((folder / "told.json").read_text())
+    process = ProfiledProcess(process=0)
+    process.traced += [
+        StepFiles(step=profiled_step(step), trace=folder / f"{number}.json.gz") for number, step in enumerate(traced)
+    ]
+    process.joined = StepFiles(step=profiled_step(joined), trace=folder / "joined.json.gz", log=folder / "joined.log")
+    found = read_arm("case", [process], isa_class="", torch="")
+    assert found.joined is not None
+    shortest = shortest_calls(found.profile.profile)
+    given = {
+        "program": from_builtins(facts, ProgramFacts, source="the child"),
+        "subject": Subject(case_id="case"),
+        "shortest_call_s": shortest,
+        "event_s": traced[-1]["event_s"],
+    }
+    return Evidence(
+        totals=found.totals, primitives=found.joined.primitives, census=found.joined.census, **{**given, **more}
+    )

@@ -1,0 +1,109 @@
+"""Real worker processes of a small tree, for tests that speak to them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, TypeVar
+
+from perfguard.benchmarks.catalog import builtin_catalog
+from perfguard.model.plan import ArmSpec, EnvProfile
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case, Phase
+from perfguard.pipeline.measuring import needs_torch
+from perfguard.runner.arm_worker import ArmWorker
+from perfguard.runner.arms import ArmSettings, resolve_arm
+from perfguard.runner.measure import Measuring, measure_blocks
+from perfguard.runner.schedule import plan_block, plan_blocks
+from perfguard.runner.starter import ProcessStarter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from perfguard.model.events import Event
+    from perfguard.model.plan import CasePlan, MeasureSettings
+    from perfguard.model.protocol import Message
+    from perfguard.model.spec import ParameterValue
+
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+W = TypeVar("W", bound=ArmWorker)
+
+
+def plain_case(name: str) -> Case:
+    """A function of the tree's `bench.py` that needs no torch."""
+    return Case(benchmark=name, target=f"bench.py:{name}", phase=Phase.FORWARD, tags=("no-torch",))
+
+
+def catalogue_case(name: str, **parameters: ParameterValue) -> Case:
+    """A training step of the catalogue."""
+    target = {spec.name: spec.target for spec in builtin_catalog().benchmarks}[name]
+    return Case(benchmark=name, target=target, parameters=tuple(parameters.items()), phase=Phase.STEP)
+
+
+def arm_settings(tree: Path, workshop: Path) -> ArmSettings:
+    """Of an arm in this interpreter, on one thread."""
+    return ArmSettings(
+        project=tree, workshop=workshop, interpreter=None, setup=None, profile=EnvProfile.STABLE, threads=1
+    )
+
+
+def starter_in(
+    place: Path,
+    settings: MeasureSettings,
+    *,
+    arms: Sequence[Arm] = (Arm.CANDIDATE,),
+    files: Mapping[str, str] | None = None,
+) -> ProcessStarter:
+    """What starts workers on one CPU.
+
+    Args:
+        place: Gets the folders `tree`, the source of all arms, and `run`, for what the workers leave.
+        settings: Of the workers.
+        arms: Those that can be started.
+        files: Texts by name in `tree`.
+    """
+    tree, folder = place / "tree", place / "run"
+    for needed in (tree, folder / "raw", folder / "logs"):
+        needed.mkdir(parents=True)
+    for name, text in (files or {}).items():
+        (tree / name).write_text(text)
+    spec = ArmSpec(text="dir:.", directory=".")
+    resolved = {arm: resolve_arm(spec, arm, arm_settings(tree, folder / "arms"), os.environ) for arm in arms}
+    return ProcessStarter(
+        arms=resolved,
+        environments={arm: dict(found.environment) for arm, found in resolved.items()},
+        settings=settings,
+        cpus=(max(os.sched_getaffinity(0)),),
+        memory_node=None,
+        folder=folder,
+        canary_bundle=resolved[Arm.CANDIDATE].bundle,
+    )
+
+
+@contextlib.contextmanager
+def greeted(
+    starter: ProcessStarter, kind: type[W], job: Message, *, calibrate: bool, block: int = 0
+) -> Iterator[tuple[W, Message]]:
+    """A worker of the candidate and what it says at hello; it is closed at the end."""
+    process = starter.start(Arm.CANDIDATE, plan_block(1, index=block, seed=1), calibrate=calibrate)
+    worker = kind(Arm.CANDIDATE, process, starter.settings)
+    try:
+        yield worker, worker.hello(job, cpus=starter.cpus)
+    finally:
+        worker.close()
+
+
+def measure(starter: ProcessStarter, plans: Sequence[CasePlan], arms: Sequence[Arm] = BOTH) -> tuple[int, list[Event]]:
+    """Measure all blocks of the starter's settings; gives how many came to their end, and all events."""
+    events: list[Event] = []
+    measuring = Measuring(
+        starter=starter,
+        emit=events.append,
+        should_stop=lambda: False,
+        settings=starter.settings,
+        cpus=starter.cpus,
+        arms=tuple(arms),
+        needs_torch=needs_torch([plan.case for plan in plans]),
+    )
+    return measure_blocks(plan_blocks(len(plans), seed=1), plans, measuring), events

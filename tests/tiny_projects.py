@@ -1,0 +1,49 @@
+"""What tests of the command line on small projects share: changes to a project, and what a result says of its cases."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tests.conftest import Project
+
+DOUBLED = ("return sum(range(LENGTH))", "return [sum(range(LENGTH)) for _ in range(2)][0]")
+"""A replacement in `tiny_work.py`: twice the work, the same result."""
+
+UPDATE = ("baseline", "update", "--rounds", "4", "--spread", "0", "--allow-unfit", "--no-progress")
+"""Records a small baseline, whatever the host."""
+
+
+def verdicts(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The verdicts of a gate by case."""
+    return {verdict["case_id"]: verdict for verdict in result["gate"]["verdicts"]}
+
+
+def outcomes(result: Mapping[str, Any]) -> dict[str, str]:
+    """What a gate says of each case."""
+    return {case_id: verdict["outcome"] for case_id, verdict in verdicts(result).items()}
+
+
+def passes(result: Mapping[str, Any]) -> bool:
+    """Whether nothing is held against the change; a host that was disturbed is told so instead of a pass."""
+    return result["exit_code"] == 0 or result["verdict"] == "host-unstable"
+
+
+def baseline_of(project: Project) -> Path:
+    """Where the only stored baseline of a project lies."""
+    (place,) = (project.path / "baselines").glob("*/tiny")
+    return place
+
+
+def wait_for(condition: Callable[[], object], *, seconds: float = 30.0) -> bool:
+    """Whether a condition came true; gives up after a generous while."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,69 @@
+"""Pictures of every screen for the README and the documents: `python -m tests.tui_pictures`, or `make pictures`.
+
+From a recorded run, with a clock that stands still: the same pictures until something looks otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
+os.environ.pop("NO_COLOR", None)
+
+from perfguard.pipeline.run_files import host_of, selection_of
+from perfguard.pipeline.watching import RunWatch
+from perfguard.store.event_sources import ReplaySource
+from perfguard.tui.app import PerfguardApp
+from perfguard.tui.options import TuiOptions
+from tests.tui_runs import a_history
+from tests.unit.tui.conftest import normalised
+
+REPOSITORY = Path(__file__).parents[1]
+RECORDING = REPOSITORY / "tests" / "data" / "runs" / "paired"
+PICTURES = REPOSITORY / "docs" / "pictures"
+SIZE = (120, 32)
+SHOTS = {
+    "live": (0.8, ()),
+    "compare": (1.0, ("2")),
+    "ops": (1.0, ("3")),
+    "waterfall": (1.0, ("3", "f")),
+    "history": (1.0, ("4")),
+    "host": (1.0, ("5",)),
+    "log": (1.0, ("6",)),
+}
+"""Part of the recording that was played, and keys that were pressed."""
+
+
+def main() -> None:
+    """Write all pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name, (at, keys) in SHOTS.items():
+        picture = asyncio.run(taken(at, keys))
+        (PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+async def taken(at: float, keys: tuple[str, ...]) -> str:
+    """One picture."""
+    source = ReplaySource(RECORDING, clock=lambda: 0.0)
+    source.seek(source.length_s * at)
+    options = TuiOptions(
+        interval_s=1.0,
+        read_history=a_history,
+        read_fingerprint=lambda: host_of(RECORDING),
+        read_cpus=lambda: selection_of(RECORDING),
+    )
+    app = PerfguardApp(RunWatch(source, clock=lambda: 0.0), options, clock=lambda: 0.0, cpu_clock=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        app.tick()
+        for key in ("", *keys):
+            await pilot.press(*([key] if key else []))
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        await pilot.pause()
+        return normalised(app.export_screenshot(title="perfguard tui", simplify=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""Runs to be watched in tests of the application: views made by hand, and a watch that gives them one by one."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfguard.model.ops import (
+    Attribution,
+    CensusChange,
+    ChangeClass,
+    Culprit,
+    OpDelta,
+    OpKey,
+    StepBalance,
+    StepPhase,
+)
+from perfguard.model.run import Arm, Stage
+from perfguard.model.view import (
+    ArmView,
+    CaseSeries,
+    CaseState,
+    CaseView,
+    History,
+    HistoryPoint,
+    LogLine,
+    Progress,
+    RunState,
+    RunView,
+)
+from perfguard.tui.options import Replay
+
+STARTED_AT = 1_790_000_000.0
+NO_EFFECT = {"log_ratio": None, "lower": None, "upper": None}
+NOT_MEASURED = {"blocks": 0, "slices": 0, "baseline_s": None, "candidate_s": None, "noise_ratio": None}
+
+
+def a_case(case_id: str = "step.resnet[batch=8,dtype=bf16]", **fields) -> CaseView:
+    """A case that is slower, answered, and gates."""
+    known = {
+        "is_gating": True,
+        "state": CaseState.ANSWERED,
+        "blocks": 8,
+        "slices": 96,
+        "baseline_s": 12.4e-3,
+        "candidate_s": 13.1e-3,
+        "log_ratio": 0.055,
+        "lower": 0.041,
+        "upper": 0.069,
+        "noise_ratio": 0.012,
+        "outcome": "regressed",
+        "reason": "5.7 % slower in 8 paired blocks",
+    }
+    return CaseView(case_id=case_id, **{**known, **fields})
+
+
+def an_open_case(case_id: str, **fields) -> CaseView:
+    """A case without an answer."""
+    known = {
+        "state": CaseState.OPEN,
+        "log_ratio": 0.001,
+        "lower": -0.012,
+        "upper": 0.014,
+        "outcome": None,
+        "reason": "",
+    }
+    return a_case(case_id, **{**known, **fields})
+
+
+def a_delta(op: str, *, module: str = "ResNet.layer1.conv1", delta_s: float = 1e-4, **fields) -> OpDelta:
+    """An op that became slower, in the backward phase."""
+    key = OpKey(
+        phase=fields.pop("phase", StepPhase.BACKWARD),
+        module=module,
+        op=op,
+        shapes=fields.pop("shapes", "[8,64,56,56] [64,64,3,3]"),
+        dtypes=fields.pop("dtypes", "bf16 bf16"),
+        layouts=fields.pop("layouts", "channels_last contiguous"),
+    )
+    known = {
+        "change": ChangeClass.SLOWER,
+        "baseline_s": 5e-4,
+        "candidate_s": 5e-4 + delta_s,
+        "delta_s": delta_s,
+        "lower_s": delta_s * 0.8,
+        "upper_s": delta_s * 1.2,
+        "q": 0.001,
+        "baseline_calls": 4.0,
+        "candidate_calls": 4.0,
+        "source": "train.py:88",
+    }
+    return OpDelta(key=key, **{**known, **fields})
+
+
+def an_attribution(case_id: str, deltas: Sequence[OpDelta]) -> Attribution:
+    """The first op is to blame for most of it."""
+    delta_s = sum(delta.delta_s for delta in deltas)
+    first = deltas[0]
+    culprit = Culprit(
+        name="convolution in ResNet.layer1",
+        sentence="conv1's backward computes with ref:any instead of brg_conv:avx512_core (train.py:88)",
+        change=ChangeClass.OTHER_IMPLEMENTATION,
+        phase=first.key.phase,
+        delta_s=first.delta_s,
+        lower_s=first.lower_s,
+        upper_s=first.upper_s,
+        share=first.delta_s / delta_s if delta_s else 1.0,
+        ops=(first.key,),
+    )
+    balance = StepBalance(
+        baseline_s=12.4e-3,
+        candidate_s=12.4e-3 + delta_s,
+        delta_s=delta_s,
+        lower_s=delta_s * 0.8,
+        upper_s=delta_s * 1.2,
+        ops_s=delta_s * 0.96,
+        python_s=delta_s * 0.02,
+        idle_s=0.0,
+        unexplained_s=delta_s * 0.02,
+        overhead_ratio=0.05,
+    )
+    return Attribution(
+        case_id=case_id,
+        sentence="step +5.8 % [4.6, 7.0]; 88 % of it: conv1's backward computes with ref:any",
+        balance=balance,
+        culprits=(culprit,),
+        deltas=tuple(deltas[:3]),
+        census_changes=(),
+        processes=3,
+        steps=24,
+    )
+
+
+CENSUS = (
+    CensusChange(
+        phase=StepPhase.BACKWARD,
+        module="ResNet.layer1.*.conv1",
+        rule="implementation",
+        before=4,
+        after=4,
+        sentence="4 convolution BWD_D: brg_conv:avx512_core → ref:any in backward of ResNet.layer1.*.conv1",
+    ),
+    CensusChange(
+        phase=StepPhase.BACKWARD,
+        module="ResNet.layer1.*.conv1",
+        rule="reorders",
+        before=0,
+        after=2,
+        sentence="2 reorders more in backward of ResNet.layer1.*.conv1",
+    ),
+)
+
+
+def some_deltas(number: int = 40) -> tuple[OpDelta, ...]:
+    """The culprit first, with another implementation; then ops that hardly changed, all over a network."""
+    draw = random.Random(7)
+    culprit = a_delta(
+        "aten::convolution_backward",
+        delta_s=7e-4,
+        change=ChangeClass.OTHER_IMPLEMENTATION,
+        detail="brg_conv:avx512_core → ref:any",
+    )
+    rest = []
+    for index in range(number - 1):
+        phase = list(StepPhase)[1 + index % 4]
+        module = (
+            f"ResNet.layer{1 + index % 4}.{index // 16}.conv{index // 4 % 3}"
+            if phase is not StepPhase.OPTIMIZER
+            else "Adam"
+        )
+        delta_s = draw.gauss(0, 6e-6)
+        rest.append(
+            a_delta(
+                f"aten::{['convolution', 'batch_norm', 'relu', 'add_'][index % 4]}",
+                module="Adam" if phase is StepPhase.OPTIMIZER else module,
+                phase=phase,
+                shapes=f"[8,{64 + index},56,56]",
+                delta_s=delta_s,
+                lower_s=delta_s - 2e-5,
+                upper_s=delta_s + 2e-5,
+                change=ChangeClass.UNCHANGED,
+                q=0.8,
+            )
+        )
+    return (culprit, *rest)
+
+
+def a_series(case_id: str, effect: float = 0.055, *, blocks: int = 8, seed: int = 1) -> CaseSeries:
+    """Twelve slices an arm and block, with some noise."""
+    draw = random.Random(seed)
+    baseline = tuple(12.4e-3 * math.exp(draw.gauss(0, 0.01)) for _ in range(12 * blocks))
+    candidate = tuple(12.4e-3 * math.exp(effect + draw.gauss(0, 0.01)) for _ in range(12 * blocks))
+    ratios = tuple(effect + draw.gauss(0, 0.012) for _ in range(blocks))
+    return CaseSeries(
+        case_id=case_id,
+        baseline_s=baseline,
+        candidate_s=candidate,
+        block_log_ratios=ratios,
+        blocks=tuple(range(blocks)),
+    )
+
+
+RED = "step.resnet[batch=8,dtype=bf16]"
+
+
+def a_run(**fields) -> RunView:
+    """A gate in its ninth block: one case red, one faster, others open; advisory ones among them."""
+    deltas = some_deltas()
+    red = a_case(RED, census=CENSUS, attribution=an_attribution(RED, deltas), ops_file="ops-1.json")
+    cases = (
+        an_open_case("kernel.softmax[rows=4096,dtype=fp32]"),
+        a_case("kernel.linear[m=512,dtype=bf16]", outcome="unchanged", log_ratio=0.002, lower=-0.006, upper=0.01),
+        red,
+        a_case("kernel.gelu[n=65536]", outcome="improved", log_ratio=-0.08, lower=-0.1, upper=-0.06),
+        an_open_case("step.lstm[hidden=256]", is_gating=False, state=CaseState.MEASURING),
+        a_case("kernel.sdpa[heads=8]", outcome="different", reason="loss differs", **NO_EFFECT),
+        an_open_case("kernel.embedding[rows=10000]", state=CaseState.WAITING, **NO_EFFECT, **NOT_MEASURED),
+    )
+    known = {
+        "run_id": "20260921T142640-example",
+        "state": RunState.MEASURING,
+        "mode": "paired",
+        "suite": "example",
+        "command": ("perfguard", "gate", "--suite", "example"),
+        "machine_id": "example-4c-0123456789",
+        "started_at": STARTED_AT,
+        "arms": (an_arm(Arm.BASELINE, "git:HEAD"), an_arm(Arm.CANDIDATE, "dir:.")),
+        "is_identical": False,
+        "progress": Progress(
+            stage=Stage.MAIN,
+            block=8,
+            blocks_finished=8,
+            blocks_planned=12,
+            case_id="step.lstm[hidden=256]",
+            slice_index=7,
+            elapsed_s=81.0,
+            budget_s=120.0,
+            left_s=39.0,
+        ),
+        "cases": cases,
+        "notes": ("imported files that differ: train.py",),
+        "log": (
+            LogLine(seq=0, t_wall=STARTED_AT, level="info", text="gate of example began"),
+            LogLine(seq=1, t_wall=STARTED_AT + 2, level="info", text="imported files that differ: train.py"),
+            LogLine(seq=90, t_wall=STARTED_AT + 30, level="warning", text="block 3 voided: canary 12.0 % slower"),
+            LogLine(seq=400, t_wall=STARTED_AT + 80, level="info", text=f"{RED} regressed"),
+        ),
+        "steal_ratio": 0.0004,
+        "canary_ratio": 0.003,
+    }
+    return RunView(**{**known, **fields})
+
+
+def an_arm(arm: Arm, text: str) -> ArmView:
+    """A side of the run."""
+    return ArmView(arm=arm, text=text, python="3.12.4", torch="2.8.0", source_id="tree-1")
+
+
+def a_history(runs: int = 12) -> History:
+    """Two cases over runs, with another host from the fifth and other software from the ninth run on."""
+    draw = random.Random(3)
+    points = [
+        HistoryPoint(
+            run_id=f"run-{index}",
+            t_wall=STARTED_AT + 86400.0 * index,
+            case_id=case_id,
+            median_s=12.4e-3 * (1.0 + 0.3 * (index >= 4)) * math.exp(draw.gauss(0, 0.01)),
+            spread_ratio=0.02,
+            source_id=f"tree-{index}",
+            machine_id="a" if index < 4 else "b",
+            stack_id="torch-2.7" if index < 8 else "torch-2.8",
+            outcome="regressed" if index == runs - 1 and case_id == RED else None,
+        )
+        for index in range(runs)
+        for case_id in (RED, "kernel.linear[m=512,dtype=bf16]")
+    ]
+    return History(points=tuple(points), baselines_s={RED: 16.0e-3}, problems=("run-x has no events",))
+
+
+@dataclass
+class FakeWatch:
+    """Gives its views one after the other, then nothing new."""
+
+    views: list[RunView]
+    curves: Mapping[str, CaseSeries] = field(default_factory=dict)
+    ops: Mapping[str, tuple[OpDelta, ...]] = field(default_factory=dict)
+    is_between_slices: bool = True
+    is_behind: bool = False
+    replay: Replay | None = None
+    polls: int = 0
+
+    def poll(self) -> RunView | None:
+        self.polls += 1
+        return self.views.pop(0) if self.views else None
+
+    def series(self, case_id: str) -> CaseSeries:
+        return self.curves.get(case_id, CaseSeries(case_id=case_id))
+
+    def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
+        return self.ops.get(case_id, ())
+
+
+def a_watch(*views: RunView) -> FakeWatch:
+    """A watch of `a_run`, with curves for all its cases and ops for the red one."""
+    shown = list(views) or [a_run()]
+    curves = {
+        case.case_id: a_series(case.case_id, case.log_ratio or 0.0, seed=index)
+        for index, case in enumerate(shown[0].cases)
+        if case.log_ratio is not None
+    }
+    return FakeWatch(views=shown, curves=curves, ops={RED: some_deltas()})
+
+
+def with_case(view: RunView, case: CaseView) -> RunView:
+    """The run with one case replaced."""
+    return replace(view, cases=tuple(case if case.case_id == old.case_id else old for old in view.cases))

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfguard.gate.policy import decide_cases
+from perfguard.gate.signal_confirmation import confirm_signals
+from perfguard.gate.signals import SignalPolicy, judge_signals
+from perfguard.model.run import Signal, SignalSlices
+from perfguard.model.spec import Gating
+from perfguard.model.verdict import Outcome, Policy
+from tests.compared_cases import compared
+
+POLICY = Policy()
+SIGNALS = SignalPolicy(gating=(Signal.CPU, Signal.FAULTS))
+
+
+def slices(signal, baseline, candidate, *, blocks=8, sd=0.004, seed=1):
+    """Both arms around their values, with as much noise in a block as between blocks."""
+    rng = np.random.default_rng([seed, blocks])
+    entries = []
+    for block in range(blocks):
+        noise = 1 + sd * rng.standard_normal((2, 6))
+        before, after = (
+            tuple(float(v) for v in value * row) for value, row in zip((baseline, candidate), noise, strict=True)
+        )
+        entries.append(SignalSlices(case_id="x", block=block, signal=signal, baseline=before, candidate=after))
+    return entries
+
+
+def ruled(entries, again, *, effect=0.0, gating=Gating.GATING):
+    timed = decide_cases([compared("x", effect, gating=gating)], POLICY)
+    judged = judge_signals(entries, timed, SIGNALS)
+    return judged[0], confirm_signals(timed, judged, again, POLICY)[0]
+
+
+TWICE = slices(Signal.CPU, 1e-3, 2e-3)
+
+
+def test_a_signal_that_relocated_arms_show_again_stays_red():
+    _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1.9e-3, blocks=5, seed=2))
+    assert verdict.outcome is Outcome.REGRESSED
+    assert "its CPU seconds confirmed by 5 blocks with relocated arms" in verdict.reason
+
+
+def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
+    flagged, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1e-3, blocks=10, seed=2))
+    assert flagged.outcome is Outcome.REGRESSED
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "its CPU seconds not confirmed by 10 blocks with relocated arms" in verdict.reason
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_run_that_ended_before_the_confirmation_is_never_red_by_a_signal(blocks):
+    _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 2e-3, blocks=blocks))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "the run ended before its CPU seconds could be confirmed" in verdict.reason
+
+
+def test_counts_are_confirmed_by_their_difference():
+    faults = slices(Signal.FAULTS, 0.0, 400.0)
+    assert ruled(faults, slices(Signal.FAULTS, 0.0, 380.0, blocks=5))[1].outcome is Outcome.REGRESSED
+    assert ruled(faults, slices(Signal.FAULTS, 0.0, 0.0, blocks=5))[1].outcome is Outcome.INCONCLUSIVE
+
+
+def test_one_of_two_signals_that_comes_back_is_enough():
+    both = [*TWICE, *slices(Signal.FAULTS, 0.0, 400.0)]
+    again = [*slices(Signal.CPU, 1e-3, 1e-3, blocks=5), *slices(Signal.FAULTS, 0.0, 380.0, blocks=5)]
+    assert ruled(both, again)[1].outcome is Outcome.REGRESSED
+
+
+def test_a_case_whose_time_is_red_needs_no_confirmation_of_its_signals():
+    flagged, verdict = ruled(TWICE, [], effect=0.5)
+    assert flagged.outcome is verdict.outcome is Outcome.REGRESSED
+    assert verdict == flagged
+
+
+def test_advisory_cases_are_left_as_they_are():
+    flagged, verdict = ruled(TWICE, [], gating=Gating.ADVISORY)
+    assert verdict == flagged
+
+
+def test_luck_comes_back_about_as_seldom_as_the_level_says():
+    red = 0
+    for seed in range(300):
+        again = slices(Signal.CPU, 1e-3, 1e-3, blocks=5, sd=0.02, seed=seed)
+        red += ruled(TWICE, again)[1].outcome is Outcome.REGRESSED
+    assert red <= 300 * POLICY.confirm_level  # half the level at each of two looks; this is the first

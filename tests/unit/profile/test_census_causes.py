@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+from tests.census_rows import (
+    ADAM,
+    BACKWARD,
+    BRGEMM,
+    CONV_OPS,
+    FORWARD,
+    LOAD,
+    NCHW,
+    NHWC,
+    NHWC_BF16,
+    OPTIMIZER,
+    allocation,
+    changes,
+    conv,
+    only,
+    op,
+    ops,
+    reorder,
+    told,
+)
+
+LAYER3 = "ResNet.layer3.0.conv1"
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+# Implementations
+
+
+def test_a_drop_to_the_reference_kernel_is_told_with_both_choices():
+    change = only([conv(BRGEMM, 52)], [conv("ref:any", 52)])
+    assert (change.rule, change.before, change.after) == ("implementation", 52, 52)
+    assert change.sentence == "convolution: brg_conv_fwd:avx512_core_bf16 → ref:any, 52 calls in forward of Net.body"
+
+
+def test_a_capped_instruction_set_is_one_change_for_each_primitive():
+    def step(isa):
+        modules = ("Net.layer1.0", "Net.layer2.0")
+        return [
+            *(conv(f"brg_conv_fwd:{isa}", 3, module=module) for module in modules),
+            *(conv(f"brg_conv_bwd_d:{isa}", 2, module=module, phase=BACKWARD) for module in modules),
+            conv(f"brg_matmul:{isa}", 1, primitive="matmul", direction="", problem="2x3:3x4"),
+        ]
+
+    assert told(step("avx512_core"), step("avx2")) == [
+        (
+            "implementation",
+            (
+                "convolution: brg_conv_fwd:avx512_core → brg_conv_fwd:avx2 (and 1 more like it), "
+                "10 calls in forward and backward of Net, at 2 places"
+            ),
+        ),
+        ("implementation", "matmul: brg_matmul:avx512_core → brg_matmul:avx2, 1 call in forward of Net.body"),
+    ]
+
+
+def test_another_spelling_of_an_instruction_set_is_no_change():
+    assert changes([conv("brg_conv_fwd:avx512_core_fp16")], [conv("brg_conv_fwd:avx10_1_512")]) == ()
+
+
+def test_a_spelling_of_another_version_does_not_hide_a_lower_instruction_set():
+    change = only([conv("brg_conv_fwd:avx10_1_512")], [conv("brg_conv_fwd:avx512_core_bf16")])
+    assert "brg_conv_fwd:avx10_1_512 → brg_conv_fwd:avx512_core_bf16" in change.sentence
+
+
+def test_another_choice_for_another_problem_is_still_another_choice():
+    change = only([conv(BRGEMM, problem="mb2_ic64")], [conv("ref:any", problem="mb4_ic64")])
+    assert change.rule == "implementation"
+
+
+def test_other_attributes_are_told_where_the_choice_is_the_same():
+    change = only([conv(BRGEMM)], [conv(BRGEMM, attributes="attr-fpmath:bf16")])
+    assert "no attributes → attr-fpmath:bf16" in change.sentence
+
+
+def test_a_product_that_leaves_onednn_without_a_change_of_its_op_is_named():
+    bmm = op("bmm", 12, module="Bert.attention")
+    product = {"primitive": "matmul", "direction": "", "problem": "12x10x64:12x64x10", "module": "Bert.attention"}
+    change = only([bmm, conv("brg_matmul:avx512_core", 12, **product)], [bmm])
+    assert (change.rule, change.before, change.after) == ("implementation", 12, 0)
+    assert change.sentence == "matmul brg_matmul:avx512_core → no library, 12 calls in forward of Bert.attention"
+
+
+def test_a_product_that_goes_to_mkl_is_named_so():
+    linear = op("linear", 4)
+    here = conv("brg_matmul:avx512_core", 4, primitive="matmul", direction="", problem="2x3:3x4")
+    there = conv("", 4, primitive="sgemm", direction="", problem="N,N,2,3,4", memory="")
+    assert only([linear, here], [linear, there]).sentence.startswith("matmul brg_matmul:avx512_core → sgemm of MKL")
+
+
+def test_a_convolution_that_leaves_onednn_is_one_change_with_its_backward():
+    before = [
+        *ops(f"{CONV_OPS} empty", 53, dtypes="bf16"),
+        op("convolution_backward", 53, phase=BACKWARD),
+        conv(BRGEMM, 53),
+        conv(BRGEMM, 53, phase=BACKWARD),
+        reorder(7),
+    ]
+    after = [
+        *ops("conv2d convolution _convolution thnn_conv2d _slow_conv2d_forward", 53, dtypes="bf16"),
+        op("convolution_backward", 53, phase=BACKWARD),
+        *ops("_slow_conv2d_backward sum resize_as_", 53, phase=BACKWARD),
+        conv("", 53, primitive="sgemm", direction="", memory=""),
+    ]
+    change = only(before, after)
+    assert change.rule == "implementation"
+    assert change.sentence == "mkldnn_convolution → thnn_conv2d, 53 calls in forward and backward of Net.body"
+
+
+# Fusion
+
+
+def test_an_optimizer_that_is_no_longer_fused_is_one_change():
+    before = [op("_fused_adam_", shapes="{62:11689512}", **ADAM), *ops("empty to copy_", 3, **ADAM)]
+    after = [
+        op("mul_", 620, **ADAM),
+        *ops("addcdiv_ addcmul_", 310, **ADAM),
+        *ops("empty view", 62, **ADAM),
+        op("copy_", 5, **ADAM),
+    ]
+    change = only(before, after)
+    assert (change.rule, change.phase, change.module, change.before, change.after) == (
+        "fusion",
+        OPTIMIZER,
+        "Adam",
+        1,
+        1240,
+    )
+    assert change.sentence == "Adam: fused → 1,240 small mul_/addcdiv_/addcmul_"
+
+
+def test_foreach_ops_are_told_apart_from_fused_and_from_single_tensors():
+    foreach, single = [op("_foreach_mul_", 4, **ADAM), op("mul_", 8, **ADAM)], [op("mul_", 8, **ADAM)]
+    fused = [op("_fused_adam_", **ADAM)]
+    assert only(fused, foreach).sentence == "Adam: fused → 4 _foreach_mul_"
+    assert only(foreach, single).sentence == "Adam: 4 _foreach_mul_ → 8 small mul_"
+    assert only(single, fused).sentence == "Adam: 8 small mul_ → fused"
+
+
+def test_a_second_optimizer_is_judged_for_itself():
+    other = op("_fused_sgd_", module="SGD", phase=OPTIMIZER)
+    assert only([op("_fused_adam_", **ADAM), other], [op("mul_", 9, **ADAM), other]).module == "Adam"
+
+
+def test_attention_in_pieces_is_one_change_forward_and_backward():
+    place = {"module": "Bert.layer.0.attention"}
+    back = {"phase": BACKWARD, **place}
+    before = [
+        op("scaled_dot_product_attention", 12, **place),
+        op(FLASH, 12, **place),
+        op(f"{FLASH}_backward", 12, **back),
+    ]
+    after = [
+        op("scaled_dot_product_attention", 12, **place),
+        op("_scaled_dot_product_attention_math", 12, **place),
+        op("matmul", 24, **place),
+        *ops("bmm mul", 24, **place),
+        *ops("softmax _softmax", 12, **place),
+        *ops("clone copy_ expand", 36, **place),
+        *ops("bmm mul", 48, **back),
+        op("_softmax_backward_data", 12, **back),
+    ]
+    change = only(before, after)
+    assert change.rule == "fusion"
+    assert change.phase is FORWARD
+    assert change.sentence == (
+        f"12 {FLASH} → 12 _scaled_dot_product_attention_math in forward and backward of Bert.layer.*.attention"
+    )
+
+
+def test_a_norm_that_becomes_one_op_is_an_improvement_told_the_other_way_round():
+    pieces = [*ops("mul add rsqrt", 53)]
+    fused = ops("batch_norm _batch_norm_impl_index native_batch_norm", 53)
+    assert only(pieces, fused).sentence == "159 add/mul/rsqrt → 53 batch_norm in forward of Net.body"
+    assert only(fused, pieces).sentence == "53 batch_norm → 159 add/mul/rsqrt in forward of Net.body"
+
+
+def test_a_norm_that_gave_way_to_code_in_the_module_around_it_is_one_change():
+    norm, back = {"module": "Net.layer1.0.bn"}, {"phase": BACKWARD}
+    before = [*ops("batch_norm native_batch_norm", 2, **norm), op("native_batch_norm_backward", 2, **norm, **back)]
+    around = {"module": "Net.layer1.0"}
+    after = [*ops("sub mul rsqrt mean", 2, **around), *ops("mul div neg sum", 2, **around, **back)]
+    change = only(before, after)
+    assert change.rule == "fusion"
+    assert change.module == "Net.layer1.*"
+    assert change.sentence.startswith("2 batch_norm → 8 mean/mul/rsqrt/… in forward and backward of Net.layer1.*")
+
+
+def test_an_optimizer_of_other_parameters_is_one_change():
+    def step(tensors, elements):
+        sizes = {"shapes": f"{{{tensors}:{elements}}} {{{tensors}:{elements}}}", "dtypes": "list list"}
+        return [op("_fused_adam_", **sizes, **ADAM), op("_foreach_add_", **sizes, **ADAM), op("to", tensors, **ADAM)]
+
+    change = only(step(62, 11_689_512), step(60, 11_679_912))
+    assert (change.rule, change.before, change.after) == ("shapes", 62, 60)
+    assert change.sentence == "Adam: 62 tensors of 11,689,512 elements → 60 tensors of 11,679,912 elements"
+
+
+# Reorders and copies
+
+
+def test_more_reorders_are_told_with_place_layouts_and_bytes():
+    place = {"phase": BACKWARD, "module": LAYER3}
+    change = only([reorder(1, **place)], [reorder(3, **place)])
+    assert (change.rule, change.before, change.after) == ("reorders", 1, 3)
+    assert change.sentence == "2 reorders more in backward of ResNet.layer3.*.conv1 (abcd → aBcd16b, 3.1 MiB)"
+
+
+def test_reorders_of_one_stage_are_one_change_at_the_stage():
+    before = [conv(BRGEMM, module=module) for module in ("ResNet.layer3.0.conv1", "ResNet.layer3.0.conv2")]
+    after = [*before, *(reorder(module=one.module) for one in before)]
+    change = only(before, after)
+    assert change.module == "ResNet.layer3.*"
+    assert change.sentence.startswith("2 reorders more in forward of ResNet.layer3.*, at 2 places")
+
+
+def test_more_here_and_fewer_there_do_not_cancel():
+    before, after = reorder(module="Net.a"), reorder(module="Net.b", problem="2x8x8x8")
+    assert [change.after - change.before for change in changes([before], [after])] == [1, -1]
+
+
+def test_as_many_reorders_between_other_layouts_are_told_as_such():
+    other = reorder(4, memory=NHWC)
+    assert only([reorder(4)], [other]).sentence == "4 reorders between other layouts in forward of Net.body"
+
+
+def test_reorders_between_other_layouts_belong_to_the_other_implementation_at_their_place():
+    change = only([reorder(4), conv(BRGEMM)], [reorder(4, memory=NHWC), conv("jit:avx2")])
+    assert change.rule == "implementation"
+
+
+def test_an_added_contiguous_is_one_copy_whatever_it_calls():
+    before = ops("relu")
+    after = [*before, *ops("contiguous clone empty_like copy_", dtypes="bf16", layouts="channels_last")]
+    change = only(before, after)
+    assert (change.rule, change.before, change.after) == ("copies", 0, 1)
+    assert change.sentence == "1 copy more in forward of Net.body (contiguous of bf16 [2,64,56,56])"
+
+
+# dtype, layout, shapes
+
+
+def test_ops_in_a_wider_dtype_are_one_change_with_the_casts_that_went():
+    before = [
+        *ops("linear addmm", 24, dtypes="bf16 bf16"),
+        *ops("to _to_copy copy_", 72, dtypes="bf16 f32"),
+        op("mm", 48, dtypes="bf16 bf16", phase=BACKWARD),
+        conv("brg_matmul:avx512_core_bf16", 24, primitive="matmul", problem="2x3:3x4", memory=NHWC_BF16),
+    ]
+    after = [
+        *ops("linear addmm", 24, dtypes="f32 f32"),
+        op("mm", 48, dtypes="f32 f32", phase=BACKWARD),
+        conv("", 24, primitive="sgemm", direction="", problem="N,N,2,3,4", memory=""),
+    ]
+    change = only(before, after)
+    assert change.rule == "dtype"
+    assert change.sentence == (
+        "72 ops in f32 instead of bf16 in forward and backward of Net.body: linear and mm; 72 casts fewer"
+    )
+
+
+def test_a_wrapper_that_autocast_calls_once_more_computes_nothing_more():
+    before = [op("linear", 4), op("addmm", 4)]
+    after = [
+        op("linear", 8, dtypes="bf16"),
+        op("addmm", 4, dtypes="bf16"),
+        *ops("to _to_copy copy_", 8, dtypes="f32 bf16"),
+    ]
+    change = only(before, after)
+    assert change.sentence == "4 ops in bf16 instead of f32 in forward of Net.body: linear; 8 casts more"
+
+
+def test_a_narrower_kernel_that_follows_from_the_dtype_is_not_told_apart():
+    before = [op("conv2d", dtypes="bf16"), conv("brg_conv_fwd:avx512_core_bf16", memory=NHWC_BF16)]
+    after = [op("conv2d", dtypes="f32"), conv("brg_conv_fwd:avx512_core")]
+    assert only(before, after).rule == "dtype"
+
+
+def test_a_lost_memory_format_is_one_change_with_its_reorders_and_copies():
+    back = {"phase": BACKWARD}
+    before = [
+        *ops(CONV_OPS, 4, layouts="channels_last channels_last"),
+        op("relu", 4, layouts="channels_last"),
+        op("threshold_backward", 4, layouts="channels_last", **back),
+        conv(BRGEMM, 4),
+        *ops("contiguous clone copy_", phase=LOAD, module=""),
+    ]
+    after = [
+        *ops(CONV_OPS, 4, layouts="contiguous channels_last"),
+        op("relu", 4),
+        op("threshold_backward", 4, **back),
+        conv("jit:avx512_core", 4, memory=NCHW),
+        reorder(8),
+        *ops("contiguous clone copy_", 2),
+    ]
+    change = only(before, after)
+    assert (change.rule, change.phase, change.module, change.before, change.after) == (
+        "layout",
+        FORWARD,
+        "Net.body",
+        12,
+        0,
+    )
+    assert change.sentence == (
+        "channels_last lost by 12 ops in forward and backward of Net.body: conv2d, relu and threshold_backward; "
+        "8 reorders more, 1 copy more (contiguous); brg_conv_fwd:avx512_core_bf16 → jit:avx512_core"
+    )
+
+
+def test_a_fallback_is_told_even_where_the_memory_format_is_lost():
+    before = [op("conv2d", layouts="channels_last"), conv(BRGEMM)]
+    after = [op("conv2d"), conv("ref:any", memory=NCHW)]
+    assert [change.rule for change in changes(before, after)] == ["implementation", "layout"]
+
+
+def test_other_layouts_are_told_with_what_they_turned_into():
+    change = only([op("add", 3)], [op("add", 3, layouts="strided")])
+    assert change.sentence == "3 ops on other layouts (contiguous → strided) in forward of Net.body: add"
+
+
+def test_a_larger_batch_is_one_change():
+    def step(batch):
+        shape = f"[{batch},64,56,56]"
+        return [
+            *ops(CONV_OPS, 9, shapes=f"{shape} [64,64,3,3]"),
+            op("relu", 8, shapes=shape),
+            op("convolution_backward", 9, shapes=shape, phase=BACKWARD),
+            conv(BRGEMM, 9, problem=f"mb{batch}_ic64"),
+            allocation(20, batch * 1_000_000),
+        ]
+
+    assert told(step(32), step(64)) == [
+        (
+            "shapes",
+            (
+                "26 ops on other shapes in forward and backward of Net.body: conv2d [32,64,56,56] → [64,64,56,56] and "
+                "relu [32,64,56,56] → [64,64,56,56]"
+            ),
+        ),
+        ("allocations", "allocations: 20 a step, 30.5 MiB → 61.0 MiB (30.5 MiB more), in forward of Net.body"),
+    ]

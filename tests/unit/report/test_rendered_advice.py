@@ -1,0 +1,86 @@
+"""What stands beside a verdict: advice on what only the candidate does, and what changed since a stored census."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.model.result import RunResult
+from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy
+from perfguard.profile.findings.registry import advise
+from perfguard.report.markdown import render_markdown
+from perfguard.report.terminal import render_result
+from tests.compared_cases import verdict_without_times
+from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op
+from tests.printed_text import printed
+
+FINDINGS = advise(evidence(op("mul_", 20, calls=62, module="Adam", phase=OPTIMIZER, shapes="[64]")))
+HEADING = "advice on what the candidate does and the baseline does not"
+NEW, OLD = change("copies", "1 copy more in forward"), change("reorders", "2 reorders more in backward")
+
+
+def result(**fields):
+    verdict = verdict_without_times(CASE, Outcome.REGRESSED, "5 % slower")
+    gate = GateResult(
+        outcome=GateOutcome.REGRESSED,
+        reason="1 case regressed",
+        verdicts=(verdict,),
+        policy=Policy(),
+        blocks_total=1,
+        blocks_voided=0,
+        notes=(),
+    )
+    return RunResult(
+        command="gate",
+        run_id="1",
+        folder="/project/.perfguard/runs/1",
+        suite="quick",
+        machine_id="intel-x-1",
+        machine="Intel Xeon",
+        cpus=(1,),
+        arms={},
+        gate=gate,
+        exit_code=1,
+        verdict="regressed",
+        reason="1 case regressed",
+        duration_s=1.0,
+        **fields,
+    )
+
+
+def terminal_text(shown):
+    return printed(render_result(shown, width=200))
+
+
+def test_advice_stands_below_the_ops_that_it_is_about():
+    lines = terminal_text(result(attributions=(comparison(),), findings={CASE: FINDINGS})).splitlines()
+    places = [lines.index(f"ops of {CASE}"), lines.index(HEADING)]
+    (heading,) = [number for number, line in enumerate(lines) if "[unfused-optimizer]" in line]
+    assert [*places, heading] == sorted([*places, heading])
+    for label in ("seen", "where", "gain", "try", "run"):
+        assert any(line.startswith(f"  {label}") for line in lines[heading:]), label
+
+
+def test_without_advice_nothing_is_said_of_it():
+    assert HEADING not in terminal_text(result(attributions=(comparison(),)))
+    assert "Advice" not in render_markdown(result(attributions=(comparison(),)))
+
+
+def test_markdown_names_the_case_and_gives_the_command_as_code():
+    text = render_markdown(result(attributions=(comparison(),), findings={CASE: FINDINGS}))
+    assert f"Advice on what the candidate does in `{CASE}` and the baseline does not:\n\n- **notable**" in text
+    assert "  - run: `perfguard compare" in text
+
+
+@pytest.mark.parametrize("render", [terminal_text, render_markdown])
+def test_what_a_stored_census_tells_beyond_the_change_itself_is_told_apart(render):
+    text = render(result(census_changes={CASE: (NEW,)}, stored_census_changes={CASE: (NEW, OLD)}))
+    assert text.count(NEW.sentence) == 1
+    assert f"executes otherwise: {NEW.sentence}" in text
+    assert f"executes otherwise than the stored census: {OLD.sentence}" in text
+
+
+def test_of_many_changes_since_a_stored_census_three_are_told():
+    changes = tuple(change("calls", f"op{number} called twice") for number in range(5))
+    text = terminal_text(result(stored_census_changes={CASE: changes}))
+    assert text.count("executes otherwise than the stored census") == 3
+    assert "and 2 smaller changes since the stored census" in text

@@ -1,0 +1,171 @@
+"""The profiling loop with scripted workers in place of processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.errors import MeasurementError
+from perfguard.model.plan import MeasureSettings
+from perfguard.model.run import Arm
+from perfguard.model.spec import Case
+from perfguard.runner.process import WorkerFailure
+from perfguard.runner.profiling import Profiling, case_folder, profile_cases
+from tests.worker_replies import REFUSAL, QueuedReplies, profiled, ready
+
+CPUS = (2, 3)
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+FIRST, SECOND = (Case(benchmark=name, target=f"bench.py:{name}") for name in ("first", "second"))
+
+
+class FakeWorker(QueuedReplies):
+    """Answers as a worker does; a fault happens at the command and case that it is keyed by."""
+
+    def __init__(self, arm, log, faults):
+        super().__init__()
+        self.arm, self.log, self.faults = arm, log, faults
+
+    def send(self, do, **fields):
+        case = fields.get("case", {}).get("id")
+        self.log.append((self.arm, do, case, fields.get("kind")))
+        self.replies.append(self.faults.get((do, case)) or self._reply(do, fields))
+
+    def _reply(self, do, fields):
+        mask = list(CPUS)
+        if do == "hello":
+            return ready(CPUS, software={})
+        if do == "prepare":
+            return {"reply": "prepared", "digest": 1.5, "affinity": mask, "compile_events": {"frames": 1}}
+        if do == "program":
+            return {"reply": "program", "program": {"modules": []}, "affinity": mask}
+        return profiled(CPUS, fields["kind"])
+
+
+class FakeStarter:
+    """Hands out fake workers; `faults` are by process and arm."""
+
+    def __init__(self, faults=None):
+        self.faults = faults or {}
+        self.log = []
+        self.workers = []
+        self.blocks = []
+
+    def start(self, arm, block, *, calibrate):
+        assert calibrate, "a profiling worker must not be one that times slices"
+        self.blocks.append(block)
+        self.workers.append(FakeWorker(arm, self.log, self.faults.get((block.index, arm), {})))
+        return self.workers[-1]
+
+
+def profile(tmp_path, starter, cases=(FIRST, SECOND), arms=BOTH, *, processes=2, steps=3, where=True, stop=None):
+    return profile_cases(
+        cases,
+        Profiling(
+            starter=starter,
+            settings=MeasureSettings(seed=7),
+            cpus=CPUS,
+            folder=tmp_path / "profiles",
+            arms=arms,
+            processes=processes,
+            steps=steps,
+            where=where,
+            should_stop=stop or (lambda: False),
+            progress=lambda _: None,
+        ),
+    )
+
+
+def test_every_process_alternates_bare_and_traced_steps_of_both_arms(tmp_path):
+    starter = FakeStarter()
+    found = profile(tmp_path, starter, (FIRST,), processes=1, steps=3, where=False)
+    kinds = [(arm, kind) for arm, do, _, kind in starter.log if do == "profile"]
+    timed = kinds[: 3 * 2 * 2]
+    for step in range(3):
+        bare, traced = timed[4 * step : 4 * step + 2], timed[4 * step + 2 : 4 * step + 4]
+        assert {kind for _, kind in bare} == {"bare"}
+        assert {kind for _, kind in traced} == {"trace"}
+        assert [arm for arm, _ in bare] == [arm for arm, _ in traced]
+        assert {arm for arm, _ in bare} == set(BOTH)
+    assert timed[0][0] is not timed[4][0], "the arm that goes first changes from step to step"
+    (record,) = found.processes[FIRST.id, Arm.BASELINE]
+    assert (len(record.bare), len(record.traced), record.process) == (3, 3, 0)
+
+
+def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):
+    starter = FakeStarter()
+    found = profile(tmp_path, starter)
+    for case in (FIRST, SECOND):
+        for arm in BOTH:
+            first, second = found.processes[case.id, arm]
+            assert first.joined is not None
+            assert first.joined.log is not None
+            assert first.where is not None
+            assert (second.joined, second.where) == (None, None)
+
+
+def test_without_steps_only_the_census_is_taken(tmp_path):
+    starter = FakeStarter()
+    profile(tmp_path, starter, (FIRST,), (Arm.CANDIDATE,), processes=1, steps=0, where=False)
+    assert [kind for _, do, _, kind in starter.log if do == "profile"] == ["joined"]
+
+
+def test_no_two_traces_share_a_file(tmp_path):
+    found = profile(tmp_path, FakeStarter())
+    traces = [
+        files.trace
+        for records in found.processes.values()
+        for record in records
+        for files in (*record.traced, record.joined, record.where)
+        if files is not None
+    ]
+    assert len(set(traces)) == len(traces)
+    assert all(trace.parent.is_dir() for trace in traces)
+
+
+def test_a_case_that_refuses_is_left_out_and_the_others_go_on(tmp_path):
+    starter = FakeStarter({(0, Arm.CANDIDATE): {("profile", FIRST.id): REFUSAL}})
+    found = profile(tmp_path, starter)
+    assert (found.problems[FIRST.id].arm, found.problems[FIRST.id].reason) == (Arm.CANDIDATE, "ValueError: no")
+    assert FIRST.id not in {case_id for case_id, _ in found.processes}
+    assert len(found.processes[SECOND.id, Arm.BASELINE]) == 2
+
+
+def test_a_worker_that_dies_ends_its_process_only(tmp_path):
+    death = WorkerFailure("the worker crashed with SIGSEGV", "last words")
+    starter = FakeStarter({(0, Arm.BASELINE): {("prepare", FIRST.id): death}})
+    found = profile(tmp_path, starter, processes=3)
+    assert found.problems[FIRST.id].reason == "the worker crashed with SIGSEGV"
+    records = found.processes[SECOND.id, Arm.CANDIDATE]
+    assert len(records) >= 2
+    assert [record.joined is not None for record in records] == [True] + [False] * (len(records) - 1)
+    assert all(worker.is_closed for worker in starter.workers)
+
+
+def test_an_arm_that_cannot_be_started_is_an_error_and_leaves_no_worker(tmp_path):
+    starter = FakeStarter({(0, Arm.CANDIDATE): {("hello", None): REFUSAL}})
+    with pytest.raises(MeasurementError, match="the candidate worker cannot be started: ValueError: no"):
+        profile(tmp_path, starter)
+    assert all(worker.is_closed for worker in starter.workers)
+
+
+def test_an_interruption_ends_it_between_cases(tmp_path):
+    starter = FakeStarter()
+    found = profile(tmp_path, starter, stop=lambda: len(starter.log) > 20)
+    assert len(found.processes) < 4 or len(found.processes[FIRST.id, Arm.BASELINE]) < 2
+    assert all(worker.is_closed for worker in starter.workers)
+
+
+def test_arms_of_a_process_share_seeds_and_processes_do_not(tmp_path):
+    starter = FakeStarter()
+    profile(tmp_path, starter)
+    hashes = [block.hash_seed for block in starter.blocks]
+    assert hashes[0] == hashes[1] != hashes[2] == hashes[3]
+
+
+def test_folders_of_cases_are_told_apart_and_fit_any_file_system(tmp_path):
+    ids = ["step.bert[layers=2,dtype=bf16]", "step.bert[layers=2,dtype=fp32]", "x" * 500, "x" * 501, "a/b", "a b"]
+    folders = [case_folder(tmp_path, case_id) for case_id in ids]
+    assert len(set(folders)) == len(ids)
+    for folder in folders:
+        assert folder.parent == tmp_path
+        assert len(folder.name) < 100
+        assert not set(folder.name) & set('/\\:*?"<>|[], ')

@@ -1,0 +1,376 @@
+"""Each screen by keys alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfguard.model.machine import CheckResult, CheckStatus
+from perfguard.model.view import CaseState, RunState
+from perfguard.tui.options import TuiOptions
+from tests.tui_runs import RED, a_case, a_history, a_run, a_watch, with_case
+
+CHECKS = (
+    CheckResult(id="governor", status=CheckStatus.OK, observed="performance", why="Clocks change."),
+    CheckResult(id="turbo", status=CheckStatus.WARN, observed="on", why="Turbo varies.", fix="echo 0 | sudo tee boost"),
+)
+
+
+def options(**fields) -> TuiOptions:
+    return TuiOptions(interval_s=3600.0, **fields)
+
+
+def test_the_keys_one_to_six_show_all_screens(drive) -> None:
+    async def script(driver) -> None:
+        modes = []
+        for key in "123456":
+            await driver.press(key)
+            modes.append(driver.mode)
+            assert f"[{key} {driver.mode.capitalize()}]" in driver.screen_text()
+        assert modes == ["live", "compare", "ops", "history", "host", "log"]
+
+    drive(a_watch(), script)
+
+
+def test_brackets_go_round_all_screens(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("left_square_bracket")
+        assert driver.mode == "log"
+        await driver.press("right_square_bracket", "right_square_bracket")
+        assert driver.mode == "compare"
+
+    drive(a_watch(), script)
+
+
+def test_from_a_red_verdict_to_its_op_takes_two_keys(drive) -> None:
+    async def script(driver) -> None:
+        assert driver.cursor() != RED
+        await driver.press("n", "d")
+        assert driver.mode == "ops"
+        assert driver.cursor() is not None
+        assert "convolution_backward" in driver.cursor()
+        assert "ref:any" in driver.screen_text()
+
+    drive(a_watch(), script)
+
+
+def test_enter_leads_from_case_to_curves_to_ops_and_escape_back(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("n", "enter")
+        assert driver.mode == "compare"
+        assert "effect of 8 blocks" in driver.screen_text()
+        await driver.press("enter")
+        assert driver.mode == "ops"
+        await driver.press("escape", "escape")
+        assert driver.mode == "live"
+        await driver.press("escape")
+        assert driver.mode == "live"
+        assert driver.app.is_running
+
+    drive(a_watch(), script)
+
+
+@pytest.mark.parametrize(("down", "up"), [("j", "k"), ("down", "up")])
+def test_the_cursor_moves_by_arrows_and_by_letters(drive, down: str, up: str) -> None:
+    async def script(driver) -> None:
+        first = driver.cursor()
+        await driver.press(down)
+        second = driver.cursor()
+        assert second != first
+        await driver.press(up)
+        assert driver.cursor() == first
+        await driver.press("G")
+        assert driver.cursor() == driver.app.session.cases[-1].case_id
+        await driver.press("g")
+        assert driver.cursor() == first
+        await driver.press("pagedown", "pageup", "end", "home")
+        assert driver.cursor() == first
+
+    drive(a_watch(), script)
+
+
+def test_the_selected_case_is_told_in_full(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("n")
+        drawn = driver.screen_text()
+        assert "12.40 ms → candidate 13.10 ms" in drawn
+        assert "conv1's backward computes with ref:any" in drawn
+
+    drive(a_watch(), script)
+
+
+def test_a_filter_shows_what_it_accepts_and_escape_shows_all(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("slash", *"kernel", "enter")
+        shown = [row.case_id for row in driver.app.view_screen.table.rows]
+        assert shown
+        assert all("kernel" in case_id for case_id in shown)
+        assert "/kernel" in driver.status()
+        await driver.press("j")
+        assert driver.cursor() == shown[1]
+        await driver.press("escape")
+        assert len(driver.app.view_screen.table.rows) == len(driver.app.session.cases)
+
+    drive(a_watch(), script)
+
+
+def test_an_inverse_filter_shows_all_other_rows(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("slash", "exclamation_mark", *"kernel")
+        assert all("kernel" not in row.case_id for row in driver.app.view_screen.table.rows)
+        await driver.press("escape")
+
+    drive(a_watch(), script)
+
+
+def test_a_filter_that_is_no_pattern_says_so(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("slash", *"resnet", "left_square_bracket")
+        assert "no regular expression" in driver.status()
+        assert [row.case_id for row in driver.app.view_screen.table.rows] == [RED]
+
+    drive(a_watch(), script)
+
+
+def test_a_filter_that_accepts_nothing_says_how_to_see_all(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("slash", *"zzz", "enter")
+        assert "no row matches 'zzz'; esc shows all" in driver.screen_text()
+        await driver.press("y", "n", "enter", "down")
+
+    drive(a_watch(), script)
+
+
+def test_rows_are_sorted_by_column_and_turned_round(drive) -> None:
+    async def script(driver) -> None:
+        table = driver.app.view_screen.table
+        await driver.press("s")
+        ids = [row.case_id for row in table.rows]
+        assert ids == sorted(ids)
+        await driver.press("S")
+        assert [row.case_id for row in table.rows] == sorted(ids, reverse=True)
+        assert "order turned round" in driver.status()
+
+    drive(a_watch(), script)
+
+
+def test_the_cursor_stays_with_its_case_when_rows_change_places(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("n")
+        for _ in range(9):
+            await driver.press("s")
+            assert driver.cursor() == RED
+
+    drive(a_watch(), script)
+
+
+def test_new_facts_are_shown_at_the_next_look(drive) -> None:
+    run = a_run()
+    later = with_case(run, a_case("kernel.softmax[rows=4096,dtype=fp32]", log_ratio=0.2, lower=0.18, upper=0.22))
+
+    async def script(driver) -> None:
+        assert "+22.1 %" not in driver.screen_text()
+        await driver.tick()
+        assert "+22.1 %" in driver.screen_text()
+
+    drive(a_watch(run, later), script)
+
+
+def test_space_stops_painting_while_the_run_goes_on(drive) -> None:
+    run = a_run()
+    later = with_case(run, a_case("kernel.softmax[rows=4096,dtype=fp32]", log_ratio=0.2, lower=0.18, upper=0.22))
+    watch = a_watch(run, later)
+
+    async def script(driver) -> None:
+        await driver.press("space")
+        polls = watch.polls
+        await driver.tick()
+        assert watch.polls > polls
+        assert "+22.1 %" not in driver.screen_text()
+        assert "paused" in driver.screen_text()
+        await driver.press("space")
+        assert "+22.1 %" in driver.screen_text()
+
+    drive(watch, script)
+
+
+def test_nothing_is_painted_while_a_slice_is_timed_but_not_for_ever(drive) -> None:
+    run = a_run()
+    later = with_case(run, a_case("kernel.softmax[rows=4096,dtype=fp32]", log_ratio=0.2, lower=0.18, upper=0.22))
+    watch = a_watch(run, later)
+
+    async def script(driver) -> None:
+        watch.is_between_slices = False
+        await driver.tick(1.0)
+        assert "+22.1 %" not in driver.screen_text()
+        await driver.tick(3.0)
+        assert "+22.1 %" in driver.screen_text()
+
+    drive(watch, script)
+
+
+def test_looking_more_and_less_often(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("minus")
+        assert "looking every" in driver.status()
+        before = driver.app.pace.interval_s
+        await driver.press("plus")
+        assert driver.app.pace.interval_s < before
+
+    drive(a_watch(), script)
+
+
+def test_one_pane_alone_and_back(drive) -> None:
+    async def script(driver) -> None:
+        screen = driver.app.view_screen
+        assert screen.detail.display
+        height = screen.cases.size.height
+        await driver.press("z")
+        assert screen.cases.size.height > height
+        assert screen.detail.size.height == 0 or not screen.detail.is_on_screen
+        await driver.press("escape")
+        assert screen.cases.size.height == height
+        await driver.press("tab", "z")
+        assert screen.focused is screen.detail
+        assert screen.detail.size.height > height
+        await driver.press("z")
+
+    drive(a_watch(), script)
+
+
+def test_a_pane_scrolls_by_keys(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("n", "tab")
+        pane = driver.app.view_screen.detail
+        assert driver.app.screen.focused is pane
+        await driver.press("G")
+        assert pane.scroll_y == pane.max_scroll_y > 0
+        await driver.press("k", "j", "pageup", "pagedown", "g", "enter")
+        assert pane.scroll_y == 0
+
+    drive(a_watch(), script, size=(60, 20))
+
+
+def test_the_log_follows_its_end_and_finds_warnings(drive) -> None:
+    run = a_run()
+    more = replace(run, log=(*run.log, replace(run.log[-1], seq=500, text="the run ended")))
+
+    async def script(driver) -> None:
+        await driver.press("6")
+        assert driver.cursor() == "400"
+        await driver.tick()
+        assert driver.cursor() == "500"
+        await driver.press("n")
+        assert driver.cursor() == "90"
+        assert "block 3 voided" in driver.screen_text()
+        await driver.tick()
+        assert driver.cursor() == "90"
+
+    drive(a_watch(run, more), script)
+
+
+def test_the_host_shows_checks_with_reason_and_fix(drive) -> None:
+    asked = []
+
+    def read():
+        asked.append(True)
+        return CHECKS
+
+    async def script(driver) -> None:
+        await driver.press("5")
+        assert "governor" in driver.screen_text()
+        await driver.press("n")
+        assert driver.cursor() == "turbo"
+        assert "echo 0 | sudo tee boost" in driver.screen_text()
+        await driver.press("u")
+        assert len(asked) == 2
+
+    drive(a_watch(), script, options=options(read_checks=read))
+
+
+def test_history_shows_series_with_changes(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("n", "4")
+        assert driver.cursor() == RED
+        drawn = driver.screen_text()
+        assert "host changed once, software changed once" in drawn
+        assert "1 run could not be read: run-x has no events" in drawn
+        await driver.press("j")
+        assert driver.cursor() == "kernel.linear[m=512,dtype=bf16]"
+        await driver.press("enter")
+        assert driver.mode == "compare"
+        assert driver.cursor() == "kernel.linear[m=512,dtype=bf16]"
+
+    drive(a_watch(), script, options=options(read_history=a_history))
+
+
+@pytest.mark.parametrize("key", ["4", "5"])
+def test_what_cannot_be_read_is_said_in_words(drive, key: str) -> None:
+    async def script(driver) -> None:
+        await driver.press(key)
+        drawn = driver.screen_text()
+        assert "no recorded runs can be read from here" in drawn or "no doctor" in drawn
+
+    drive(a_watch(), script)
+
+
+def test_case_keys_change_the_case_on_every_screen(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("2", "full_stop", "full_stop")
+        assert driver.cursor() == RED
+        await driver.press("3")
+        assert RED in driver.screen_text()
+        await driver.press("comma")
+        assert "kernel.linear[m=512,dtype=bf16]" in driver.screen_text()
+        assert "were not compared" in driver.screen_text()
+        await driver.press("1")
+        assert driver.cursor() == "kernel.linear[m=512,dtype=bf16]"
+
+    drive(a_watch(), script)
+
+
+def test_a_run_without_cases_has_all_screens(drive) -> None:
+    empty = a_run(cases=(), arms=(), progress=None, log=(), notes=(), started_at=None)
+
+    async def script(driver) -> None:
+        for key in "123456":
+            await driver.press(key, "j", "enter", "n", "y", "full_stop", "escape")
+        assert driver.app.is_running
+
+    drive(a_watch(empty), script)
+
+
+def test_a_case_that_is_measured_now_says_so(drive) -> None:
+    async def script(driver) -> None:
+        assert any(case.state is CaseState.MEASURING for case in driver.app.session.cases)
+        assert "● measuring" in driver.screen_text()
+
+    drive(a_watch(), script)
+
+
+def ended(run):
+    return replace(run, state=RunState.FINISHED, outcome="regressed", exit_code=1, reason="1 case regressed")
+
+
+def test_the_first_red_case_is_selected_when_the_run_has_ended(drive) -> None:
+    run = a_run()
+
+    async def script(driver) -> None:
+        assert driver.cursor() == run.cases[0].case_id
+        await driver.tick()
+        assert driver.cursor() == RED
+
+    drive(a_watch(run, ended(run)), script)
+
+
+def test_a_case_that_somebody_chose_stays_selected(drive) -> None:
+    run = a_run()
+
+    async def script(driver) -> None:
+        await driver.press("j")
+        chosen = driver.cursor()
+        await driver.tick()
+        assert driver.cursor() == chosen != RED
+
+    drive(a_watch(run, ended(run)), script)
