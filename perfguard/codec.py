@@ -11,7 +11,8 @@ import inspect
 import json
 import math
 from enum import Enum
-from typing import Any, TypeVar, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -72,12 +73,16 @@ def with_nan(data: Any, kind: Any) -> Any:
     """
     if kind is float:
         return math.nan if data is None else data
-    arguments = [argument for argument in get_args(kind) if argument is not Ellipsis]
+    arguments = [argument for argument in get_args(kind) if argument not in (Ellipsis, NoneType)]
+    if get_origin(kind) in (Union, UnionType):
+        return with_nan(data, arguments[0]) if data is not None and len(arguments) == 1 else data
     if isinstance(data, list) and len(arguments) == 1:
         return [with_nan(item, arguments[0]) for item in data]
     if isinstance(data, dict) and dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
         return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
+    if isinstance(data, dict) and len(arguments) == 2:
+        return {key: with_nan(item, arguments[1]) for key, item in data.items()}
     return data
 
 

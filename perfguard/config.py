@@ -66,6 +66,8 @@ class Config:
     """Interpreter of the environment under test; default: perfguard's own."""
     setup: str | None = None
     """Command that installs a git arm's tree into a venv of its own, for instance `pip install .`."""
+    confine: bool = False
+    """Measured code may change files in throwaway folders of its own only; needs a kernel with Landlock."""
     pass_env: tuple[str, ...] = ()
     """Further environment variables that your benchmarks need."""
     cpus: str | None = None
@@ -124,6 +126,14 @@ class LoadedConfig:
     """Key to origin; keys that are not here have their built-in value."""
     project: Path
     """Directory of the project's file; without one the repository, without either the working directory."""
+    policy: Path | None = None
+    """Directory that benchmarks, baselines and the allow-list are read from, where it is not the project: a gate that
+    does not trust the working tree reads them as the base revision has them."""
+
+    @property
+    def rules(self) -> Path:
+        """Where benchmarks, baselines and the allow-list are."""
+        return self.policy or self.project
 
 
 def load_config(start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> LoadedConfig:
@@ -195,7 +205,7 @@ def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, s
     for spec in dataclasses.fields(Config):
         name = f"PERFGUARD_{spec.name.upper()}"
         text = environment.get(name)
-        if text is None or spec.name in ("suites", "keys"):
+        if not text or spec.name in ("suites", "keys"):
             continue
         layer[spec.name] = (_from_text(spec.name, text), name)
     return layer
@@ -203,8 +213,12 @@ def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, s
 
 def _from_text(key: str, text: str) -> Any:
     """A variable's text as the key's type would be written in TOML."""
-    if key in ("benchmarks", "pass_env", "fail_on", "gating_signals"):
+    if key == "fail_on":
+        return outcomes_in(text)
+    if key in ("benchmarks", "pass_env", "gating_signals"):
         return [item.strip() for item in text.split(",") if item.strip()]
+    if key == "confine":
+        return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
     if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
         return _number_from(text, int)
     if key in (
@@ -220,6 +234,12 @@ def _from_text(key: str, text: str) -> Any:
     ):
         return _number_from(text, float)
     return text
+
+
+def outcomes_in(text: str) -> list[str]:
+    """The outcomes in a comma-separated list; `never` alone stands for none."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    return [] if items == ["never"] else items
 
 
 def _number_from(text: str, kind: type[int | float]) -> Any:

@@ -33,6 +33,7 @@ _COMMANDS = {
     "watch": ("perfguard.cli.commands.watch", "Print a run's events as lines, live or recorded."),
     "export": ("perfguard.cli.commands.export", "Write a recorded run in the format of another tool."),
     "import": ("perfguard.cli.commands.import_", "Show and compare files of other benchmark tools."),
+    "github": ("perfguard.cli.commands.github", "Gate pull requests and comment on them, from a GitHub workflow."),
     "list": ("perfguard.cli.commands.list", "List suites, benchmarks and cases."),
     "fingerprint": ("perfguard.cli.commands.fingerprint", "Show what this machine (or a recorded one) is."),
     "doctor": (

@@ -21,7 +21,12 @@ from perfguard.pipeline.session import Request
 
 
 def build_request(
-    command: str, loaded: LoadedConfig, options: dict[str, Any], *, injections: tuple[str, ...] = ()
+    command: str,
+    loaded: LoadedConfig,
+    options: dict[str, Any],
+    *,
+    injections: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> Request:
     """The request that a command's options describe.
 
@@ -45,6 +50,7 @@ def build_request(
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
+        notes=notes,
     )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config
+from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
 from perfguard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from perfguard.pipeline.policy import Policy
 
 ARMS_HELP = """\b
 ARM is one of, or several joined by '+':
@@ -37,6 +41,7 @@ MEASURING_KEYS = (
     "seed",
     "setup",
     "python",
+    "confine",
 )
 
 
@@ -101,7 +106,8 @@ def verdict_options(function: F) -> F:
             click.option(
                 "--fail-on",
                 metavar="LIST",
-                help=f"Comma-separated outcomes that give a non-zero exit code; default: {','.join(FAIL_ON_CHOICES)}.",
+                help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
+                f"{','.join(FAIL_ON_CHOICES)}.",
             ),
             click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
             click.option(
@@ -116,24 +122,85 @@ def verdict_options(function: F) -> F:
     return function
 
 
+def trust_options(function: F) -> F:
+    """Options of gates on code that is not trusted."""
+    for option in reversed(
+        (
+            click.option(
+                "--policy-from",
+                metavar="REV",
+                help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
+            ),
+            click.option(
+                "--confine/--no-confine",
+                "confine",
+                default=None,
+                help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@contextlib.contextmanager
+def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
+    """What a measuring command goes by: the working tree's rules, or those of `--policy-from`.
+
+    Raises:
+        ConfigError: A file or option is wrong.
+        ArmError: There is no such revision.
+        HostUnfitError: Code is to be confined, and this kernel cannot do that.
+    """
+    from perfguard.errors import HostUnfitError
+    from perfguard.pipeline.policy import Policy, policy_of_revision
+    from perfguard.runner.launching import can_confine
+
+    with contextlib.ExitStack() as stack:
+        if options.get("policy_from"):
+            given = policy_of_revision(working_directory(), options["policy_from"], os.environ, _given(options))
+            policy = stack.enter_context(given)
+        else:
+            policy = Policy(loaded=load(options))
+        if policy.loaded.config.confine and not can_confine():
+            raise HostUnfitError(
+                "measured code cannot be confined: this kernel has no Landlock (Linux 5.13 or later, switched on); "
+                "drop --confine, or measure on another host"
+            )
+        yield policy
+
+
 def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> LoadedConfig:
     """The configuration with this command's options on top.
 
     Raises:
         ConfigError: A file or option is wrong.
     """
+    return load_config(working_directory(), os.environ, _given(options, keys))
+
+
+def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> dict[str, Any]:
+    """Settings that were given on the command line."""
     given = {key: options.get(key) for key in keys if options.get(key) is not None}
     fail_on = options.get("fail_on")
     if fail_on is not None:
-        given["fail_on"] = [item.strip() for item in fail_on.split(",") if item.strip()]
+        given["fail_on"] = outcomes_in(fail_on)
     for key in ("margin", "rounds", "spread_s"):
         if options.get(key) is not None:
             given[key] = options[key]
+    return given
+
+
+def working_directory() -> Path:
+    """Where the command was started.
+
+    Raises:
+        ConfigError: It is gone.
+    """
     try:
-        here = Path.cwd()
+        return Path.cwd()
     except OSError as error:
         raise ConfigError(f"the working directory is gone ({error.strerror}); change to one that exists") from error
-    return load_config(here, os.environ, given)
 
 
 def command_line() -> tuple[str, ...]:

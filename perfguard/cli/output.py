@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,15 @@ def print_result(result: RunResult) -> None:
     console = _console()
     for part in render_result(result, width=console.width):
         console.print(part)
+
+
+def result_text(result: RunResult) -> str:
+    """What `print_result` prints to a log."""
+    console = Console(width=_PLAIN_WIDTH, highlight=False, file=io.StringIO(), force_terminal=False)
+    with console.capture() as capture:
+        for part in render_result(result, width=_PLAIN_WIDTH):
+            console.print(part)
+    return capture.get()
 
 
 def print_parts(render: Callable[[int], Sequence[RenderableType]]) -> None:

@@ -58,6 +58,8 @@ class ResolvedArm:
     """Git tree id or content description of the source tree, for attestation."""
     environment: tuple[tuple[str, str], ...]
     """The whole environment of the worker, sorted, without the padding and per-block values."""
+    writable: tuple[str, ...] | None = None
+    """Folders that the arm's code may change; None leaves it every right that perfguard has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def utc_today() -> date:
 
 def path_of(loaded: LoadedConfig) -> Path:
     """Where the project's allow-list lies."""
-    return allow_file(loaded.project / loaded.config.baselines)
+    return allow_file(loaded.rules / loaded.config.baselines)
 
 
 def allowances_of(loaded: LoadedConfig) -> tuple[Allowance, ...]:

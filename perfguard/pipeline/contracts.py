@@ -52,7 +52,7 @@ def utc_now() -> datetime:
 
 def baselines_of(loaded: LoadedConfig) -> Path:
     """Directory of the stored baselines, calibrations and plans."""
-    return loaded.project / loaded.config.baselines
+    return loaded.rules / loaded.config.baselines
 
 
 def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:

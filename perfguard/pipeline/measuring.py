@@ -57,6 +57,7 @@ def start_arms(
         profile=config.env_profile,
         threads=session.selection.threads,
         pass_through=config.pass_env,
+        confine=config.confine,
     )
     arms: dict[Arm, ResolvedArm] = {}
     for role, spec in specs.items():

@@ -21,7 +21,9 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
         ConfigError: A user's file cannot be imported, or a benchmark takes a built-in name.
     """
     config = loaded.config
-    own = discover(loaded.project, config.benchmarks, _interpreter(loaded)) if config.benchmarks else ()
+    own = discover(
+        loaded.rules, config.benchmarks, _interpreter(loaded), confined=config.confine
+    ) if config.benchmarks else ()
     taken = {spec.name for spec in BENCHMARKS}
     for spec in own:
         if spec.name in taken:

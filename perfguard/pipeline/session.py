@@ -51,6 +51,8 @@ class Request:
     """Sees every event."""
     progress: Callable[[str], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know from the beginning."""
     ops: bool | None = None
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
 
@@ -191,6 +193,8 @@ def _run_started(session: Session, mode: str) -> RunStarted:
 
 def _first_notes(session: Session) -> None:
     session.note(f"perfguard {__version__}, seed {session.settings.seed}; {session.selection.reason}")
+    for note in session.request.notes:
+        session.note(note)
     dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
     if dropped:
         session.note(

@@ -32,7 +32,7 @@ class StoredCensus:
 
 def store_of(loaded: LoadedConfig) -> BaselineStore:
     """The project's baselines."""
-    return BaselineStore(loaded.project / loaded.config.baselines)
+    return BaselineStore(loaded.rules / loaded.config.baselines)
 
 
 def find_stored(loaded: LoadedConfig, suite: str) -> Path | None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
 from perfguard.units import printable
+
+_BREAK = "\N{ZERO WIDTH SPACE}"
+_SAFE = {
+    "\\": "\\\\",
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "|": "\\|",
+    "`": "'",
+    "*": "\\*",
+    "_": "\\_",
+    "[": "\\[",
+    "]": "\\]",
+    "~": "\\~",
+    "$": "&#36;",
+}
+"""What Markdown, HTML or GitHub's mathematics would read as more than text."""
+_REFERENCES = re.compile(r"(?<=[@#])(?=\w)|(?<=[A-Za-z]:)(?=//)|(?<=www)(?=\.)|(?<=GH-)(?=\d)", re.IGNORECASE)
+"""Where GitHub would make a mention, a reference to an issue or a link out of plain text."""
 
 
 def escape(text: str) -> str:
-    """Text that Markdown and HTML leave as it is."""
-    for plain, safe in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ("|", "\\|"),
-        ("`", "'"),
-        ("*", "\\*"),
-        ("_", "\\_"),
-    ):
-        text = text.replace(plain, safe)
-    return " ".join(printable(text).split())
+    """Text that Markdown, HTML and GitHub leave as it is: no markup, mention, reference or link comes of it."""
+    broken = _REFERENCES.sub(_BREAK, " ".join(printable(text).split()))
+    return "".join(_SAFE.get(character, character) for character in broken)
 
 
 def code(text: str) -> str:

@@ -147,7 +147,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
 def format_interval(comparison: Comparison) -> str:
     """`[+1.2 %, +3.4 %]`; `-` where it is unknown."""
     estimate = comparison.estimate
-    if estimate is None or math.isinf(estimate.interval.lower):
+    if estimate is None or not math.isfinite(estimate.interval.lower):
         return "-"
     return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
 

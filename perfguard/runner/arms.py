@@ -17,12 +17,14 @@ from perfguard.model.run import Arm
 from perfguard.runner import git
 from perfguard.runner.bundle import build_bundle, compile_bundle
 from perfguard.runner.environment import apply_overrides, base_environment
+from perfguard.runner.launching import launched
 from perfguard.runner.stack_envs import ready_environment
 from perfguard.runner.tree_env import environment_for_tree
 
 _ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
 """Equally long names: path lengths must not differ between the arms."""
 _WHOLE_REPOSITORY = "repository"
+_SCRATCH = "tmp"
 _ASK_TIMEOUT_S = 60.0
 
 
@@ -44,6 +46,8 @@ class ArmSettings:
     """CPUs of the mask."""
     pass_through: tuple[str, ...] = ()
     """Further environment variables for the workers."""
+    confine: bool = False
+    """Whether the arms' code may change files in folders of its own only."""
     path_padding: Mapping[Arm, int] = field(default_factory=dict)
     """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
 
@@ -57,9 +61,10 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
     tree, source_id = _tree(spec, settings, place / "tree")
-    interpreter = _interpreter(spec, settings, tree, source_id)
+    writable = _own_folders(spec, place) if settings.confine else None
+    interpreter = _interpreter(spec, settings, tree, source_id, writable)
     from_tree = build_bundle(place / "lib", tree=tree)
-    compile_bundle(place / "lib", interpreter)
+    compile_bundle(place / "lib", interpreter, confined=settings.confine)
     entries = [place / "lib", tree]
     if (tree / "src").is_dir():
         entries.append(tree / "src")
@@ -73,6 +78,8 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     if spec.stack is not None:
         base["PERFGUARD_STACK"] = spec.stack
     environment = apply_overrides(base, spec.environment)
+    if settings.confine:
+        environment["TMPDIR"] = str(place / _SCRATCH)
     environment["PYTHONPATH"] = os.pathsep.join(map(str, entries))
     return ResolvedArm(
         role=role,
@@ -84,6 +91,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
         source_id=source_id,
         environment=tuple(sorted(environment.items())),
+        writable=writable,
     )
 
 
@@ -138,7 +146,19 @@ def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> No
     place.symlink_to(worktree / below, target_is_directory=True)
 
 
-def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str) -> str:
+def _own_folders(spec: ArmSpec, place: Path) -> tuple[str, ...]:
+    """Where code of an arm may change files: a folder for what is temporary, and its worktree, which nobody keeps.
+
+    The user's own directory is not among them.
+    """
+    (place / _SCRATCH).mkdir()
+    tree = (str((place / "tree").resolve()),) if spec.revision is not None else ()
+    return (str(place / _SCRATCH), *tree)
+
+
+def _interpreter(
+    spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str, writable: tuple[str, ...] | None
+) -> str:
     if spec.stack is not None:
         if spec.interpreter is not None:
             raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
@@ -147,23 +167,31 @@ def _interpreter(spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: st
         base = settings.interpreter or sys.executable
         return str(
             environment_for_tree(
-                tree, source_id, command=settings.setup, base_interpreter=base, project=settings.project
+                tree,
+                source_id,
+                command=settings.setup,
+                base_interpreter=base,
+                project=settings.project,
+                writable=writable,
             )
         )
     chosen = spec.interpreter or settings.interpreter or sys.executable
     path = find_interpreter(chosen, settings.project)
     if path is None:
         raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
-    if not _is_python(path):
+    if not _is_python(path, confined=settings.confine):
         raise ArmError(f"arm {spec.text!r}: {path} is not a Python interpreter; give the path of a python executable")
     return path
 
 
-def _is_python(path: str) -> bool:
+def _is_python(path: str, *, confined: bool) -> bool:
     """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
     try:
         done = subprocess.run(
-            [path, "-I", "-c", "print(6 * 7)"], capture_output=True, timeout=_ASK_TIMEOUT_S, check=False
+            launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None),
+            capture_output=True,
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return False

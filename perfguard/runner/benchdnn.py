@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfguard.runner.process import pinned_command
+from perfguard.runner.launching import launched
 
 PROGRAM = "benchdnn"
 _LAST_CHARACTERS = 200
@@ -45,7 +45,7 @@ class Benchdnn:
         """
         try:
             done = subprocess.run(
-                pinned_command([self.path, *options], cpus=self.cpus, memory_node=self.memory_node),
+                launched([self.path, *options], cpus=self.cpus, memory_node=self.memory_node),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

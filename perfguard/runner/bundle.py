@@ -14,6 +14,7 @@ from pathlib import Path
 
 import perfguard
 from perfguard.errors import MeasurementError
+from perfguard.runner.launching import launched
 
 START_SCRIPT = "start.py"
 """At the bundle's root: starts a module of the bundle, given by name."""
@@ -50,11 +51,14 @@ def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
     return target / "benchmarks" if own_benchmarks else None
 
 
-def compile_bundle(destination: Path, interpreter: str) -> None:
+def compile_bundle(destination: Path, interpreter: str, *, confined: bool = False) -> None:
     """Write byte code for the interpreter under test, so that no block spends time on it; failing only costs time."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
-            [interpreter, "-m", "compileall", "-q", str(destination)],
+            launched(
+                [interpreter, "-m", "compileall", "-q", str(destination)],
+                writable=(str(destination),) if confined else None,
+            ),
             capture_output=True,
             timeout=_COMPILE_TIMEOUT_S,
             check=False,

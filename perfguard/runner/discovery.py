@@ -13,12 +13,22 @@ from perfguard.codec import from_builtins
 from perfguard.errors import ConfigError
 from perfguard.model.spec import BenchmarkSpec
 from perfguard.runner.bundle import START_SCRIPT, build_bundle
+from perfguard.runner.environment import looks_secret
+from perfguard.runner.launching import launched
 
 _TIMEOUT_S = 300.0
 
 
-def discover(project: Path, patterns: Sequence[str], interpreter: str) -> tuple[BenchmarkSpec, ...]:
+def discover(
+    project: Path, patterns: Sequence[str], interpreter: str, *, confined: bool = False
+) -> tuple[BenchmarkSpec, ...]:
     """Specs of all benchmarks in the files that the patterns match, relative to the project.
+
+    Args:
+        project: Where the files are.
+        patterns: Globs.
+        interpreter: Imports them.
+        confined: Whether they may change no file, and see no credentials.
 
     Raises:
         ConfigError: A pattern matches nothing, a file cannot be imported, or the interpreter fails.
@@ -29,7 +39,7 @@ def discover(project: Path, patterns: Sequence[str], interpreter: str) -> tuple[
     with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
         bundle = Path(place) / "lib"
         build_bundle(bundle, tree=None)
-        answer = _ask(interpreter, bundle, project, files)
+        answer = _ask(interpreter, bundle, project, files, confined=confined)
     for error in answer.get("errors", ()):
         raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
     return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
@@ -47,17 +57,22 @@ def _matching_files(project: Path, patterns: Sequence[str]) -> list[str]:
     return files
 
 
-def _ask(interpreter: str, bundle: Path, project: Path, files: Sequence[str]) -> dict[str, list[dict[str, str]]]:
+def _ask(
+    interpreter: str, bundle: Path, project: Path, files: Sequence[str], *, confined: bool
+) -> dict[str, list[dict[str, str]]]:
     paths = [str(bundle), str(project)] + ([str(project / "src")] if (project / "src").is_dir() else [])
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not (confined and looks_secret(name))},
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
     }
     try:
         done = subprocess.run(
-            [interpreter, str(bundle / START_SCRIPT), "perfguard.worker.discover", *files],
+            launched(
+                [interpreter, str(bundle / START_SCRIPT), "perfguard.worker.discover", *files],
+                writable=() if confined else None,
+            ),
             cwd=project,
             env=environment,
             capture_output=True,

@@ -19,6 +19,10 @@ _MEASURED = re.compile(
 )
 """Variables known to change what PyTorch does on a CPU."""
 
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY$|^ACTIONS_|^GITHUB_(?!REPOSITORY$|SHA$|REF)", re.IGNORECASE
+)
+
 _FOUR_GIB = 4 * 1024**3
 _EIGHT_GIB = 8 * 1024**3
 _TOP_PAD_BYTES = 256 * 1024**2
@@ -89,6 +93,11 @@ def _stable(threads: int, glibc: tuple[int, int] | None) -> dict[str, str]:
     else:
         environment.update(_OLD_GLIBC_ALLOCATOR)
     return environment
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable is one that code of a stranger must not see: credentials, and the files of GitHub's runner."""
+    return _SECRET.search(name) is not None
 
 
 def mismatched_threads(overrides: Sequence[tuple[str, str]], threads: int) -> tuple[tuple[str, str], ...]:

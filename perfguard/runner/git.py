@@ -140,6 +140,35 @@ def _commits(repository: Path, *arguments: str) -> tuple[Commit, ...]:
     return tuple(found)
 
 
+def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Files below `paths`, relative to the repository, that differ between two revisions."""
+    specs = [f":(top,literal){path.as_posix()}" for path in paths]
+    output = run_git(repository, "diff", "--name-only", "--no-ext-diff", "-z", older, newer, "--", *specs)
+    return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
+
+
+def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:
+    """Files below a folder, both relative to the repository, that are new, changed or gone since the last commit."""
+    spec = f":(top,literal){folder.as_posix()}"
+    changed = run_git(repository, "diff", "--name-only", "--no-ext-diff", "--no-renames", "-z", "HEAD", "--", spec)
+    new = run_git(repository, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", spec)
+    return tuple(sorted({name.decode(errors="surrogateescape") for name in (changed + new).split(b"\0") if name}))
+
+
+def merge_base(repository: Path, one: str, other: str) -> str:
+    """The commit that two revisions have last in common.
+
+    Raises:
+        ArmError: There is none, or the clone does not hold it.
+    """
+    try:
+        return run_git(repository, "merge-base", one, other).decode().strip()
+    except ArmError:
+        raise ArmError(
+            f"git finds no common commit of {one} and {other}; a shallow clone may not hold it (fetch-depth: 0)"
+        ) from None
+
+
 def tree_state(directory: Path) -> TreeState:
     """What `directory` holds now."""
     repository = top_level(directory)

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import psutil
 
 from perfguard.errors import MeasurementError
 from perfguard.model.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
+from perfguard.runner.launching import launched
 
 _STDERR_TAIL_BYTES = 4000
 _EXIT_GRACE_S = 5.0
@@ -68,6 +68,8 @@ class Launch:
     """NUMA node that memory is bound to; None leaves the policy alone."""
     log: Path
     """File that takes the worker's stdout and stderr."""
+    writable: tuple[str, ...] | None = None
+    """Folders that it may change; None leaves it every right that perfguard has."""
 
 
 class WorkerProcess:
@@ -82,7 +84,12 @@ class WorkerProcess:
         try:
             with launch.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    pinned_command(launch.arguments, cpus=launch.cpus, memory_node=launch.memory_node),
+                    launched(
+                        launch.arguments,
+                        cpus=launch.cpus,
+                        memory_node=launch.memory_node,
+                        writable=launch.writable,
+                    ),
                     env={**launch.environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
                     cwd=launch.directory,
                     stdin=subprocess.DEVNULL,
@@ -200,16 +207,3 @@ def _descendants(pid: int) -> list[psutil.Process]:
     except psutil.Error:
         return []
     return found
-
-
-def pinned_command(arguments: Sequence[str], *, cpus: Sequence[int], memory_node: int | None) -> list[str]:
-    """The command that pins a process of ours and then becomes another one.
-
-    Args:
-        arguments: The other one, which begins with an absolute path.
-        cpus: Affinity mask.
-        memory_node: NUMA node that memory is bound to; None leaves the policy alone.
-    """
-    launcher = str(Path(__file__).with_name("launcher.py"))
-    node = "-" if memory_node is None else str(memory_node)
-    return [sys.executable, "-I", launcher, str(os.getpid()), ",".join(map(str, cpus)), node, "--", *arguments]

@@ -15,6 +15,8 @@ from perfguard.runner.process import Launch, Worker, WorkerProcess
 
 CALIBRATION_MIN_TIME_S = 0.02
 """pyperf doubles its loops until one value takes this long."""
+_OUTPUT = ("raw", "profiles")
+"""Folders of a run that workers write to."""
 
 
 class Starter(Protocol):
@@ -71,8 +73,15 @@ class ProcessStarter:
                 cpus=self.cpus,
                 memory_node=self.memory_node,
                 log=self.folder / "logs" / f"{label}-{code}.log",
+                writable=self._writable(resolved),
             )
         )
+
+    def _writable(self, arm: ResolvedArm) -> tuple[str, ...] | None:
+        """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""
+        if arm.writable is None:
+            return None
+        return (*arm.writable, *(str(path) for name in _OUTPUT if (path := self.folder / name).is_dir()))
 
     def _calibration_label(self, code: str) -> str:
         """A name that no worker of this run has taken: a run may calibrate twice, and a worker may have crashed."""

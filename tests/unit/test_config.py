@@ -169,7 +169,15 @@ def test_a_wrong_value_is_refused_with_its_file_and_key(place, load, text, said)
     assert str(place / "perfguard.toml") in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["four", "4.5", "", "--4"])
+def test_an_empty_variable_is_as_if_it_were_not_set(load):
+    assert load(PERFGUARD_THREADS="", PERFGUARD_SUITE="", PERFGUARD_PYTHON="").config == load().config
+
+
+def test_never_alone_means_that_no_outcome_fails(load):
+    assert load(PERFGUARD_FAIL_ON="never").config.fail_on == ()
+
+
+@pytest.mark.parametrize("text", ["four", "4.5", " ", "--4"])
 def test_a_wrong_variable_is_refused_by_its_name(load, text):
     with pytest.raises(ConfigError, match="PERFGUARD_SLICES: slices: Expected `int`"):
         load(PERFGUARD_SLICES=text)

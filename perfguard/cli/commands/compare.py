@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import ARMS_HELP, load, measuring_options, output_options, verdict_options
+from perfguard.cli.options import (
+    ARMS_HELP,
+    load_policy,
+    measuring_options,
+    output_options,
+    trust_options,
+    verdict_options,
+)
 from perfguard.cli.watching import tui_option
 
 _EPILOG = f"""{ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
@@ -35,6 +42,7 @@ For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
     default=None,
     help="Compare the ops of all cases, or of none; default: of those that regressed.",
 )
+@trust_options
 @verdict_options
 @tui_option
 @output_options
@@ -51,8 +59,10 @@ def command(**options: Any) -> None:
     baseline, candidate = parse_arm(options["baseline"] or "git:HEAD"), parse_arm(options["candidate"])
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
-    request = build_request("compare", load(options), options, injections=options["injections"])
-    result = (
-        gate_against_anchor(request, candidate) if options["anchor"] else compare_or_gate(request, baseline, candidate)
-    )
+    with load_policy(options) as policy:
+        request = build_request("compare", policy.loaded, options, injections=options["injections"], notes=policy.notes)
+        if options["anchor"]:
+            result = gate_against_anchor(request, candidate)
+        else:
+            result = compare_or_gate(request, baseline, candidate)
     show(result, options)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options, output_options, verdict_options
+from perfguard.cli.options import load_policy, measuring_options, output_options, trust_options, verdict_options
 from perfguard.cli.watching import tui_option
 
 
@@ -35,6 +35,7 @@ from perfguard.cli.watching import tui_option
     default=None,
     help="Compare the ops of all cases, or of none; default: of those that regressed.",
 )
+@trust_options
 @verdict_options
 @tui_option
 @output_options
@@ -55,11 +56,12 @@ def command(**options: Any) -> None:
         raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
-    request = build_request("gate", load(options), options, injections=options["injections"])
-    if options["anchor"]:
-        result = gate_against_anchor(request, candidate)
-    elif baseline is None:
-        result = default_gate(request, candidate)
-    else:
-        result = compare_or_gate(request, baseline, candidate)
+    with load_policy(options) as policy:
+        request = build_request("gate", policy.loaded, options, injections=options["injections"], notes=policy.notes)
+        if options["anchor"]:
+            result = gate_against_anchor(request, candidate)
+        elif baseline is None:
+            result = default_gate(request, candidate)
+        else:
+            result = compare_or_gate(request, baseline, candidate)
     show(result, options)

@@ -72,7 +72,7 @@ def test_names_of_a_program_cannot_move_the_terminal():
 
 def test_markdown_lists_them_with_the_command_as_code():
     assert render_findings_markdown((FINDING, BARE)).splitlines() == [
-        "- **notable**: Adam updates one tensor at a time (6 % of the step) [unfused-optimizer]",
+        "- **notable**: Adam updates one tensor at a time (6 % of the step) \\[unfused-optimizer\\]",
         "  - seen: 186 calls a step of mul\\_/add\\_",
         "  - seen: they take 6.500 ms",
         "  - where: in Adam (train.py:88)",

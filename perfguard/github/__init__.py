@@ -1,0 +1,1 @@
+"""What GitHub has beside git: workflow commands, events, untrusted artifacts, and its API."""

@@ -1,0 +1,102 @@
+"""Gates on a candidate that would rather judge itself: its rules do not count, its code cannot reach the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.runner.launching import can_confine
+from tests.tiny_projects import DOUBLED, outcomes
+
+REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")
+HALF_MORE = ("return sum(range(LENGTH))", "return sum(range(LENGTH)) + 0 * sum(range(LENGTH // 2))")
+SCRIBBLE = """\
+import os
+for name in ("perfguard.toml", "../../../../../events.jsonl", "../../../../../result.json", ".git/config"):
+    for place in (".", {project!r}):
+        try:
+            with open(os.path.join(place, name), "a") as file:
+                file.write("forged")
+            found = "written"
+        except OSError as error:
+            found = type(error).__name__
+        print(place, name, found)
+print("token", os.environ.get("GITHUB_TOKEN"))
+"""
+
+
+def test_the_rules_are_those_of_the_revision_that_is_named(project):
+    project.replace("perfguard.toml", "max_block_sd = 0.5", "max_block_sd = 0.5\nmargin = 0.9\nfail_on = []")
+    project.replace("tiny_work.py", *DOUBLED)
+    project.commit("slower, and a margin that hides it")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    assert outcomes(result)["tiny.sum"] == "regressed"
+    assert result["exit_code"] == 1
+    assert result["gate"]["policy"]["margin_ratio"] == 0.005
+    assert any("the candidate changes perfguard.toml" in note for note in result["notes"])
+
+
+def test_a_benchmark_that_the_candidate_removed_is_missed(project):
+    text = (project.path / "bench_tiny.py").read_text(encoding="utf-8")
+    project.write("bench_tiny.py", text[: text.index('@perfguard.benchmark(name="tiny.sort"')])
+    project.replace("perfguard.toml", '["tiny.sum", "tiny.sort"]', '["tiny.sum"]')
+    project.commit("one benchmark less")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    assert outcomes(result)["tiny.sort"] == "failed"
+    assert result["exit_code"] == 3
+
+
+def test_an_allow_list_that_the_candidate_brings_does_not_count(project):
+    project.replace("tiny_work.py", *HALF_MORE)
+    done = project.run("allow", "tiny.sum", "--max", "90%", "--until", "30d", "--reason", "mine")
+    assert done.returncode == 0, done.stderr
+    project.commit("slower, and allowed")
+    result = project.result("compare", *REVISIONS, "--no-progress")
+    assert outcomes(result)["tiny.sum"] == "regressed"
+    assert any("baselines/allow.toml" in note for note in result["notes"])
+
+
+def test_the_checkout_of_the_rules_is_removed(project):
+    project.git("commit", "-q", "--allow-empty", "-m", "nothing")
+    project.result("compare", *REVISIONS, "--no-progress", "--max-blocks", "2")
+    assert not list((project.path / ".perfguard" / "policy").iterdir())
+    assert "policy" not in project.git("worktree", "list")
+
+
+def test_an_unknown_revision_is_one_sentence(project):
+    done = project.run("compare", "--policy-from", "v9")
+    assert done.returncode == 2
+    assert "git knows no revision 'v9'" in done.stderr
+
+
+@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+def test_confined_code_is_measured_as_ever_and_can_change_nothing(project):
+    before = (project.path / "perfguard.toml").read_bytes(), (project.path / ".git" / "config").read_bytes()
+    work = (project.path / "tiny_work.py").read_text(encoding="utf-8")
+    project.write("tiny_work.py", SCRIBBLE.format(project=str(project.path)) + work)
+    project.commit("scribbles")
+    result = project.result("compare", *REVISIONS, "--confine", "--no-progress", GITHUB_TOKEN="secret")
+    assert set(outcomes(result)) == {"tiny.sum", "tiny.sort"}
+    assert "failed" not in outcomes(result).values()
+    logs = "".join(path.read_text() for path in (project.latest_run() / "logs").glob("*-b.log"))
+    assert "PermissionError" in logs
+    assert f"{project.path} perfguard.toml written" not in logs
+    assert f"{project.path} .git/config written" not in logs
+    assert "token None" in logs
+    assert "secret" not in logs
+    assert before == ((project.path / "perfguard.toml").read_bytes(), (project.path / ".git" / "config").read_bytes())
+    assert b"forged" not in (project.latest_run() / "events.jsonl").read_bytes()
+    assert b"forged" not in (project.latest_run() / "result.json").read_bytes()
+
+
+@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+def test_a_confined_set_up_command_fills_its_venv_and_nothing_else(project):
+    project.git("commit", "-q", "--allow-empty", "-m", "nothing")
+    command = (
+        f"echo made > $VIRTUAL_ENV/made; echo $GITHUB_TOKEN > $VIRTUAL_ENV/token; echo x > {project.path}/forged; :"
+    )
+    arguments = (*REVISIONS, "--confine", "--no-progress", "--max-blocks", "2", "--setup", command)
+    project.result("compare", *arguments, GITHUB_TOKEN="secret")
+    (venv,) = (project.path / ".perfguard" / "envs").iterdir()  # one: both revisions have the same tree
+    assert (venv / "made").read_text(encoding="utf-8") == "made\n"
+    assert (venv / "token").read_text(encoding="utf-8") == "\n"
+    assert not (project.path / "forged").exists()
