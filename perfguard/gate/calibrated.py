@@ -99,7 +99,15 @@ def calibrated_margins(calibration: Calibration | None, margin_ratio: float) -> 
 def placebo_of(calibration: Calibration, case_id: str) -> PlaceboSpread:
     """How much the case differed between gates whose arms were relocated but identical."""
     placebos = [gate for gate in evidence(calibration) if gate.placebo]
-    return placebo_spread([estimate_paired(s.block_log_ratios, CONFIDENCE) for s in _samples(placebos, case_id)])
+    samples = _samples(placebos, case_id)
+    return placebo_spread([estimate_paired(s.block_log_ratios, CONFIDENCE, block_variances(s)) for s in samples])
+
+
+def block_variances(sample: CaseSample) -> list[float] | None:
+    """What weights the blocks of a sample; None where it was recorded without."""
+    if len(sample.block_variances) != len(sample.block_log_ratios):
+        return None
+    return [math.nan if variance is None else variance for variance in sample.block_variances]
 
 
 def gating_cases(calibration: Calibration) -> frozenset[str]:
@@ -115,7 +123,7 @@ def _samples(gates: Sequence[AAGate], case_id: str) -> list[CaseSample]:
 def _case(calibration: Calibration, case_id: str, *, gating: bool) -> CalibratedCase:
     samples = _samples(evidence(calibration), case_id)
     values = [sample.block_log_ratios for sample in samples]
-    spread = pooled_spread(values)
+    spread = pooled_spread(values, variances=[block_variances(sample) for sample in samples])
     order = autocorrelation(values)
     placebo = placebo_of(calibration, case_id)
     within = [s.slice_variance for s in samples if s.slice_variance is not None]
@@ -128,7 +136,9 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         block_sd=spread.sd,
         block_sd_interval=spread.interval,
         intraclass_correlation=(
-            intraclass_correlation(spread.sd**2, statistics.fmean(within), slices) if within else math.nan
+            intraclass_correlation(pooled_spread(values).sd ** 2, statistics.fmean(within), slices)
+            if within
+            else math.nan
         ),
         autocorrelation=order.value,
         autocorrelation_band=order.band,

@@ -11,7 +11,7 @@ from perfguard.errors import MeasurementError
 from perfguard.model.run import Arm
 from perfguard.model.verdict import Comparison, Design, Outcome
 from perfguard.stats.one_sided import p_faster, p_outside, p_slower
-from perfguard.stats.paired import block_log_ratio, estimate_paired
+from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.rounds import MIN_ROUNDS, estimate_rounds
 from perfguard.stats.voiding import Voiding, void_blocks
 
@@ -93,13 +93,17 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
     kept = [slices for block, slices in blocks.items() if block not in voiding.blocks]
     voided = len(blocks) - len(kept)
     try:
-        log_ratios = [block_log_ratio(slices.baseline_s, slices.candidate_s) for slices in kept]
+        effects = [block_effect(slices.baseline_s, slices.candidate_s) for slices in kept]
     except MeasurementError as error:
         return _problem(case, str(error), Outcome.FAILED, policy, blocks_voided=voided)
-    usable = [entry for entry, ratio in zip(kept, log_ratios, strict=True) if not math.isnan(ratio)]
+    usable = [entry for entry, effect in zip(kept, effects, strict=True) if not math.isnan(effect.log_ratio)]
     if not usable:
         return _nothing_usable(case, len(blocks), voided, policy)
-    estimate = estimate_paired(log_ratios, policy.interval_level)
+    estimate = estimate_paired(
+        [effect.log_ratio for effect in effects],
+        policy.interval_level,
+        [effect.variance for effect in effects],
+    )
     return Comparison(
         case_id=case.id,
         gating=case.gating,

@@ -15,7 +15,7 @@ from perfguard.model.run import CaseSlices, PairedData
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import GateResult, Outcome
 from perfguard.stats.calibration import slice_variance
-from perfguard.stats.paired import SLICE_TRIM, block_log_ratio
+from perfguard.stats.paired import SLICE_TRIM, block_effect
 from perfguard.stats.voiding import void_blocks
 
 _DIGITS = 6
@@ -104,16 +104,21 @@ def gates_of_scope(banked: Calibration | None, scope: Scope) -> tuple[AAGate, ..
 
 
 def _sample(entries: Sequence[CaseSlices], *, is_gating: bool) -> CaseSample:
-    values = [block_log_ratio(entry.baseline_s, entry.candidate_s) for entry in entries]
+    effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in entries]
     pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in entries]
     variances = [slice_variance(_paired(entry, count), SLICE_TRIM) for entry, count in zip(entries, pairs, strict=True)]
     known = [variance for variance in variances if not math.isnan(variance)]
     return CaseSample(
         gating=is_gating,
-        block_log_ratios=tuple(round(value, _DIGITS) for value in values),
+        block_log_ratios=tuple(round(effect.log_ratio, _DIGITS) for effect in effects),
         slices=round(statistics.median(pairs)),
-        slice_variance=float(f"{statistics.fmean(known):.4g}") if known else None,
+        slice_variance=_rounded(statistics.fmean(known)) if known else None,
+        block_variances=tuple(None if math.isnan(effect.variance) else _rounded(effect.variance) for effect in effects),
     )
+
+
+def _rounded(variance: float) -> float:
+    return float(f"{variance:.4g}")
 
 
 def _paired(entry: CaseSlices, count: int) -> list[float]:

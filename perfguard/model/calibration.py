@@ -11,7 +11,7 @@ CALIBRATION_SCHEMA = 1
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """UTC, ISO 8601."""
 
-DECISION_RULE = 2
+DECISION_RULE = 3
 """Version of the gate's rule; raise it whenever the rule flags other cases. 1: one look at the end. 2: looks at growing
 data, confirmation of flags."""
 
@@ -57,6 +57,9 @@ class CaseSample:
     """Paired slices that made a block's value, typically."""
     slice_variance: float | None
     """Mean over blocks of the variance of one paired slice; None with a single slice."""
+    block_variances: tuple[float | None, ...] = ()
+    """Squared standard error of each block's value from its slices alone, None where they are too few; empty where the
+    rule did not weight blocks yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

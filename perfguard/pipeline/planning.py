@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import StoreError, UsageError
+from perfguard.gate.calibrated import block_variances
 from perfguard.gate.contract import contract_of
 from perfguard.gate.pace import Pace
 from perfguard.gate.planned import CaseNoise, Target, plan_cases, suite_minutes
@@ -132,7 +133,10 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
             continue
         return _Known(
             noise={
-                case_id: CaseNoise(block_sd=pooled_spread([sample.block_log_ratios]).sd, margin_ratio=margin)
+                case_id: CaseNoise(
+                    block_sd=pooled_spread([sample.block_log_ratios], variances=[block_variances(sample)]).sd,
+                    margin_ratio=margin,
+                )
                 for case_id, sample in samples.items()
             },
             pace=Pace(

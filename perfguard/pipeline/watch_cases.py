@@ -7,6 +7,7 @@ import statistics
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
 from perfguard.model.estimate import Estimate
@@ -17,6 +18,9 @@ from perfguard.model.run import Arm, Stage
 from perfguard.model.verdict import Outcome, Policy
 from perfguard.model.view import CaseSeries, CaseState, CaseView
 from perfguard.units import printable
+
+if TYPE_CHECKING:
+    from perfguard.stats.paired import BlockEffect
 
 _LEVEL = Policy().interval_level
 _NOT_OF_THE_EFFECT = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
@@ -47,7 +51,7 @@ class _Effect:
 class CaseNumbers:
     """Slices of one case in one stage, and the blocks that they make."""
 
-    __slots__ = ("_complete", "_current", "_ratios", "_starts", "baseline_s", "blocks", "candidate_s")
+    __slots__ = ("_complete", "_current", "_effects", "_starts", "baseline_s", "blocks", "candidate_s")
 
     def __init__(self) -> None:
         self.baseline_s = array("d")
@@ -56,7 +60,7 @@ class CaseNumbers:
         self._current: int | None = None
         self._starts = (0, 0)
         self._complete: _Block | None = None
-        self._ratios: list[float] = []
+        self._effects: list[BlockEffect] = []
 
     def add(self, timed: SliceTimed) -> None:
         """Take a slice that is no warm-up into account."""
@@ -98,18 +102,18 @@ class CaseNumbers:
         found = [block.baseline_s if arm is Arm.BASELINE else block.candidate_s for block in kept]
         return [median_s for median_s in found if median_s is not None]
 
-    def log_ratios(self) -> list[float]:
-        """The paired log-ratio of each finished block; nan where it holds no pair.
+    def effects(self) -> list[BlockEffect]:
+        """What each finished block says; nan where it holds no pair.
 
         Raises:
             MeasurementError: A slice is no time.
         """
-        from perfguard.stats.paired import block_log_ratio
+        from perfguard.stats.paired import block_effect
 
-        for block in self.blocks[len(self._ratios) :]:
-            ratio = block_log_ratio(self.baseline_s[block.baseline], self.candidate_s[block.candidate])
-            self._ratios.append(ratio)
-        return self._ratios
+        for block in self.blocks[len(self._effects) :]:
+            effect = block_effect(self.baseline_s[block.baseline], self.candidate_s[block.candidate])
+            self._effects.append(effect)
+        return self._effects
 
     def estimate(self, voided: Collection[int]) -> Estimate | None:
         """The effect so far, by the gate's estimator; None before two blocks.
@@ -119,13 +123,13 @@ class CaseNumbers:
         """
         if len(self.blocks) < 2 or not self.baseline_s:
             return None
-        pairs = zip(self.blocks, self.log_ratios(), strict=True)
-        ratios = [ratio for block, ratio in pairs if block.number not in voided and not math.isnan(ratio)]
-        if len(ratios) < 2:
+        pairs = zip(self.blocks, self.effects(), strict=True)
+        kept = [effect for block, effect in pairs if block.number not in voided and not math.isnan(effect.log_ratio)]
+        if len(kept) < 2:
             return None
         from perfguard.stats.paired import estimate_paired
 
-        return estimate_paired(ratios, _LEVEL)
+        return estimate_paired([effect.log_ratio for effect in kept], _LEVEL, [effect.variance for effect in kept])
 
 
 class WatchedCase:
@@ -232,7 +236,7 @@ class WatchedCase:
         """The case's curves."""
         numbers = self.numbers
         try:
-            ratios = list(numbers.log_ratios()) if numbers.baseline_s else []
+            ratios = [effect.log_ratio for effect in numbers.effects()] if numbers.baseline_s else []
         except MeasurementError:  # said in the row
             ratios = []
         pairs = [(b.number, r) for b, r in zip(numbers.blocks, ratios, strict=False) if not math.isnan(r)]

@@ -67,19 +67,26 @@ def upper_bound(count: int, trials: int, level: float = CONFIDENCE) -> float:
     return 1.0 if count == trials else float(stats.beta.ppf(level, count + 1, trials - count))
 
 
-def pooled_spread(gates: Sequence[Sequence[float]], level: float = CONFIDENCE) -> PooledSpread:
+def pooled_spread(
+    gates: Sequence[Sequence[float]],
+    level: float = CONFIDENCE,
+    variances: Sequence[Sequence[float] | None] | None = None,
+) -> PooledSpread:
     """SD of the block log-ratios over several gates, each with its own mean.
 
     Args:
         gates: Block log-ratios of each gate, shape `(gates, blocks)`, ragged. Gates of under two blocks are left out.
         level: Of the two-sided interval.
+        variances: Of the blocks, as `estimate_paired` takes them, for each gate; then the SD is the one that a plain
+            mean would need for the precision that weighting gives.
 
     Source: the pooled variance with its chi-squared interval. Heavy tails widen it: a sample variance varies by
         2/df + kurtosis/n (relative, squared), so df is divided by 1 + kurtosis/2; Bonett (2006),
         doi:10.1016/j.csda.2004.10.003, for the idea. Negative estimates of the kurtosis count as 0.
     """
+    own = variances or [None] * len(gates)
     used = [np.asarray(gate, dtype=np.float64) for gate in gates if len(gate) > 1]
-    estimates = [estimate_paired(gate.tolist(), level) for gate in used]
+    estimates = [estimate_paired(gate, level, known) for gate, known in zip(gates, own, strict=True) if len(gate) > 1]
     degrees = sum(e.degrees_of_freedom for e in estimates)
     if not estimates:
         return PooledSpread(

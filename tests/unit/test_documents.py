@@ -34,6 +34,7 @@ def test_every_setting_is_documented_with_its_default(setting: dataclasses.Field
     default = getattr(default, "value", default)
     if default not in (None, {}, ()):
         shown = f"[{', '.join(default)}]" if isinstance(default, tuple) else str(default)
+        shown = shown.lower() if isinstance(default, bool) else shown  # as TOML writes it
         assert f"`{shown}`" in row
 
 

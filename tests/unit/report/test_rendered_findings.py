@@ -76,7 +76,7 @@ def test_markdown_lists_them_with_the_command_as_code():
         "  - seen: 186 calls a step of mul\\_/add\\_",
         "  - seen: they take 6.500 ms",
         "  - where: in Adam (train.py:88)",
-        "  - gain: 732 → 717 ms a step (a [measurement])",
+        "  - gain: 732 → 717 ms a step (a \\[measurement\\])",
         "  - try: torch.optim.Adam(…, fused=True)",
         "  - run: `perfguard compare --case 'step[a=1,b_c=*]'`",
         "- **grave**: more threads than CPUs [threads]",

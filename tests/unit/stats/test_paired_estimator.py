@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from perfguard.errors import MeasurementError
-from perfguard.stats.paired import block_log_ratio, estimate_paired, trimmed_blocks
+from perfguard.stats.paired import block_effect, block_log_ratio, estimate_paired, trimmed_blocks
 
 
 def test_slices_are_paired_by_position():
@@ -111,3 +111,64 @@ def test_an_infinite_block_is_refused():
 def test_a_level_is_a_probability(level):
     with pytest.raises(ValueError, match="level"):
         estimate_paired([0.0, 0.1], level)
+
+
+class TestWeights:
+    """Blocks whose slices scatter more count for less; nothing else changes."""
+
+    VALUES = (0.010, 0.012, 0.030, 0.011, 0.009, 0.013)
+
+    def test_equal_variances_are_no_weights_at_all(self):
+        assert estimate_paired(self.VALUES, 0.95, [1e-4] * 6) == estimate_paired(self.VALUES, 0.95)
+
+    @pytest.mark.parametrize("blocks", [6, 14])
+    def test_only_ratios_of_variances_matter(self, blocks):
+        rng = np.random.default_rng(5)
+        values, variances = rng.normal(0, 0.01, blocks), rng.uniform(1, 9, blocks)
+        one, other = (estimate_paired(values, 0.95, scale * variances) for scale in (1e-6, 1e-4))
+        assert one.log_ratio == pytest.approx(other.log_ratio)
+        assert one.standard_error == pytest.approx(other.standard_error)
+
+    def test_a_scattered_block_pulls_less(self):
+        plain = estimate_paired(self.VALUES, 0.95)
+        weighted = estimate_paired(self.VALUES, 0.95, [1, 1, 100, 1, 1, 1])
+        assert abs(weighted.log_ratio - 0.011) < abs(plain.log_ratio - 0.011)
+        assert weighted.standard_error < plain.standard_error
+        assert weighted.degrees_of_freedom < plain.degrees_of_freedom
+
+    @pytest.mark.parametrize("blocks", [6, 14])
+    def test_swapping_the_arms_only_turns_the_sign(self, blocks):
+        rng = np.random.default_rng(6)
+        values, variances = rng.normal(0.01, 0.01, blocks), rng.uniform(1, 9, blocks)
+        one, other = estimate_paired(values, 0.95, variances), estimate_paired(-values, 0.95, variances)
+        assert other.log_ratio == pytest.approx(-one.log_ratio)
+        assert other.standard_error == pytest.approx(one.standard_error)
+
+    def test_an_unknown_variance_counts_as_typical(self):
+        known = estimate_paired(self.VALUES, 0.95, [1, 2, 3, 2, 2, 1])
+        assert estimate_paired(self.VALUES, 0.95, [1, math.nan, 3, 2, 2, 1]) == known
+
+    @pytest.mark.parametrize("variances", [[0.0] * 6, [math.nan] * 6, [math.inf] * 6])
+    def test_variances_that_tell_nothing_are_no_weights(self, variances):
+        assert estimate_paired(self.VALUES, 0.95, variances) == estimate_paired(self.VALUES, 0.95)
+
+    def test_a_block_without_a_pair_takes_its_variance_along(self):
+        with_gap = estimate_paired((0.01, math.nan, 0.03, 0.02), 0.95, [1.0, math.nan, 4.0, 1.0])
+        assert with_gap == estimate_paired((0.01, 0.03, 0.02), 0.95, [1.0, 4.0, 1.0])
+
+
+class TestVarianceOfABlock:
+    def test_it_is_the_squared_error_of_the_trimmed_mean(self):
+        rng = np.random.default_rng(7)
+        slices = np.exp(rng.normal(0, 0.01, (3000, 2, 12)))
+        effects = [block_effect(baseline, candidate) for baseline, candidate in slices]
+        claimed = np.mean([effect.variance for effect in effects])
+        assert np.var([effect.log_ratio for effect in effects]) == pytest.approx(claimed, rel=0.1)
+
+    @pytest.mark.parametrize("pairs", [0, 1])
+    def test_a_single_pair_has_none(self, pairs):
+        assert math.isnan(block_effect([0.01] * pairs, [0.011] * pairs).variance)
+
+    def test_it_does_not_know_which_arm_is_which(self):
+        one, other = [0.010, 0.011, 0.014, 0.010], [0.012, 0.011, 0.013, 0.015]
+        assert block_effect(one, other).variance == pytest.approx(block_effect(other, one).variance)
