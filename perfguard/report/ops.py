@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perfguard.model.breakdown import Breakdown
 from perfguard.model.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
 from perfguard.report.tables import plain_table
-from perfguard.units import format_number, format_seconds, format_share, printable
+from perfguard.units import format_count, format_number, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN_OPS = 15
 """Rows of a table of ops."""
+_LEAST_SHARE = 0.01
+"""Culprits of a smaller part of the difference are counted together."""
 
 
 def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> list[RenderableType]:
@@ -107,7 +109,13 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
 
 def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
     """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
-    return [f"{format_share(c.share):>6} {_signed(c.delta_s):>10}  {c.phase.value}: {c.sentence}" for c in culprits]
+    large = [c for number, c in enumerate(culprits) if number == 0 or abs(c.share) >= _LEAST_SHARE]
+    lines = [f"{format_share(c.share):>6} {_signed(c.delta_s):>10}  {c.phase.value}: {c.sentence}" for c in large]
+    small = [c for c in culprits if c not in large]
+    if not small:
+        return lines
+    together = f"{format_share(sum(c.share for c in small)):>6} {_signed(sum(c.delta_s for c in small)):>10}"
+    return [*lines, f"{together}  {format_count(len(small), 'culprit')} of less than 1 % each"]
 
 
 def _delta_table(deltas: Sequence[OpDelta]) -> Table:

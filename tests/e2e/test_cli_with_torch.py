@@ -67,7 +67,7 @@ def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
         "-c", NORM, "-c", LINEAR, "-c", STEP, "--inject", f"{LINEAR}=+60%", "--inject", f"{STEP}=+60%",
-        *FAST, "--format", "json",
+        "--no-ops", *FAST, "--format", "json",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     found = outcomes(json.loads(done.stdout))
@@ -93,7 +93,7 @@ def test_a_capped_instruction_set_of_the_candidate_is_found(checkout: Path) -> N
         pytest.skip("this CPU has no bf16 instructions that a cap could take away")
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+env:ONEDNN_MAX_CPU_ISA=AVX2",
-        "-c", LINEAR, *FAST, "--format", "json",
+        "-c", LINEAR, "--no-ops", *FAST, "--format", "json",
     )  # fmt: skip
     assert outcomes(json.loads(done.stdout)) == {LINEAR: "regressed"}
     assert done.returncode == 1
@@ -133,7 +133,7 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     )
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+stack:ipex", "-c", mobilenet,
-        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "5", "--no-progress", "--format", "json",
+        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "5", "--no-ops", "--no-progress", "--format", "json",
     )  # fmt: skip
     assert done.returncode in (0, 1, 4), done.stdout + done.stderr
     result = json.loads(done.stdout)
