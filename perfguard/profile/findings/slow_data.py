@@ -64,11 +64,17 @@ def _may_suffer(evidence: Evidence, total: OpTotal) -> bool:
 
 
 def _slower_than_before(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[Suspect]:
-    """Significantly, though called as often and run by the same implementation."""
-    deltas = evidence.comparison.deltas if evidence.comparison is not None else ()
+    """Significantly, though called as often and run by the same implementations as the rest of the step.
+
+    Which library ran an op is not known of every op, but where the census counts other implementations, slower ops are
+    no wonder.
+    """
+    comparison = evidence.comparison
+    if comparison is None or any(change.rule == "implementation" for change in comparison.census_changes):
+        return
     slower = {
         delta.key: delta.candidate_s / delta.baseline_s
-        for delta in deltas
+        for delta in comparison.deltas
         if delta.change is ChangeClass.SLOWER and not delta.detail and delta.baseline_s > 0
     }
     for total in ops:

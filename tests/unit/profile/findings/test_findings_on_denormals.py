@@ -12,7 +12,7 @@ from perfguard.model.software import SoftwareFacts
 from perfguard.profile.findings import denormals
 from perfguard.profile.findings.evidence import LEAST_STEPS, shortest_calls
 from perfguard.profile.op_profile import OpProfile
-from tests.finding_evidence import comparison, delta, elsewhere, evidence, op, program
+from tests.finding_evidence import change, comparison, delta, elsewhere, evidence, op, program
 
 KERNEL = "[2,64,56,56] [64,64,3,3]"
 SLOW = op("mkldnn_convolution", 10, shapes=KERNEL, module="Net.slow")
@@ -95,6 +95,11 @@ def test_an_op_that_slowed_fivefold_with_nothing_else_changed_is_suspected():
 )
 def test_a_smaller_or_explained_slowdown_is_no_suspicion(changed):
     assert find(SLOW, comparison=comparison(changed)) == []
+
+
+def test_a_step_that_is_run_by_other_implementations_is_slow_for_that():
+    other = change("implementation", "matmul brg_matmul:avx512_core_bf16 → no library, 3 calls in forward")
+    assert find(SLOW, comparison=comparison(delta(SLOW, times=6), changes=[other])) == []
 
 
 def test_an_op_that_is_far_slower_than_its_like_is_suspected():
