@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from perfguard.codec import from_builtins
 from perfguard.errors import ConfigError
@@ -33,33 +34,52 @@ def discover(
     Raises:
         ConfigError: A pattern matches nothing, a file cannot be imported, or the interpreter fails.
     """
-    files = _matching_files(project, patterns)
+    files = matching_files(project, patterns, key="benchmarks")
     if not files:
         return ()
-    with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
-        bundle = Path(place) / "lib"
-        build_bundle(bundle, tree=None)
-        answer = _ask(interpreter, bundle, project, files, confined=confined)
-    for error in answer.get("errors", ()):
-        raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
+    answer = ask_child(interpreter, project, "perfguard.worker.discover", files, confined=confined)
+    raise_errors(answer)
     return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
 
 
-def _matching_files(project: Path, patterns: Sequence[str]) -> list[str]:
+def matching_files(project: Path, patterns: Sequence[str], *, key: str) -> list[str]:
+    """The Python files that globs of a setting match, relative to the project.
+
+    Raises:
+        ConfigError: A glob leads out of the project or matches nothing.
+    """
     files: list[str] = []
     for pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise ConfigError(f"benchmarks: {pattern!r} must be relative to the project and stay inside it")
+            raise ConfigError(f"{key}: {pattern!r} must be relative to the project and stay inside it")
         found = sorted(str(p.relative_to(project)) for p in project.glob(pattern) if p.suffix == ".py")
         if not found:
-            raise ConfigError(f"benchmarks: {pattern!r} matches no .py file in {project}")
+            raise ConfigError(f"{key}: {pattern!r} matches no .py file in {project}")
         files.extend(name for name in found if name not in files)
     return files
 
 
-def _ask(
-    interpreter: str, bundle: Path, project: Path, files: Sequence[str], *, confined: bool
-) -> dict[str, list[dict[str, str]]]:
+def raise_errors(answer: dict[str, Any]) -> None:
+    """Raise ConfigError where the child could not import a file."""
+    for error in answer.get("errors", ()):
+        raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
+
+
+def ask_child(
+    interpreter: str, project: Path, module: str, arguments: Sequence[str], *, confined: bool
+) -> dict[str, Any]:
+    """What a module of the worker prints, in an environment under test.
+
+    Raises:
+        ConfigError: The interpreter fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
+        bundle = Path(place) / "lib"
+        build_bundle(bundle, tree=None)
+        return _ask(interpreter, bundle, project, (module, *arguments), confined=confined)
+
+
+def _ask(interpreter: str, bundle: Path, project: Path, arguments: Sequence[str], *, confined: bool) -> dict[str, Any]:
     paths = [str(bundle), str(project)] + ([str(project / "src")] if (project / "src").is_dir() else [])
     environment = {
         **{name: value for name, value in os.environ.items() if not (confined and looks_secret(name))},
@@ -70,7 +90,7 @@ def _ask(
     try:
         done = subprocess.run(
             launched(
-                [interpreter, str(bundle / START_SCRIPT), "perfguard.worker.discover", *files],
+                [interpreter, str(bundle / START_SCRIPT), *arguments],
                 writable=() if confined else None,
             ),
             cwd=project,

@@ -32,7 +32,8 @@ _NO_FOREIGN_SIGNALS = {6: 1 << 1}
 _DROPPED_CAPABILITIES = (16, 17, 19, 21, 22, 38, 39)
 """Of root alone: modules, raw I/O, ptrace, administration, reboot, perfmon, BPF. Each leads round Landlock; perfmon
 lets its holder read any process's environment."""
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/proc/self/clear_refs")
+"""Devices, and the file by which the worker resets its own peak of memory."""
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - PyTorch's data loaders need it
 
 
@@ -101,7 +102,7 @@ def confine(writable: list[str]) -> None:
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     for path in (*writable, _SHARED_MEMORY):
         _allow(ruleset, path, changes)
-    for path in _DEVICES:
+    for path in _FILES:
         if os.path.exists(path):  # noqa: PTH110 - pathlib costs as much to import as all of this takes
             _allow(ruleset, path, changes & (_WRITE_FILE | _TRUNCATE))
     libc = ctypes.CDLL(None, use_errno=True)

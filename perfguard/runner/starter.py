@@ -81,7 +81,10 @@ class ProcessStarter:
         """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""
         if arm.writable is None:
             return None
-        return (*arm.writable, *(str(path) for name in _OUTPUT if (path := self.folder / name).is_dir()))
+        folders = [self.folder / name for name in _OUTPUT]
+        for folder in folders:
+            folder.mkdir(exist_ok=True)  # rights are given to folders that exist
+        return (*arm.writable, *map(str, folders))
 
     def _calibration_label(self, code: str) -> str:
         """A name that no worker of this run has taken: a run may calibrate twice, and a worker may have crashed."""
