@@ -12,6 +12,8 @@ def format_seconds(value_s: float | None) -> str:
     """`1.234 ms` with four significant digits; `-` for None or nan."""
     if value_s is None or math.isnan(value_s):
         return "-"
+    if math.isinf(value_s):
+        return "∞" if value_s > 0 else "-∞"
     if value_s == 0:
         return "0 s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):

@@ -174,5 +174,5 @@ def _load(path: Path) -> dict[str, RecordedRun]:
 
 def _save(path: Path, runs: dict[str, RecordedRun]) -> None:
     """Keep what was read; a place that cannot be written only costs the next reading its time."""
-    with suppress(StoreError):
+    with suppress(StoreError, UnicodeError):  # names of folders need not be text
         write_text(path, to_json(_Cache(schema=_CACHE_SCHEMA, runs=runs)) + "\n")

@@ -48,7 +48,15 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     Raises:
         StoreError: The events cannot be read, or do not begin with a run's start.
     """
-    events = tuple(read_events(folder / "events.jsonl"))
+    return judged_run(loaded, folder, tuple(read_events(folder / "events.jsonl")))
+
+
+def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> RunResult:
+    """The same of events that were read already, as of a damaged run.
+
+    Raises:
+        StoreError: They hold no start of a run.
+    """
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")

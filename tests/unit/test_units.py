@@ -34,6 +34,8 @@ from perfguard.units import (
         (3.2e-9, "3.200 ns"),
         (1e-12, "1e-12 s"),
         (-0.002, "-2.000 ms"),
+        (math.inf, "∞"),
+        (-math.inf, "-∞"),
     ],
 )
 def test_seconds(value, text):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from perfguard.model.view import CaseSeries
+from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.canvas import Canvas
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.scales import bounds_of
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.units import format_seconds
 

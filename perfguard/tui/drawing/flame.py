@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from perfguard.report.op_tree import Frame
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, line
 
 _CHANGED_RATIO = 0.02
 """A frame counts as slower or faster from this part of its own time on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """One frame with what it calls."""
-
-    name: str
-    """Phase, module or op."""
-    value_s: float
-    """Seconds in a step of the candidate, everything below included."""
-    delta_s: float
-    """Candidate minus baseline."""
-    below: tuple[Frame, ...] = ()
-    """What it calls, largest first."""
 
 
 class _Room(NamedTuple):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from perfguard.model.verdict import Outcome
 from perfguard.model.view import HistoryPoint
+from perfguard.report.case_history import changes_before
+from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.scales import bounds_of, position
+from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.units import format_count, format_seconds
 
@@ -61,16 +62,6 @@ def plot_series(
         _draw_point(frame, index, point, glyphs)
     hidden = len(points) - len(shown)
     return [_legend(len(shown), hidden, baseline_s, glyphs), *frame.grid.lines()]
-
-
-def changes_before(points: Sequence[HistoryPoint]) -> list[str]:
-    """What changed from the run before: `H` the host, `S` the software, `HS` both; one text a point."""
-    texts = [""] if points else []
-    for before, now in pairwise(points):
-        host = "H" if now.machine_id != before.machine_id else ""
-        stack = "S" if now.stack_id != before.stack_id else ""
-        texts.append(host + stack)
-    return texts
 
 
 def _frame(points: Sequence[HistoryPoint], baseline_s: float | None, width: int, height: int) -> _Frame:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from perfguard.model.ops import Attribution
 from perfguard.model.view import CaseSeries, CaseView
 from perfguard.report.lines import SHOWN_CHANGES
+from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.scales import bounds_of
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import verdict_line

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from perfguard.model.ops import Attribution, OpDelta
+from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.tables.ops import calls_text, role_of_delta, signed_seconds
-from perfguard.tui.tables.ops_tree import OpNode, OpRow
 from perfguard.units import format_seconds, format_share
 
 

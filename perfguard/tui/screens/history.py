@@ -11,11 +11,12 @@ from textual.widget import Widget
 
 from perfguard.errors import PerfguardError
 from perfguard.model.view import History
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.tables.history import CaseHistory, changes_text, histories_of, history_table
+from perfguard.tui.tables.history import history_table
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
 from perfguard.units import format_count

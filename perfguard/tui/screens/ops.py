@@ -14,16 +14,7 @@ from textual.widget import Widget
 
 from perfguard.model.ops import Attribution, CensusChange, OpDelta
 from perfguard.model.view import CaseView
-from perfguard.tui.drawing.flame import plot_flame
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.drawing.waterfall import plot_waterfall
-from perfguard.tui.keymap import Scope
-from perfguard.tui.panes.op import balance_lines, op_lines
-from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.tables.filtering import Filter
-from perfguard.tui.tables.ops import PAGE, OpsView, Order, ops_table, rows_of
-from perfguard.tui.tables.ops_tree import (
+from perfguard.report.op_tree import (
     OpLevel,
     OpNode,
     OpRow,
@@ -34,6 +25,15 @@ from perfguard.tui.tables.ops_tree import (
     path_to,
     tree_of,
 )
+from perfguard.tui.drawing.flame import plot_flame
+from perfguard.tui.drawing.glyphs import UNICODE
+from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.waterfall import plot_waterfall
+from perfguard.tui.keymap import Scope
+from perfguard.tui.panes.op import balance_lines, op_lines
+from perfguard.tui.screens.base import ViewScreen
+from perfguard.tui.tables.filtering import Filter
+from perfguard.tui.tables.ops import PAGE, OpsView, Order, ops_table, rows_of
 from perfguard.tui.widgets.bindings import bindings_in
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Lines, Pane

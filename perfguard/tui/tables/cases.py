@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfguard.model.view import CaseState, CaseView
+from perfguard.report.scales import limit_for, ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.intervals import (
     EffectAxis,
@@ -16,7 +17,6 @@ from perfguard.tui.drawing.intervals import (
     interval_bar,
     interval_line,
 )
-from perfguard.tui.drawing.scales import limit_for, ratio_of
 from perfguard.tui.drawing.spans import Line, Role, Span, line, plain, shortened
 from perfguard.tui.drawing.verdicts import mark_of, urgency
 from perfguard.tui.tables.columns import Column, TableSpec, titled

@@ -2,57 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from perfguard.model.view import History, HistoryPoint
+from perfguard.model.view import HistoryPoint
+from perfguard.report.case_history import CaseHistory
+from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.scales import bounds_of
-from perfguard.tui.drawing.series import changes_before
 from perfguard.tui.drawing.spans import Line, Role, Span, line, shortened
 from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import Mark, mark_of_outcome
 from perfguard.tui.tables.columns import Column, TableSpec, titled
 from perfguard.units import format_effect, format_seconds, printable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseHistory:
-    """One case in all recorded runs."""
-
-    case_id: str
-    """The case."""
-    points: tuple[HistoryPoint, ...]
-    """Sorted by time; never empty."""
-    baseline_s: float | None
-    """Median of the stored baseline that fits this machine."""
-
-    @property
-    def latest(self) -> HistoryPoint:
-        """Its newest run."""
-        return self.points[-1]
-
-    @property
-    def log_ratio(self) -> float | None:
-        """The newest run against the stored baseline, else against the run before; None with neither."""
-        before_s = self.baseline_s
-        if before_s is None:
-            before_s = self.points[-2].median_s if len(self.points) > 1 else None
-        if before_s is None or before_s <= 0 or self.latest.median_s <= 0:
-            return None
-        return math.log(self.latest.median_s / before_s)
-
-
-def histories_of(history: History) -> tuple[CaseHistory, ...]:
-    """One entry a case, in the order in which cases first appear."""
-    points: dict[str, list[HistoryPoint]] = {}
-    for point in history.points:
-        points.setdefault(point.case_id, []).append(point)
-    return tuple(
-        CaseHistory(case_id=case_id, points=tuple(found), baseline_s=history.baselines_s.get(case_id))
-        for case_id, found in points.items()
-    )
 
 
 def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
@@ -108,21 +66,6 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
         text_of=lambda row: f"{row.case_id} {_mark(row.latest).word}",
         empty="no recorded run holds a case; perfguard gate makes one",
     )
-
-
-def changes_text(points: Sequence[HistoryPoint]) -> str:
-    """`host changed 2 times, software once`; empty where both stayed."""
-    changes = changes_before(points)
-    parts = [
-        f"{name} {_times(sum(letter in change for change in changes))}"
-        for name, letter in (("host changed", "H"), ("software changed", "S"))
-        if any(letter in change for change in changes)
-    ]
-    return ", ".join(parts)
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def _trend(row: CaseHistory, width: int, glyphs: Glyphs) -> Line:

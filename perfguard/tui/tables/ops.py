@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.model.ops import OpDelta
+from perfguard.report.op_tree import OpLevel, OpNode, OpRow
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.tui.tables.ops_tree import OpLevel, OpNode, OpRow
 from perfguard.units import format_number, format_seconds, format_share
 
 PAGE = 500

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from perfguard.model.machine import CoreClass, CpuSelection, LogicalCpu, NumaNode, Topology
-from perfguard.tui.drawing.flame import Frame, plot_flame
+from perfguard.report.op_tree import Frame, frames_of, tree_of
+from perfguard.report.step_parts import parts_of
+from perfguard.tui.drawing.flame import plot_flame
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE
 from perfguard.tui.drawing.spans import plain, width_of
 from perfguard.tui.drawing.topology import draw_topology
-from perfguard.tui.drawing.waterfall import parts_of, plot_waterfall
-from perfguard.tui.tables.ops_tree import frames_of, tree_of
+from perfguard.tui.drawing.waterfall import plot_waterfall
 from tests.tui_runs import an_attribution, some_deltas
 
 

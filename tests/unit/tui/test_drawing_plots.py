@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from perfguard.model.view import CaseSeries
+from perfguard.report.case_history import changes_before
 from perfguard.tui.drawing.ecdf import plot_ecdf
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE
 from perfguard.tui.drawing.pairs import plot_pairs
-from perfguard.tui.drawing.series import changes_before, plot_series
+from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import Role, plain
 from perfguard.tui.drawing.sparklines import sparkline, thinned
 from tests.tui_runs import RED, a_history, a_series

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.model.ops import ChangeClass, StepPhase
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.drawing.spans import plain
-from perfguard.tui.tables.columns import place_columns
-from perfguard.tui.tables.filtering import parse_filter
-from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
-from perfguard.tui.tables.ops_tree import (
+from perfguard.report.op_tree import (
     OpLevel,
     census_nodes,
     first_culprit,
@@ -19,6 +14,11 @@ from perfguard.tui.tables.ops_tree import (
     path_to,
     tree_of,
 )
+from perfguard.tui.drawing.glyphs import UNICODE
+from perfguard.tui.drawing.spans import plain
+from perfguard.tui.tables.columns import place_columns
+from perfguard.tui.tables.filtering import parse_filter
+from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
 from tests.tui_runs import CENSUS, RED, a_delta, an_attribution, some_deltas
 
 

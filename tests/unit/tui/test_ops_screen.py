@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.report.op_tree import OpLevel
 from perfguard.tui.drawing.spans import plain
-from perfguard.tui.tables.ops_tree import OpLevel
 from tests.tui_runs import RED, a_run, a_watch, some_deltas
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.model.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
-from perfguard.tui.drawing.flame import Frame
 
 
 class OpLevel(str, Enum):
@@ -65,6 +64,20 @@ class OpRow:
     """Whether what is below it follows."""
     share: float | None
     """Its part of the step's difference; None where the step did not change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One frame of a flame graph with what it calls."""
+
+    name: str
+    """Phase, module or op."""
+    value_s: float
+    """Seconds in a step of the candidate, everything below included."""
+    delta_s: float
+    """Candidate minus baseline."""
+    below: tuple[Frame, ...] = ()
+    """What it calls, largest first."""
 
 
 @dataclass(slots=True)

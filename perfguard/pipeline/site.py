@@ -1,0 +1,120 @@
+"""A static site over the recorded runs: a page for each, and one that lists them with the series of all cases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.codec import from_builtins, to_builtins
+from perfguard.config import LoadedConfig
+from perfguard.errors import PerfguardError, StoreError, UsageError
+from perfguard.fingerprint.probe import probe
+from perfguard.pipeline.history import MAX_RUNS, read_history
+from perfguard.pipeline.html_report import read_run, source_of
+from perfguard.pipeline.pages import may_overwrite, page_head, write_page
+from perfguard.report.html.foreign import island
+from perfguard.report.html.page import MARKER, look, render_report
+from perfguard.report.html.site import PAGES, SiteRow, page_name, render_index, site_row
+from perfguard.store.event_sources import EVENTS_FILE
+from perfguard.store.pyperf_files import write_text
+
+INDEX = "index.html"
+NO_JEKYLL = ".nojekyll"
+"""Tells GitHub Pages to serve the files as they are."""
+_ROW = " row="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What became of a site."""
+
+    written: tuple[str, ...]
+    """Files that were written, relative to the site."""
+    unchanged: int
+    """Pages of runs that were up to date."""
+    runs: int
+    """Runs that the first page lists, among them such as are no longer recorded but still have their page."""
+
+
+def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Published:
+    """Write what is missing or has changed. Pages of runs that are no longer recorded stay.
+
+    Args:
+        loaded: The project.
+        site: The folder, which need not exist.
+        force: Whether files that perfguard did not write may be overwritten.
+
+    Raises:
+        UsageError: A file stands in the way that perfguard did not write; nothing was written then.
+        StoreError: Nothing is recorded, or the place cannot be written.
+    """
+    folders = [path.parent for path in sorted((loaded.project / ".perfguard" / "runs").glob(f"*/{EVENTS_FILE}"))]
+    if not folders:
+        raise StoreError(f"no run is recorded in {loaded.project / '.perfguard' / 'runs'}; `perfguard gate` makes one")
+    pages = {folder: site / PAGES / page_name(folder.name) for folder in folders[-MAX_RUNS:]}
+    if not force:
+        _refuse([site / INDEX, *pages.values()])
+    written = list(_write_runs(loaded, site, pages, force=force))
+    unchanged = len(pages) - len(written)
+    rows = list(_rows(site))
+    if _write_index(loaded, site, rows, force=force):
+        written.append(INDEX)
+    if not (site / NO_JEKYLL).exists():
+        write_text(site / NO_JEKYLL, "")
+        written.append(NO_JEKYLL)
+    return Published(written=tuple(written), unchanged=unchanged, runs=len(rows))
+
+
+def _refuse(paths: list[Path]) -> None:
+    for path in paths:
+        if not may_overwrite(path):
+            raise UsageError(
+                f"{path} was not written by perfguard; publish to another folder, or overwrite it with --force"
+            )
+
+
+def _write_runs(loaded: LoadedConfig, site: Path, pages: Mapping[Path, Path], *, force: bool) -> Iterator[str]:
+    """Pages whose run, or whose look, is another one than they were made of."""
+    for folder, page in pages.items():
+        source = source_of(folder)
+        if f" source={source} " in page_head(page) and _row_of(page) is not None:
+            continue
+        content = read_run(loaded, folder, with_history=False)
+        row = island(to_builtins(site_row(content)))
+        text = render_report([content], source=f"{source}{_ROW}{row}", index=f"../{INDEX}")
+        write_page(page, text, force=force)
+        yield str(page.relative_to(site))
+
+
+def _rows(site: Path) -> Iterator[SiteRow]:
+    for page in sorted((site / PAGES).glob("*.html")):
+        row = _row_of(page)
+        if row is not None:
+            yield row
+
+
+def _row_of(page: Path) -> SiteRow | None:
+    """A run's row, as its page keeps it; None where it is not perfguard's or was damaged."""
+    head = page_head(page)
+    _, begins, rest = head.partition(MARKER)
+    _, _, row = rest.partition(" -->")[0].partition(_ROW)
+    try:
+        return from_builtins(json.loads(row), SiteRow, source=str(page)) if begins else None
+    except (ValueError, StoreError):
+        return None
+
+
+def _write_index(loaded: LoadedConfig, site: Path, rows: list[SiteRow], *, force: bool) -> bool:
+    """Whether it had to be written."""
+    try:
+        machine_id = probe().machine_id
+    except PerfguardError:
+        machine_id = None
+    text = render_index(rows, read_history(loaded), source=look(), machine_id=machine_id)
+    index = site / INDEX
+    if index.is_file() and index.read_text(encoding="utf-8", errors="replace") == text:
+        return False
+    write_page(index, text, force=force)
+    return True

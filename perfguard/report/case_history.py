@@ -1,0 +1,73 @@
+"""Cases over the recorded runs, and where host or software changed between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from perfguard.model.view import History, HistoryPoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseHistory:
+    """One case in all recorded runs."""
+
+    case_id: str
+    """The case."""
+    points: tuple[HistoryPoint, ...]
+    """Sorted by time; never empty."""
+    baseline_s: float | None
+    """Median of the stored baseline that fits this machine."""
+
+    @property
+    def latest(self) -> HistoryPoint:
+        """Its newest run."""
+        return self.points[-1]
+
+    @property
+    def log_ratio(self) -> float | None:
+        """The newest run against the stored baseline, else against the run before; None with neither."""
+        before_s = self.baseline_s
+        if before_s is None:
+            before_s = self.points[-2].median_s if len(self.points) > 1 else None
+        if before_s is None or before_s <= 0 or self.latest.median_s <= 0:
+            return None
+        return math.log(self.latest.median_s / before_s)
+
+
+def histories_of(history: History) -> tuple[CaseHistory, ...]:
+    """One entry a case, in the order in which cases first appear."""
+    points: dict[str, list[HistoryPoint]] = {}
+    for point in history.points:
+        points.setdefault(point.case_id, []).append(point)
+    return tuple(
+        CaseHistory(case_id=case_id, points=tuple(found), baseline_s=history.baselines_s.get(case_id))
+        for case_id, found in points.items()
+    )
+
+
+def changes_before(points: Sequence[HistoryPoint]) -> list[str]:
+    """What changed from the run before: `H` the host, `S` the software, `HS` both; one text a point."""
+    texts = [""] if points else []
+    for before, now in pairwise(points):
+        host = "H" if now.machine_id != before.machine_id else ""
+        stack = "S" if now.stack_id != before.stack_id else ""
+        texts.append(host + stack)
+    return texts
+
+
+def changes_text(points: Sequence[HistoryPoint]) -> str:
+    """`host changed 2 times, software once`; empty where both stayed."""
+    changes = changes_before(points)
+    parts = [
+        f"{name} {_times(sum(letter in change for change in changes))}"
+        for name, letter in (("host changed", "H"), ("software changed", "S"))
+        if any(letter in change for change in changes)
+    ]
+    return ", ".join(parts)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"

@@ -1,0 +1,148 @@
+"""Pages from templates: one file that holds its style, its script and its data, and may load nothing else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from perfguard.report.html.charts import Table
+from perfguard.report.html.content import RawFile, RunContent
+from perfguard.report.html.foreign import island, shown
+from perfguard.report.html.sections import RunSection, run_section
+from perfguard.report.html.svg import Element
+from perfguard.units import format_bytes, format_share
+
+if TYPE_CHECKING:
+    import jinja2
+
+MARKER = "<!-- perfguard page 1"
+"""How a page that perfguard wrote begins behind its first line; other files are not overwritten."""
+_PLAIN_BYTES = 64 * 1024
+"""A larger file is compressed."""
+_CODE = re.compile("`([^`]+)`")
+
+
+def render_report(runs: Sequence[RunContent], *, source: str, index: str = "") -> str:
+    """One page with everything that is known of the runs; the same content gives the same bytes.
+
+    Args:
+        runs: One after the other, at least one.
+        source: What the page was made of, for its second line; no text of others but as an island.
+        index: Relative address of the page that lists all runs; empty where there is none.
+    """
+    sections = [run_section(content, number=number) for number, content in enumerate(runs, 1)]
+    title = "perfguard: " + (f"{sections[0].mark.word}, {sections[0].run_id}" if len(sections) == 1 else "several runs")
+    return render_page(
+        "report.html",
+        title=title,
+        source=source,
+        data={"files": _files(sections)},
+        runs=sections,
+        index=index,
+    )
+
+
+def render_page(template: str, *, title: str, source: str, data: object, **values: Any) -> str:
+    """A page of a template.
+
+    Args:
+        template: Its name.
+        title: Of the window.
+        source: What the page was made of, for its second line.
+        data: What the script needs, as plain data.
+        values: What the template shows.
+    """
+    style, script = asset("page.css"), asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    markup = _environment().get_template(template)
+    text = markup.render(
+        title=title,
+        marker=_safe(f"{MARKER} source={source} -->"),
+        policy=policy,
+        style=_safe(style),
+        script=_safe(script),
+        data=_safe(island(data)),
+        **values,
+    )
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def asset(name: str) -> str:
+    """The style or the script of every page."""
+    return files("perfguard.report.html").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
+
+
+def look() -> str:
+    """Identity of everything that gives pages their look; another one makes pages be written anew."""
+    folder = files("perfguard.report.html")
+    digest = hashlib.sha256()
+    for part in (folder, folder.joinpath("assets"), folder.joinpath("templates")):
+        for place in sorted(part.iterdir(), key=lambda place: place.name):
+            if place.is_file():
+                digest.update(place.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _environment() -> jinja2.Environment:
+    """Everything is escaped but what is an element or one of the page's own assets."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("perfguard.report.html", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters |= {"size": format_bytes, "share": format_share, "words": _words}
+    environment.tests |= {"picture": lambda value: isinstance(value, Element)}
+    environment.tests |= {"table": lambda value: isinstance(value, Table)}
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Foreign text loses its control characters and its excess on its way out; markup stays."""
+    return value if hasattr(value, "__html__") or not isinstance(value, str) else shown(value)
+
+
+def _words(value: str | Element) -> Any:
+    """Text whose `code` stands in backticks."""
+    import markupsafe
+
+    if isinstance(value, Element):
+        return value
+    return _safe(_CODE.sub(r"<code>\1</code>", str(markupsafe.escape(shown(value)))))
+
+
+def _safe(text: str) -> Any:
+    import markupsafe
+
+    return markupsafe.Markup(text)  # noqa: S704 - the page's own assets, and JSON whose markup is escaped
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _files(sections: Sequence[RunSection]) -> list[dict[str, Any]]:
+    """Raw data for the script, in the order of the page's buttons."""
+    return [_packed(section.run_id, file) for section in sections for file in section.files]
+
+
+def _packed(run_id: str, file: RawFile) -> dict[str, Any]:
+    name = f"{run_id}-{file.name}"
+    if len(file.content) <= _PLAIN_BYTES:
+        try:
+            return {"name": name, "text": file.content.decode("utf-8")}
+        except UnicodeDecodeError:  # damaged; kept as it is
+            pass
+    return {"name": name, "gzip": base64.b64encode(gzip.compress(file.content, mtime=0)).decode()}

@@ -1,0 +1,156 @@
+"""The first page of a site: all runs that have a page, and the series over the recorded ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from perfguard.model.result import RunResult
+from perfguard.model.view import History
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of
+from perfguard.report.html.charts import Cell, Chart, Table
+from perfguard.report.html.content import RunContent
+from perfguard.report.html.foreign import middle_cut
+from perfguard.report.html.marks import mark_of_verdict
+from perfguard.report.html.page import render_page
+from perfguard.report.html.sections import verdict_of
+from perfguard.report.html.series import moment, series, short_source
+from perfguard.units import format_count, format_effect, format_seconds
+
+PAGES = "runs"
+"""Folder of the runs' pages, beside the first page."""
+_MOST_CHARACTERS = 120
+"""Of each text of a row, which is kept in the first lines of its run's page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRow:
+    """One run in the table of runs."""
+
+    run_id: str
+    """Name of its folder."""
+    started_at: float | None
+    """Seconds since the epoch."""
+    source: str
+    """Commit of the candidate, and what was changed since."""
+    suite: str
+    """Suite or selection."""
+    machine: str
+    """Identity of the machine."""
+    verdict: str
+    """What was said of it."""
+    worst: str
+    """The case with the largest slowdown; empty where nothing was compared."""
+    worst_log_ratio: float | None
+    """Its effect on the log scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSeries:
+    """One case over the runs."""
+
+    case_id: str
+    """The case."""
+    summary: str
+    """Its newest time, and the change since the run before."""
+    charts: tuple[Chart, ...]
+    """One for each machine."""
+    note: str
+    """What changed between the runs."""
+
+
+def site_row(content: RunContent) -> SiteRow:
+    """A run's row."""
+    result, profile = content.result, content.profile
+    candidate = result.arms.get("candidate") if result else None
+    worst = _worst(result)
+    machine = result or profile
+    return SiteRow(
+        run_id=content.run_id,
+        started_at=content.started_at,
+        source=short_source(candidate.source_id if candidate else None),
+        suite=middle_cut(result.suite if result else "", _MOST_CHARACTERS),
+        machine=middle_cut(machine.machine_id if machine else "", _MOST_CHARACTERS),
+        verdict=middle_cut(verdict_of(content), _MOST_CHARACTERS),
+        worst=middle_cut(worst[1], _MOST_CHARACTERS) if worst else "",
+        worst_log_ratio=worst[0] if worst else None,
+    )
+
+
+def render_index(rows: Sequence[SiteRow], history: History, *, source: str, machine_id: str | None) -> str:
+    """The first page.
+
+    Args:
+        rows: Of all runs that have a page, in any order.
+        history: Series over the recorded runs.
+        source: What the page was made of, for its second line.
+        machine_id: The machine that the history's stored baselines are of; None where it has none.
+    """
+    ordered = sorted(rows, key=lambda row: (-(row.started_at or 0.0), row.run_id))
+    cases = [_case(case, machine_id) for case in histories_of(history)]
+    return render_page(
+        "index.html",
+        title=f"perfguard: {format_count(len(rows), 'run')}",
+        source=source,
+        data={"files": []},
+        runs=_table(ordered),
+        cases=sorted(cases, key=lambda case: case.case_id),
+        problems=history.problems,
+    )
+
+
+def page_name(run_id: str) -> str:
+    """File of a run's page."""
+    return f"{run_id}.html"
+
+
+def _table(rows: Sequence[SiteRow]) -> Table:
+    return Table(
+        columns=("date", "run", "verdict", "worst case", ">effect", "suite", "source", "machine"),
+        rows=tuple(_row(row) for row in rows),
+        keys=tuple(f"{row.run_id} {row.verdict} {row.worst} {row.suite} {row.source} {row.machine}" for row in rows),
+        caption=format_count(len(rows), "run"),
+        is_sortable=True,
+    )
+
+
+def _row(row: SiteRow) -> tuple[Cell, ...]:
+    mark = mark_of_verdict(row.verdict)
+    return (
+        Cell(content=moment(row.started_at), sort=row.started_at, class_="date"),
+        Cell(content=row.run_id, link=f"{PAGES}/{_address(page_name(row.run_id))}"),
+        Cell(content=f"{mark.sign} {mark.word}", class_=f"verdict {mark.class_}"),
+        Cell(content=row.worst or "-"),
+        Cell(content=format_effect(row.worst_log_ratio), sort=row.worst_log_ratio, class_="num"),
+        Cell(content=row.suite or "-"),
+        Cell(content=row.source),
+        Cell(content=row.machine or "-"),
+    )
+
+
+def _address(name: str) -> str:
+    """A file's name in a link; names on disk need not be text."""
+    try:
+        return quote(name, safe="", errors="surrogateescape")
+    except UnicodeEncodeError:
+        return quote(name, safe="", errors="replace")
+
+
+def _case(case: CaseHistory, machine_id: str | None) -> CaseSeries:
+    change = f", {format_effect(case.log_ratio)}" if case.log_ratio is not None else ""
+    since = "" if not change else " since the stored baseline" if case.baseline_s else " since the run before"
+    return CaseSeries(
+        case_id=case.case_id,
+        summary=f"{format_seconds(case.latest.median_s)}{change}{since}, {format_count(len(case.points), 'run')}",
+        charts=series(case, machine_id=machine_id),
+        note=changes_text(case.points),
+    )
+
+
+def _worst(result: RunResult | None) -> tuple[float, str] | None:
+    """Effect and name of the case with the largest slowdown."""
+    verdicts = result.gate.verdicts if result and result.gate else ()
+    known = ((v.comparison.estimate.log_ratio, v.case_id) for v in verdicts if v.comparison.estimate is not None)
+    return max((found for found in known if math.isfinite(found[0])), default=None)

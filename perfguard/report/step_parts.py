@@ -1,0 +1,39 @@
+"""Where the difference between two steps went, in parts that add up to it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from perfguard.model.ops import PYTHON_OP, Attribution
+
+_SHOWN_CULPRITS = 6
+
+
+class Part(NamedTuple):
+    """One part of the difference."""
+
+    name: str
+    value_s: float
+
+
+def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[Part]:
+    """Parts that add up to the step's difference: culprits first, then the rest by kind; parts of nothing are left out.
+
+    Args:
+        attribution: Its balance is the sum.
+        most: Culprits that get a part of their own.
+    """
+    balance = attribution.balance
+    shown = attribution.culprits[:most]
+    parts = [Part(culprit.name.removeprefix("aten::"), culprit.delta_s) for culprit in shown]
+    in_python = sum(c.delta_s for c in shown if c.ops and all(key.op == PYTHON_OP for key in c.ops))
+    in_ops = sum(c.delta_s for c in shown) - in_python
+    parts += [
+        Part("other ops" if in_ops else "ops", balance.ops_s - in_ops),
+        Part("other Python" if in_python else "Python", balance.python_s - in_python),
+        Part("idle", balance.idle_s),
+        Part("unexplained", balance.unexplained_s),
+    ]
+    smallest = abs(balance.delta_s) * 1e-3
+    return [part for part in parts if math.isfinite(part.value_s) and abs(part.value_s) > smallest]

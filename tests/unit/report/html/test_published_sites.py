@@ -1,0 +1,112 @@
+"""`perfguard publish`: what is written, what is left, and what must not be touched."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import urllib.parse
+
+import pytest
+from click.testing import CliRunner
+
+from perfguard.cli.commands.publish import command
+from perfguard.config import load_config
+from perfguard.errors import StoreError, UsageError
+from perfguard.pipeline.site import publish
+from tests.html_reports import a_project
+
+
+@pytest.fixture
+def project(tmp_path):
+    return a_project(tmp_path)
+
+
+def published(project, **options):
+    return publish(load_config(project, {}, {}), project / "site", **options)
+
+
+def files(site):
+    return {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+
+
+def test_a_site_has_a_page_for_each_run_and_one_that_lists_them(project):
+    done = published(project)
+    assert files(project / "site") == {"index.html", ".nojekyll", "runs/paired.html", "runs/rounds.html"}
+    assert set(done.written) == files(project / "site")
+    index = (project / "site" / "index.html").read_text()
+    assert 'href="runs/paired.html"' in index
+    assert "▲ regressed" in index
+
+
+def test_what_has_not_changed_is_not_written_again(project):
+    published(project)
+    before = {path: path.stat().st_mtime_ns for path in (project / "site").rglob("*.html")}
+    done = published(project)
+    assert (done.written, done.unchanged) == ((), 2)
+    assert {path: path.stat().st_mtime_ns for path in (project / "site").rglob("*.html")} == before
+
+
+def test_a_run_that_has_grown_is_written_again_alone(project):
+    published(project)
+    events = project / ".perfguard" / "runs" / "rounds" / "events.jsonl"
+    events.write_bytes(events.read_bytes() + b'{"event": "unknown"}\n')
+    assert [name for name in published(project).written if name.startswith("runs/")] == ["runs/rounds.html"]
+
+
+def test_pages_of_runs_that_were_removed_stay_and_are_listed(project):
+    published(project)
+    shutil.rmtree(project / ".perfguard" / "runs" / "paired")
+    assert published(project).runs == 2
+    assert 'href="runs/paired.html"' in (project / "site" / "index.html").read_text()
+
+
+def test_a_page_that_was_damaged_is_written_again(project):
+    published(project)
+    page = project / "site" / "runs" / "paired.html"
+    page.write_text(re.sub("row={.*?}", "row={", page.read_text(), count=1))
+    assert "runs/paired.html" in published(project).written
+
+
+@pytest.mark.parametrize("name", ["index.html", "runs/paired.html"])
+def test_files_of_somebody_else_are_left_alone_and_nothing_is_written(project, name):
+    mine = project / "site" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(UsageError, match="was not written by perfguard"):
+        published(project)
+    assert files(project / "site") == {name}
+    assert name in published(project, force=True).written
+
+
+def test_all_links_are_relative_and_lead_somewhere(project):
+    published(project)
+    site = project / "site"
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="([^"#][^"]*)"', page.read_text()):
+            assert (page.parent / link).resolve().is_relative_to(site.resolve())
+            assert (page.parent / link).is_file()
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b'a b"<i>#?%&', b"..x", b"javascript:alert(1)"])
+def test_a_run_has_its_page_whatever_its_folder_is_called(project, name):
+    runs = project / ".perfguard" / "runs"
+    (runs / "paired").rename(runs / os.fsdecode(name))
+    published(project)
+    index = (project / "site" / "index.html").read_text()
+    links = re.findall(r'href="runs/([^"]*)"', index)
+    assert {urllib.parse.unquote_to_bytes(link) for link in links} == {name + b".html", b"rounds.html"}
+    assert published(project).unchanged == 2
+
+
+def test_a_project_without_runs_is_told_how_to_make_one(tmp_path):
+    with pytest.raises(StoreError, match="perfguard gate"):
+        publish(load_config(tmp_path, {}, {}), tmp_path / "site")
+
+
+def test_the_command_says_what_it_wrote(project, monkeypatch):
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(command, ["-o", "pages"])
+    assert done.exit_code == 0, done.output
+    assert "wrote pages/runs/paired.html" in done.output
+    assert "pages/index.html lists 2 runs; 0 unchanged" in done.output
