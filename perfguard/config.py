@@ -58,6 +58,12 @@ class Config:
     """Suite that `run`, `compare` and `gate` measure."""
     benchmarks: tuple[str, ...] = ()
     """Files with your own benchmarks, as globs relative to the project."""
+    asv: str | None = None
+    """Configuration file of an asv suite whose `time_*` benchmarks become cases, for instance `asv.conf.json`."""
+    pytest: tuple[str, ...] = ()
+    """Files with tests that use pytest-benchmark's `benchmark` fixture, as globs; the tests become cases."""
+    timer: tuple[str, ...] = ()
+    """Files with `torch.utils.benchmark.Timer` statements, as globs; the statements become cases."""
     suites: dict[str, SuiteConfig] = field(default_factory=dict)
     """Suites of your own, by name."""
     baselines: str = "baselines"
@@ -215,7 +221,7 @@ def _from_text(key: str, text: str) -> Any:
     """A variable's text as the key's type would be written in TOML."""
     if key == "fail_on":
         return outcomes_in(text)
-    if key in ("benchmarks", "pass_env", "gating_signals"):
+    if key in ("benchmarks", "pytest", "timer", "pass_env", "gating_signals"):
         return [item.strip() for item in text.split(",") if item.strip()]
     if key == "confine":
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import click
 
 from perfguard.benchmarks.selection import suite_cases
 from perfguard.codec import to_json
-from perfguard.model.spec import Case, Catalog, Gating, expand, format_parameter
+from perfguard.model.spec import BenchmarkSpec, Case, Catalog, Gating, ParameterValue, expand, format_parameter
 from perfguard.units import format_count, format_duration
 
 
@@ -39,11 +40,29 @@ def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
         click.echo(f"  {suite.name:<8} {counts}, {format_duration(suite.budget_s)}: {suite.doc}")
     click.echo("\nBenchmarks")
     width = max(len(spec.name) for spec in catalog.benchmarks)
-    for spec in catalog.benchmarks:
-        click.echo(f"  {spec.name:<{width}}  {spec.doc}")
+    for name, alike in itertools.groupby(catalog.benchmarks, key=lambda spec: spec.name):
+        specs = tuple(alike)
+        click.echo(f"  {name:<{width}}  {specs[0].doc}".rstrip())
         if every_case:
-            for case in expand(spec):
+            for case in (case for spec in specs for case in expand(spec)):
                 click.echo(f"    {case.id}")
         else:
-            for name, values in spec.parameters:
-                click.echo(f"  {'':<{width}}    {name} = {', '.join(map(format_parameter, values))}")
+            for parameter, values in _values(specs).items():
+                click.echo(f"  {'':<{width}}    {parameter} = {', '.join(map(format_parameter, values))}")
+    _print_notes(catalog.notes)
+
+
+def _values(specs: Sequence[BenchmarkSpec]) -> dict[str, tuple[ParameterValue, ...]]:
+    """The values of each parameter: suites of other tools may leave combinations out, and have several specs then."""
+    values: dict[str, dict[ParameterValue, None]] = {}
+    for spec in specs:
+        for name, more in spec.parameters:
+            values.setdefault(name, {}).update(dict.fromkeys(more))
+    return {name: tuple(known) for name, known in values.items()}
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    if notes:
+        click.echo("\nNotes")
+    for note in notes:
+        click.echo(f"  {note}")

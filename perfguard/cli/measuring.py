@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
 from perfguard.model.plan import Injection
 from perfguard.model.result import RunResult
-from perfguard.model.spec import Case
+from perfguard.model.spec import Case, Catalog
 from perfguard.pipeline.selection import budget_of, load_catalog, selected_cases
 from perfguard.pipeline.session import Request
 
@@ -50,8 +51,14 @@ def build_request(
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
-        notes=notes,
+        notes=(*notes, *_suite_notes(catalog, cases)),
     )
+
+
+def _suite_notes(catalog: Catalog, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    """What is to be said of those of the user's suites that are measured; each note begins with its tool's name."""
+    tools = {tag for case in cases for tag in case.tags}
+    return tuple(note for note in catalog.notes if re.split("[,:]", note)[0] in tools)
 
 
 def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:

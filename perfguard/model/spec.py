@@ -92,6 +92,8 @@ class Catalog:
     """Built in first, then the user's."""
     suites: tuple[SuiteSpec, ...] = field(default=())
     """Built in first, then the user's."""
+    notes: tuple[str, ...] = ()
+    """What of the user's suites is not measured, or otherwise than their tools would."""
 
 
 def format_parameter(value: ParameterValue) -> str:

@@ -9,7 +9,8 @@ from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.config import LoadedConfig, suite_specs
 from perfguard.errors import ConfigError
-from perfguard.model.spec import Case, Catalog
+from perfguard.model.spec import BenchmarkSpec, Case, Catalog
+from perfguard.runner.adopting import Suites, adopt, clashing
 from perfguard.runner.arms import find_interpreter
 from perfguard.runner.discovery import discover
 
@@ -21,15 +22,31 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
         ConfigError: A user's file cannot be imported, or a benchmark takes a built-in name.
     """
     config = loaded.config
-    own = discover(
-        loaded.rules, config.benchmarks, _interpreter(loaded), confined=config.confine
-    ) if config.benchmarks else ()
+    own, notes = _own_benchmarks(loaded)
     taken = {spec.name for spec in BENCHMARKS}
     for spec in own:
         if spec.name in taken:
             raise ConfigError(f"{spec.target}: the name {spec.name!r} is built in; choose another")
     named = {suite.name: suite for suite in (*SUITES, *suite_specs(config))}
-    return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()))
+    return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()), notes=notes)
+
+
+def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tuple[str, ...]]:
+    """Benchmarks that the user's files declare or other tools' suites hold, and what is to be said of them."""
+    config = loaded.config
+    suites = Suites(asv=config.asv, pytest=config.pytest, timer=config.timer)
+    if not config.benchmarks and not suites:
+        return (), ()
+    interpreter = _interpreter(loaded)
+    declared = discover(loaded.rules, config.benchmarks, interpreter, confined=config.confine)
+    adopted = adopt(loaded.rules, suites, interpreter, confined=config.confine)
+    own = (*declared, *adopted.benchmarks)
+    clash = clashing(own)
+    if clash is not None:
+        raise ConfigError(
+            f"two cases are called {clash!r}; name one of them otherwise, or leave one of their files out"
+        )
+    return own, adopted.notes
 
 
 def _interpreter(loaded: LoadedConfig) -> str:

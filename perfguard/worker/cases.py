@@ -14,13 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from perfguard.worker.adopted.targets import adopted_target
 from perfguard.worker.checks import UnsoundCaseError, checks_of, digest_of
 
 STATEFUL_PHASES = ("optimizer", "step")
 """Phases whose result moves on from call to call because weights change."""
 
 _MAX_PADDING_BYTES = 1024 * 1024
-_SEATING_CALLS = 2
+SEATING_CALLS = 2
 """Calls that take a further instance's memory and fill the primitive cache before it is timed."""
 _padding: list[bytearray] = []
 """Kept for the life of the process, so that what follows stays moved."""
@@ -49,6 +50,13 @@ class PreparedCase:
         """Raise UnsoundCaseError where the last timed result is not finite."""
         digest_of(result, self.id)
 
+    def hold(self, body: Callable[[PreparedCase], None]) -> None:
+        """Run `body`, which times or profiles the calls of the case that it gets, while what they need is there."""
+        body(self)
+
+    def close(self) -> None:
+        """Clear up; the case is not called any more."""
+
 
 def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int = 1) -> PreparedCase:
     """Set a case up under its seed and call it once; then its further instances.
@@ -64,6 +72,10 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
         MissingTargetError: The target does not exist in this arm.
         UnsoundCaseError: Nothing callable, no result, not finite, or not reproducible.
     """
+    if adopted_target(case["target"]) is not None:
+        from perfguard.worker.adopted.preparing import prepare_adopted
+
+        return prepare_adopted(case, seed=seed, check=check, instances=instances)
     factory = load_factory(case["target"])
     call = _set_up(factory, case, seed)
     result = call()
@@ -75,9 +87,9 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
         prepared.instance_s = time.monotonic() - started
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     for _ in range(instances - 1):
-        _padding.append(bytearray(draw.randrange(_MAX_PADDING_BYTES)))
+        move_memory(draw)
         further = _set_up(factory, case, seed)
-        for _ in range(_SEATING_CALLS):
+        for _ in range(SEATING_CALLS):
             further()
         prepared.calls += (further,)
     return prepared
@@ -102,7 +114,7 @@ def _require_reproducible(
 
 
 def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Callable[[], object]:
-    _seed_everything(seed ^ zlib.crc32(case["id"].encode()))
+    seed_everything(seed, case["id"])
     call = factory(**case["parameters"])
     if call is None:
         raise UnsoundCaseError(f"{case['target']} returns nothing; it must return the function to time")
@@ -111,8 +123,14 @@ def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Cal
     return call
 
 
-def _seed_everything(seed: int) -> None:
-    seed %= 2**32
+def move_memory(draw: random.Random) -> None:
+    """Take a piece of memory for good, so that what is set up next lies elsewhere."""
+    _padding.append(bytearray(draw.randrange(_MAX_PADDING_BYTES)))
+
+
+def seed_everything(seed: int, case_id: str) -> None:
+    """Seed Python, NumPy and torch, where they are imported, with a block's seed mixed with the case id."""
+    seed = (seed ^ zlib.crc32(case_id.encode())) % 2**32
     random.seed(seed)
     for name, seeder in (("numpy", "random.seed"), ("torch", "manual_seed")):
         module = sys.modules.get(name)

@@ -67,13 +67,13 @@ class Worker:
             "replay": self._replay,
             "ceilings": self._ceilings,
         }
-        while (command := self._control.receive()) is not None:
-            if command["do"] == "exit":
-                return
+        while (command := self._control.receive()) is not None and command["do"] != "exit":
             try:
                 handlers[command["do"]](command)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the child's boundary: every failure is a reply
                 self._failed(command, error)
+        for case in self._cases.values():
+            case.close()
 
     def _failed(self, command: Message, error: Exception | SystemExit) -> None:
         self._control.send(
@@ -126,9 +126,14 @@ class Worker:
         case = self._cases[command["case"]["id"]]
         inner_loops = int(command["inner_loops"])
         spin_s = command.get("spin_s", 0.0)
-        timer = SliceTimer(self._control, case, self._meters, inner_loops=inner_loops, spin_s=spin_s)
-        self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=self._job.get("metadata", {}))
-        case.check_last(timer.last_result)
+        metadata = self._job.get("metadata", {})
+
+        def time_slices(held: PreparedCase) -> None:
+            timer = SliceTimer(self._control, held, self._meters, inner_loops=inner_loops, spin_s=spin_s)
+            self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=metadata)
+            held.check_last(timer.last_result)
+
+        case.hold(time_slices)
         self._control.send("benched", case=case.id, digest=case.digest)
 
     def _attest(self, command: Message) -> None:
@@ -137,7 +142,12 @@ class Worker:
     def _profile(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
         trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
-        told = self._cases_profiler.profile(case, StepKind(command["kind"]), trace=trace, log=log)
+        told: Message = {}
+
+        def look(held: PreparedCase) -> None:
+            told.update(self._cases_profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
+
+        case.hold(look)
         self._control.send("profiled", case=case.id, **told)
 
     def _script(self, command: Message) -> None:

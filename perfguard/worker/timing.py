@@ -35,6 +35,23 @@ class HandedBackError(Exception):
     is_plain = True
 
 
+class Renewed:
+    """A call whose state is made anew before each call, outside the timed region."""
+
+    __slots__ = ("call", "most", "renew")
+
+    def __init__(self, call: Callable[[], object], renew: Callable[[], None], *, most: int) -> None:
+        """`most` bounds the calls of a slice, since making the state can take far longer than the call itself."""
+        self.call = call
+        self.renew = renew
+        self.most = most
+
+    def __call__(self) -> object:
+        """A renewal and a call, for where nothing is timed."""
+        self.renew()
+        return self.call()
+
+
 class SliceTimer:
     """pyperf's time function: waits for the baton, times one slice, hands the baton back."""
 
@@ -66,30 +83,50 @@ class SliceTimer:
         self._slices += 1
         gc.collect()
         gc.disable()
-        before = self._meters.start()
-        elapsed = time_iterations(call, iterations, self._spin_s)
-        after = self._meters.stop()
+        if isinstance(call, Renewed):
+            measured, used = self._time_renewed(call, min(iterations, call.most))
+        else:
+            measured, used = self._time(call, iterations, of=iterations)
         gc.enable()
-        self.last_result = elapsed.result
+        self.last_result = measured.result
+        value_s = measured.seconds / measured.iterations
         self._baton.send(
             "slice",
             case=self._case.id,
-            iterations=iterations,
-            value_s=elapsed.seconds / iterations,
-            **self._meters.between(before, after, iterations=iterations),
+            iterations=measured.iterations,
+            value_s=value_s,
+            **used,
             affinity=sorted(os.sched_getaffinity(0)),
         )
-        return elapsed.seconds
+        return value_s * iterations
+
+    def _time(self, call: Callable[[], object], iterations: int, *, of: int) -> tuple[Elapsed, dict[str, Any]]:
+        """Time some iterations of the `of` that the slice has; what they used is for one of those."""
+        before = self._meters.start()
+        elapsed = time_iterations(call, iterations, self._spin_s)
+        after = self._meters.stop()
+        return elapsed, self._meters.between(before, after, iterations=of)
+
+    def _time_renewed(self, call: Renewed, iterations: int) -> tuple[Elapsed, dict[str, Any]]:
+        """Time one call after the other, each behind a renewal that no clock and no meter sees."""
+        seconds, used, result = 0.0, dict[str, Any](), None
+        for _ in range(iterations):
+            call.renew()
+            elapsed, more = self._time(call.call, 1, of=iterations)
+            seconds, result = seconds + elapsed.seconds, elapsed.result
+            used = {name: _together(name, used.get(name), value) for name, value in more.items()}
+        return Elapsed(seconds, result, iterations), used
 
 
 class Elapsed:
-    """What a timed stretch gives: its seconds and the result of its last call."""
+    """What a timed stretch gives: its seconds, the result of its last call, and how many calls there were."""
 
-    __slots__ = ("result", "seconds")
+    __slots__ = ("iterations", "result", "seconds")
 
-    def __init__(self, seconds: float, result: object) -> None:
+    def __init__(self, seconds: float, result: object, iterations: int) -> None:
         self.seconds = seconds
         self.result = result
+        self.iterations = iterations
 
 
 def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) -> Elapsed:
@@ -106,4 +143,11 @@ def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) 
             until = clock() + spin_s
             while clock() < until:
                 pass
-    return Elapsed(clock() - started, result)
+    return Elapsed(clock() - started, result, iterations)
+
+
+def _together(name: str, known: float | None, more: float | None) -> float | None:
+    """A signal over several stretches: the highest peak of memory, the sum of everything else."""
+    if known is None or more is None:
+        return more if known is None else known
+    return max(known, more) if name == "peak_memory_bytes" else known + more

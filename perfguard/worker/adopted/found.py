@@ -1,0 +1,66 @@
+"""What a look through other tools' suites found, as the parent gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfguard.model.spec import BenchmarkSpec, ParameterValue, Phase
+from perfguard.worker.adopted.targets import AdoptedTarget
+
+Combination = tuple[ParameterValue, ...]
+
+
+@dataclass(slots=True)
+class Found:
+    """Benchmarks, and what is to be said of them."""
+
+    benchmarks: list[BenchmarkSpec] = field(default_factory=list)
+    """In the order of their files."""
+    notes: list[str] = field(default_factory=list)
+    """What is not timed, or otherwise than the tool would."""
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    """`path` and `detail` of what cannot be imported."""
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How much of a tool's suites is left out, by tool and reason."""
+
+    def count(self, tool: str, reason: str, number: int) -> None:
+        """Remember what is left out; all files together make one note."""
+        if number:
+            self.counts[tool, reason] = self.counts.get((tool, reason), 0) + number
+
+    def all_notes(self) -> list[str]:
+        """The notes, each beginning with its tool's name, those on counts last."""
+        return [*self.notes, *(f"{tool}: {number} {reason}" for (tool, reason), number in self.counts.items())]
+
+    def add(
+        self, target: AdoptedTarget, name: str, names: Sequence[str], combinations: Iterable[Combination], *, doc: str
+    ) -> None:
+        """Take a benchmark with the combinations of parameters that it is run over.
+
+        Combinations that are all there are make one benchmark; others one each, since a benchmark always stands for all
+        combinations of its values.
+        """
+        chosen = list(combinations)
+        axes = [tuple(dict.fromkeys(values)) for values in zip(*chosen, strict=True)] if chosen else []
+        whole = 1
+        for axis in axes:
+            whole *= len(axis)
+        groups = [axes] if whole == len(chosen) else [[(value,) for value in values] for values in chosen]
+        for group in groups if chosen else ():
+            self.benchmarks.append(
+                BenchmarkSpec(
+                    name=name,
+                    target=str(target),
+                    parameters=tuple(zip(names, group, strict=True)),
+                    phase=Phase.FORWARD,
+                    tags=(target.tool,),
+                    doc=doc,
+                )
+            )
+
+
+def first_line(doc: str | None) -> str:
+    """The first line of a docstring."""
+    return (doc or "").strip().partition("\n")[0].strip()

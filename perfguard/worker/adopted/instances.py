@@ -1,0 +1,134 @@
+"""Cases of other tools as the worker holds them: set up, called, compared where there is something to compare."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, Protocol
+
+from perfguard.worker.cases import SEATING_CALLS, PreparedCase, move_memory, seed_everything
+from perfguard.worker.checks import checks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One set-up of a case."""
+
+    call: Callable[[], object]
+    """One call is one iteration."""
+    close: Callable[[], None] = lambda: None
+    """The suite's own clearing up."""
+
+
+class Source(Protocol):
+    """What sets instances of one case up."""
+
+    def set_up(self) -> Instance:
+        """A further instance."""
+        ...
+
+    def surroundings(self) -> AbstractContextManager[None]:
+        """What holds while an instance is set up, called and timed: a working directory, a number of threads."""
+        ...
+
+
+@dataclass(slots=True)
+class AdoptedCase(PreparedCase):
+    """A case of another tool; what it returns is checked where it can be, and never makes it fail."""
+
+    surroundings: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """What holds while it is timed."""
+    closers: list[Callable[[], None]] = field(default_factory=list)
+    """The instances' clearing up."""
+
+    def hold(self, body: Callable[[PreparedCase], None]) -> None:
+        """Run `body` in the surroundings that the case was set up in."""
+        with self.surroundings():
+            body(self)
+
+    def check_last(self, result: object) -> None:
+        """Nothing: these suites return what they like."""
+
+    def close(self) -> None:
+        """Clear up as the suite does; what fails there is printed, since nothing is measured any more."""
+        while self.closers:
+            with self.surroundings():
+                try:
+                    self.closers.pop()()
+                except Exception:  # noqa: BLE001 - a suite's own code may fail in any way
+                    traceback.print_exc()
+
+
+def prepare_instances(case: dict[str, Any], source: Source, *, seed: int, check: bool, instances: int) -> AdoptedCase:
+    """Set a case up under its seed and call it once; then its further instances.
+
+    A number or tensor that two set-ups agree on is a check of the case, as for perfguard's own benchmarks. Nothing else
+    is compared: suites return None, objects, or numbers that nobody seeded.
+
+    Args:
+        case: As `prepare_case` has it.
+        source: Sets the instances up.
+        seed: Of the block.
+        check: Also time a second set-up.
+        instances: How many take turns in the slices.
+    """
+    draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
+    with source.surroundings():
+        first = _seeded(source, case["id"], seed)
+        prepared = AdoptedCase(case["id"], (first.call,), 0.0, surroundings=source.surroundings, closers=[first.close])
+        result = first.call()
+        for number in range(1, max(instances, 2)):
+            is_kept = number < instances
+            if not is_kept and not check and number_of(result) is None:
+                break
+            if is_kept:
+                move_memory(draw)
+            started = time.monotonic()
+            further = _seeded(source, case["id"], seed)
+            again = further.call()
+            if number == 1:
+                prepared.instance_s = time.monotonic() - started if check else None
+                note_result(prepared, case, result, again)
+            _keep(prepared, further) if is_kept else further.close()
+    return prepared
+
+
+def note_result(prepared: PreparedCase, case: dict[str, Any], result: object, again: object) -> None:
+    """Take the result of a first call as a check, where another set-up gave the same."""
+    number = number_of(result)
+    if number is not None and number == number_of(again):
+        prepared.digest = number
+        prepared.checks = checks_of(None, result, case)
+
+
+def number_of(result: Any) -> float | None:
+    """A result as one finite number, a tensor by its mean; None where it is nothing that can be compared."""
+    try:
+        if isinstance(result, Real):
+            value = float(result)
+        elif hasattr(result, "detach") and not result.is_complex():
+            value = float(result.detach().double().mean())
+        else:
+            return None
+    except Exception:  # noqa: BLE001 - whatever a strange result does, it is none that can be compared
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _seeded(source: Source, case_id: str, seed: int) -> Instance:
+    seed_everything(seed, case_id)
+    return source.set_up()
+
+
+def _keep(prepared: AdoptedCase, instance: Instance) -> None:
+    for _ in range(SEATING_CALLS - 1):  # the first is done
+        instance.call()
+    prepared.calls += (instance.call,)
+    prepared.closers.append(instance.close)

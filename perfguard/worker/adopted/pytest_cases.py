@@ -1,0 +1,183 @@
+"""Tests with a `benchmark` fixture as cases.
+
+A test is run from its beginning to its end each time it is needed, on the worker's main thread: once to set the case
+up, once to time it. Inside, where the test calls its fixture, the slices are timed, with all other fixtures alive; then
+the test goes on, and what it asserts decides whether the case failed. Two tests are never held at once, and no thread
+could disturb what is timed. Instances of one test are runs of it inside each other: pytest is called again where the
+fixture waits.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perfguard.worker.adopted.instances import AdoptedCase, note_result, number_of
+from perfguard.worker.adopted.labels import labels_of
+from perfguard.worker.adopted.targets import AdoptedTarget
+from perfguard.worker.cases import SEATING_CALLS, MissingTargetError, PreparedCase, move_memory, seed_everything
+from perfguard.worker.checks import UnsoundCaseError
+
+if TYPE_CHECKING:
+    import pytest
+
+    from perfguard.worker.adopted.pytest_fixture import Body
+
+ID_PARAMETER = "id"
+"""The parameter of a case that holds pytest's id of a parametrized test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedTest:
+    """A test that is a case."""
+
+    target: AdoptedTarget
+    """Its file, and its name with dots between class and function."""
+    label: str | None
+    """What stands for its parameters in the case id."""
+    seed: Callable[[], None]
+    """Called before its fixtures are made."""
+
+    def run(self, body: Body) -> None:
+        """Run it once, with `body` where it calls its fixture.
+
+        Raises:
+            MissingTargetError: This arm has no such test, or skips it.
+            UnsoundCaseError: It fails, or never calls the fixture.
+            Exception: Whatever `body` raised.
+        """
+        from perfguard.worker.adopted.pytest_plugin import BenchmarkPlugin, run_pytest
+
+        ran = _Ran(body)
+        plugin = BenchmarkPlugin(ran, choose=functools.partial(self._chosen, ran), seed=self.seed)
+        code = run_pytest("::".join((self.target.place, *self.target.name.split("."))), plugin)
+        if ran.error is not None:
+            raise ran.error
+        if plugin.skipped is not None:
+            raise MissingTargetError(f"the test is skipped in this arm: {plugin.skipped}")
+        if plugin.problems:
+            raise UnsoundCaseError(f"the test fails: {plugin.problems[0]}")
+        if not ran.is_chosen:
+            raise MissingTargetError(f"there is no such test in {self.target.place} in this arm")
+        if not ran.is_done:
+            raise UnsoundCaseError("the test never calls its benchmark fixture, so there is nothing to time")
+        if code:
+            raise UnsoundCaseError(f"pytest ends with exit code {code}; run the test alone to see why")
+
+    def _chosen(self, ran: _Ran, items: list[pytest.Item]) -> list[pytest.Item]:
+        labels = labels_of(pytest_id(item) or "" for item in items)
+        chosen = [item for item, label in zip(items, labels, strict=True) if self.label in (None, label)]
+        ran.is_chosen = bool(chosen)
+        return chosen
+
+
+class _Ran:
+    """A body that remembers how it went: the test around it may swallow what it raises."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self.error: BaseException | None = None
+        self.is_chosen = False
+        self.is_done = False
+
+    def __call__(self, call: Callable[[], object]) -> object:
+        try:
+            result = self._body(call)
+        except BaseException as error:
+            self.error = error
+            raise
+        self.is_done = True
+        return result
+
+
+@dataclass(slots=True, kw_only=True)
+class PytestCase(AdoptedCase):
+    """A case that is set up anew whenever it is held."""
+
+    test: TimedTest
+    """The test."""
+    instances: int
+    """How many runs of it take turns in the slices, one inside the other."""
+    draw: random.Random
+    """Where each lies in memory."""
+
+    def hold(self, body: Callable[[PreparedCase], None]) -> None:
+        """Run the test, and `body` where it calls its fixture; between them, the test's further instances."""
+        self._nest(body, ())
+
+    def _nest(self, body: Callable[[PreparedCase], None], outer: tuple[Callable[[], object], ...]) -> None:
+        def inside(call: Callable[[], object]) -> object:
+            calls = (*outer, call)
+            if len(calls) < self.instances:
+                for _ in range(SEATING_CALLS):
+                    call()
+                move_memory(self.draw)
+                self._nest(body, calls)
+            else:
+                body(AdoptedCase(self.id, calls, self.digest, self.checks))
+            return call()
+
+        self.test.run(inside)
+
+
+def prepare_test(case: dict[str, Any], target: AdoptedTarget, *, seed: int, check: bool, instances: int) -> PytestCase:
+    """Run a test once with a single call; a second time where its result is a number that another run may confirm.
+
+    Args:
+        case: As `prepare_case` has it.
+        target: The test.
+        seed: Of the block.
+        check: Also try whether the test can be run inside itself, and time that.
+        instances: How many take turns in the slices.
+    """
+    test = TimedTest(
+        target=target,
+        label=case["parameters"].get(ID_PARAMETER),
+        seed=functools.partial(seed_everything, seed, case["id"]),
+    )
+    draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
+    prepared = PytestCase(case["id"], (), 0.0, test=test, instances=instances, draw=draw)
+    result = _run_once(test)
+    if number_of(result) is not None:
+        note_result(prepared, case, result, _run_once(test))
+    prepared.instance_s = _nested_s(test) if check else None
+    return prepared
+
+
+def _run_once(test: TimedTest) -> object:
+    """The result of the only call in a run."""
+    results: list[object] = []
+
+    def call_once(call: Callable[[], object]) -> object:
+        results.append(call())
+        return results[-1]
+
+    test.run(call_once)
+    return results[-1]
+
+
+def _nested_s(test: TimedTest) -> float | None:
+    """Seconds of a run inside another; None where the test cannot be inside itself, since both want the same thing."""
+    spent_s: list[float] = []
+
+    def outside(call: Callable[[], object]) -> object:
+        started = time.monotonic()
+        _run_once(test)
+        spent_s.append(time.monotonic() - started)
+        return call()
+
+    try:
+        test.run(outside)
+    except Exception:  # noqa: BLE001 - alone it passed; then there is one instance
+        return None
+    return spent_s[-1]
+
+
+def pytest_id(item: pytest.Item) -> str | None:
+    """What pytest puts into brackets behind a parametrized test; None for another."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else str(callspec.id)

@@ -1,0 +1,164 @@
+"""A pytest plugin in place of pytest-benchmark: its options, marker and hooks are accepted, its fixture is ours.
+
+Imported only where pytest runs, in the environment under test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perfguard.worker.adopted.pytest_fixture import BenchmarkFixture, Body
+
+_FLAGS = ("disable-gc", "skip", "disable", "enable", "only", "verbose", "quiet", "autosave", "save-data")
+_WITH_VALUE = (
+    "min-time", "max-time", "min-rounds", "timer", "calibration-precision", "warmup-iterations", "save", "json",
+    "cprofile", "cprofile-loops", "cprofile-top", "cprofile-dump", "storage", "netrc", "sort", "group-by", "columns",
+    "name", "time-unit",
+)  # fmt: skip
+_WITH_OPTIONAL_VALUE = ("warmup", "compare", "histogram")
+_BLOCKED = ("benchmark", "pytest_benchmark.plugin", "codspeed", "cacheprovider", "faulthandler", "unraisableexception")
+"""Plugins that would bring another `benchmark` fixture, write into the tree, take the worker's fault handler, or
+collect garbage five times after each run."""
+_SILENCING = {"dist": "no", "tx": [], "numprocesses": 0, "timeout": 0}
+"""Options of pytest-xdist and pytest-timeout, which would run the test elsewhere or end it."""
+_WITHOUT_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+
+
+class BenchmarkHooks:
+    """Hooks that conftest files may implement for pytest-benchmark; none is called."""
+
+    def pytest_benchmark_scale_unit(  # noqa: PLR0917 - the hook's own signature
+        self, config: Any, unit: Any, benchmarks: Any, best: Any, worst: Any, sort: Any
+    ) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_generate_machine_info(self, config: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_update_machine_info(self, config: Any, machine_info: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_generate_commit_info(self, config: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_update_commit_info(self, config: Any, commit_info: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_group_stats(self, config: Any, benchmarks: Any, group_by: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_generate_json(
+        self, config: Any, benchmarks: Any, include_data: Any, machine_info: Any, commit_info: Any
+    ) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_update_json(self, config: Any, benchmarks: Any, output_json: Any) -> None:
+        """Ignored."""
+
+    def pytest_benchmark_compare_machine_info(
+        self, config: Any, benchmarksession: Any, machine_info: Any, compared_benchmark: Any
+    ) -> None:
+        """Ignored."""
+
+
+class BenchmarkPlugin:
+    """Collects tests that use the fixture, and runs those that are chosen."""
+
+    def __init__(
+        self,
+        body: Body,
+        *,
+        choose: Callable[[list[pytest.Item]], list[pytest.Item]],
+        seed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`choose` gets what was collected and gives what is to run; `seed` is called before a test is set up."""
+        self._body = body
+        self._choose = choose
+        self._seed = seed
+        self.problems: list[str] = []
+        """What went wrong, the first thing first."""
+        self.skipped: str | None = None
+        """Why the test was skipped."""
+
+    def pytest_addoption(self, parser: pytest.Parser) -> None:
+        """The options of pytest-benchmark, which a project's `addopts` may hold."""
+        group = parser.getgroup("benchmark")
+        for name in _FLAGS:
+            group.addoption(f"--benchmark-{name}", action="store_true")
+        for name in _WITH_VALUE:
+            group.addoption(f"--benchmark-{name}")
+        for name in _WITH_OPTIONAL_VALUE:
+            group.addoption(f"--benchmark-{name}", nargs="?")
+        group.addoption("--benchmark-compare-fail", nargs="+")
+
+    def pytest_addhooks(self, pluginmanager: pytest.PytestPluginManager) -> None:
+        """The hooks of pytest-benchmark."""
+        pluginmanager.add_hookspecs(BenchmarkHooks)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """The marker of pytest-benchmark; and other plugins keep still, before they look at their options."""
+        config.addinivalue_line("markers", "benchmark(**settings): of pytest-benchmark; ignored")
+        for name, value in _SILENCING.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave what is to run."""
+        _keep_conftests(config)
+        items[:] = self._choose(items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Seed before the test's fixtures are made."""
+        self._seed()
+
+    def pytest_exception_interact(
+        self, call: pytest.CallInfo[Any], report: pytest.CollectReport | pytest.TestReport
+    ) -> None:
+        """Keep what a test or an import raised."""
+        if call.excinfo is not None:
+            # An unknown fixture's exception says less than what pytest prints.
+            said = getattr(report.longrepr, "errorstring", None)
+            text = call.excinfo.value if said is None else said.partition("\n")[0]
+            self.problems.append(f"{call.excinfo.typename}: {' '.join(str(text).split())}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep why a test was skipped."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.skipped = str(report.longrepr[2])
+
+    @pytest.fixture
+    def benchmark(self, request: pytest.FixtureRequest) -> BenchmarkFixture:
+        """What the test has timed."""
+        return BenchmarkFixture(request.node.name, self._body)
+
+
+def _keep_conftests(config: pytest.Config) -> None:
+    """Leave every conftest among the imported modules, under its path where another one has taken its name.
+
+    Arms are identical where all that they imported is; a file that pytest has taken off the list would be overlooked.
+    """
+    for plugin in config.pluginmanager.get_plugins():
+        file = getattr(plugin, "__file__", None)
+        if isinstance(plugin, ModuleType) and file is not None and sys.modules.get(plugin.__name__) is not plugin:
+            sys.modules[os.path.relpath(file)] = plugin
+
+
+def run_pytest(selector: str, plugin: BenchmarkPlugin, *options: str) -> int:
+    """Run pytest in this process, on the main thread, with the project's settings; gives its exit code."""
+    here = os.getcwd()  # noqa: PTH109
+    arguments = [selector, f"--rootdir={here}", f"--confcutdir={here}", "-q", "--no-header", "--no-summary", "-s"]
+    for name in _BLOCKED:
+        arguments += ["-p", f"no:{name}"]
+    if importlib.util.find_spec("pytest_cov") is not None and not os.environ.get(_WITHOUT_PLUGINS):
+        arguments.append("--no-cov")  # it would trace what is timed, and starts before it could be told otherwise
+    return int(pytest.main([*arguments, *options], plugins=[plugin]))

@@ -1,0 +1,202 @@
+"""Reading a file's `torch.utils.benchmark.Timer` objects without measuring anything.
+
+Such files are scripts: they make timers and measure at once, often for minutes. While one is imported, `Timer` is a
+stand-in that keeps what it was given and answers each measurement with one nanosecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from perfguard.model.spec import ParameterValue
+from perfguard.worker.adopted.labels import benchmark_name, clean, dotted
+from perfguard.worker.adopted.targets import TIMER
+from perfguard.worker.cases import load_module
+from perfguard.worker.checks import UnsoundCaseError
+
+_NOTHING_S = 1e-9
+_PYTHON = "python"
+_MAKES_TIMERS = re.compile(r"(?:(?:make|get|build|create)_)?timers?(?:_|$)")
+"""Names of functions that are called for the timers that they return."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What one Timer was given."""
+
+    stmt: str
+    """Timed."""
+    setup: str
+    """Run before."""
+    variables: dict[str, Any]
+    """What both see."""
+    label: str | None
+    """Of the task."""
+    sub_label: str | None
+    """Of the input, mostly."""
+    description: str | None
+    """Of the variant, mostly."""
+    num_threads: int
+    """Threads of torch; a Timer has one unless told otherwise."""
+    language: str
+    """`python`, or another that is not timed here."""
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it can be timed here."""
+        return self.language == _PYTHON
+
+    @property
+    def words(self) -> tuple[object, ...]:
+        """All but the variables."""
+        return self.stmt, self.setup, self.label, self.sub_label, self.description, self.num_threads, self.language
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedStatement:
+    """A statement with the words of its case id."""
+
+    name: str
+    """The benchmark's name."""
+    parameters: tuple[tuple[str, ParameterValue], ...]
+    """What tells it from others of this name."""
+    statement: Statement
+    """The statement."""
+    module: ModuleType
+    """Its file, which stands for `__main__` in its set-up."""
+
+
+_read: dict[str, tuple[NamedStatement, ...]] = {}
+"""By file: importing it again would make its tensors anew."""
+
+
+def statements_of(path: str) -> tuple[NamedStatement, ...]:
+    """All statements of a file, in the order in which their timers are made.
+
+    Raises:
+        Exception: Whatever the file raises.
+    """
+    if path not in _read:
+        recorded: list[Statement] = []
+        with _recording(recorded):
+            module = load_module(path)
+            made = len(recorded)
+            for make in _makers(module):
+                make()
+        known = [statement.words for statement in recorded[:made]]  # the file may call such a function itself
+        recorded[made:] = [statement for statement in recorded[made:] if statement.words not in known]
+        _read[path] = _named(path, module, recorded)
+    return _read[path]
+
+
+def _named(path: str, module: ModuleType, recorded: Sequence[Statement]) -> tuple[NamedStatement, ...]:
+    named: list[NamedStatement] = []
+    for statement in recorded:
+        first = next(iter(statement.stmt.strip().splitlines()), "")
+        name = benchmark_name((TIMER, *dotted(path).split("."), statement.label or first))
+        given = (("sub_label", statement.sub_label), ("description", statement.description))
+        parameters: list[tuple[str, ParameterValue]] = [(key, clean(text)) for key, text in given if text]
+        parameters.append(("num_threads", statement.num_threads))
+        alike = sum(n.name == name and n.parameters[: len(parameters)] == tuple(parameters) for n in named)
+        if alike:
+            parameters.append(("occurrence", alike + 1))
+        named.append(NamedStatement(name=name, parameters=tuple(parameters), statement=statement, module=module))
+    return tuple(named)
+
+
+def _makers(module: ModuleType) -> Iterator[Callable[[], object]]:
+    """The file's own functions without parameters that say, by name or annotation, that they return timers."""
+    for name, function in list(vars(module).items()):
+        if not inspect.isfunction(function) or function.__module__ != module.__name__:
+            continue
+        says_so = _MAKES_TIMERS.match(name) or "Timer" in str(inspect.signature(function).return_annotation)
+        needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        if says_so and not any(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in needed):
+            yield function
+
+
+@contextlib.contextmanager
+def _recording(recorded: list[Statement]) -> Iterator[None]:
+    """Put the stand-in in Timer's place."""
+    import torch.utils.benchmark
+    from torch.utils.benchmark.utils import timer
+
+    places: tuple[Any, ...] = (torch.utils.benchmark, timer)
+    original = timer.Timer
+    stand_in = _stand_in(original, recorded)
+    for module in places:
+        module.Timer = stand_in
+    try:
+        yield
+    finally:
+        for module in places:
+            module.Timer = original
+
+
+def _stand_in(original: type, recorded: list[Statement]) -> type:
+    from torch.utils.benchmark.utils.common import Measurement
+
+    signature = inspect.signature(original)
+
+    class RecordedTimer(original):  # type: ignore[misc]
+        """Keeps what it is given."""
+
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            recorded.append(_statement(given.arguments))
+            self._task_spec = _task(given.arguments)
+
+        def timeit(self, *_args: object, **_kwargs: object) -> Measurement:
+            return Measurement(number_per_run=1, raw_times=[_NOTHING_S], task_spec=self._task_spec)
+
+        autorange = blocked_autorange = adaptive_autorange = timeit
+
+        def repeat(self, *_args: object, **_kwargs: object) -> list[float]:
+            return [_NOTHING_S]
+
+        def collect_callgrind(self, *_args: object, **_kwargs: object) -> None:
+            raise UnsoundCaseError("the file calls collect_callgrind when it is imported; move that into a function")
+
+    return RecordedTimer
+
+
+def _statement(given: Mapping[str, Any]) -> Statement:
+    """What Timer was given, by its own names."""
+    from torch.utils.benchmark.utils.valgrind_wrapper.timer_interface import CopyIfCallgrind
+
+    return Statement(
+        stmt=_dedented(given["stmt"]),
+        setup=_dedented(given["setup"]),
+        variables=CopyIfCallgrind.unwrap_all(dict(given["globals"] or {})),
+        label=given["label"],
+        sub_label=given["sub_label"],
+        description=given["description"],
+        num_threads=given["num_threads"],
+        language=_language(given["language"]),
+    )
+
+
+def _task(given: Mapping[str, Any]) -> Any:
+    """What a measurement says it measured; Compare reads it."""
+    from torch.utils.benchmark.utils.common import TaskSpec
+
+    named = ("label", "sub_label", "description", "env", "num_threads")
+    texts: dict[str, Any] = {name: _dedented(given[name]) for name in ("stmt", "setup")}
+    return TaskSpec(**texts, **{name: given[name] for name in named})
+
+
+def _dedented(code: str) -> str:
+    return textwrap.dedent(code).removeprefix("\n").rstrip()
+
+
+def _language(language: object) -> str:
+    text = str(getattr(language, "name", language)).lower()
+    return _PYTHON if text in ("py", _PYTHON) else text

@@ -1,0 +1,116 @@
+"""A paired gate over suites of other tools, which stay as they are; no torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tiny_projects import outcomes, passes
+
+CONFIGURATION = """\
+suite = "existing"
+asv = "asv.conf.json"
+pytest = ["tests/test_*.py"]
+pass_env = ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
+slice_s = 0.005
+slices = 3
+max_blocks = 7
+max_block_sd = 2.0
+
+[suites.existing]
+gating = ["asv.*", "tag:pytest"]
+budget_s = 60
+"""
+
+ASV = """\
+from tiny_work import ordered, total
+
+
+class TimeWork:
+    params = ["total", "ordered"]
+    param_names = ["work"]
+
+    def setup(self, work):
+        self.work = {"total": total, "ordered": ordered}[work]
+
+    def time_work(self, work):
+        self.work()
+
+
+def track_length():
+    return 20_000
+"""
+
+TESTS = """\
+from tiny_work import ordered, total
+
+
+def test_total(benchmark):
+    assert benchmark(total) > 0
+
+
+def test_ordered(benchmark):
+    assert benchmark(ordered) == 1
+"""
+
+FIVEFOLD = ("return sum(range(LENGTH))", "return [sum(range(LENGTH)) for _ in range(5)][0]")
+SLOWER = {"asv.speed.TimeWork.time_work[work=total]", "pytest.tests.test_speed.test_total"}
+SAME = {"asv.speed.TimeWork.time_work[work=ordered]", "pytest.tests.test_speed.test_ordered"}
+
+
+@pytest.fixture
+def existing(project):
+    project.write("perfguard.toml", CONFIGURATION)
+    project.write("asv.conf.json", '{"version": 1, "repo": "."}  // the rest has defaults\n')
+    project.write("benchmarks/__init__.py", "")
+    project.write("benchmarks/speed.py", ASV)
+    project.write("tests/test_speed.py", TESTS)
+    project.commit("suites")
+    # The plugins that are installed here take a second of each process.
+    project.environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    return project
+
+
+def test_a_slowdown_is_red_in_the_cases_of_all_suites_that_run_into_it_and_in_no_other(existing):
+    existing.replace("tiny_work.py", *FIVEFOLD)
+    result = existing.result("compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
+    found = outcomes(result)
+    assert set(found) == SLOWER | SAME
+    assert {case_id for case_id, outcome in found.items() if outcome == "regressed"} == SLOWER, result["reason"]
+    assert (result["exit_code"], result["verdict"]) == (1, "regressed"), result["reason"]
+    assert "asv, benchmarks: 1 track_* not timed here; perfguard takes time_* only" in result["notes"]
+
+
+def test_an_unchanged_suite_passes(existing):
+    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
+    assert set(outcomes(result)) == {case_id for case_id in SLOWER | SAME if case_id.startswith("pytest")}
+    assert passes(result), result["reason"]
+    assert not any("asv" in note for note in result["notes"])
+
+
+def test_a_faster_function_that_computes_something_else_is_different(existing):
+    existing.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 10_000")
+    arms = ("--baseline", "git:HEAD", "--max-blocks", "2")
+    result = existing.result("compare", *arms, "-c", "pytest.*test_total", "--no-progress")
+    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "different"}, result["reason"]
+
+
+def test_the_cases_and_what_is_left_out_are_listed(existing):
+    listed = existing.run("list", "--cases").stdout
+    assert "    asv.speed.TimeWork.time_work[work=total]\n" in listed
+    assert "    pytest.tests.test_speed.test_total\n" in listed
+    assert "Notes\n  asv, benchmarks: 1 track_* not timed here; perfguard takes time_* only\n" in listed
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('asv = "absent.json"', "asv: "),
+        ('pytest = ["absent/*.py"]', "pytest: 'absent/*.py' matches no .py file"),
+        ('timer = ["../*.py"]', "timer: '../*.py' must be relative to the project"),
+    ],
+)
+def test_a_setting_that_leads_nowhere_is_named(project, setting, said):
+    project.write("perfguard.toml", setting)
+    done = project.run("list")
+    assert done.returncode == 2
+    assert said in done.stderr

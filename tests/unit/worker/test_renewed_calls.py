@@ -1,0 +1,64 @@
+"""Calls that need a fresh state before each."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.worker.cases import PreparedCase
+from perfguard.worker.signals import Meters
+from perfguard.worker.timing import Renewed, SliceTimer
+
+
+class Parent:
+    """Says go and keeps what comes back."""
+
+    def __init__(self):
+        self.replies = []
+
+    def receive(self):
+        return {"do": "go"}
+
+    def send(self, reply, **fields):
+        self.replies.append({"reply": reply, **fields})
+
+
+class Log:
+    """A state that notes what is done with it."""
+
+    def __init__(self, *, most):
+        self.done = ""
+        self.call = Renewed(self._call, self._renew, most=most)
+
+    def _call(self):
+        self.done += "c"
+        return float(len(self.done))
+
+    def _renew(self):
+        self.done += "r"
+
+
+def timer_of(log, parent):
+    return SliceTimer(parent, PreparedCase("case", (log.call,), 0.0), Meters(), inner_loops=3, spin_s=0.0)
+
+
+def test_every_call_finds_a_fresh_state_and_none_is_made_in_vain():
+    log = Log(most=64)
+    timer_of(log, Parent())(2)
+    assert log.done == "rc" * (2 + 6)  # two calls warm up
+
+
+def test_a_slice_has_no_more_calls_than_their_renewals_allow_and_says_how_many():
+    log, parent = Log(most=4), Parent()
+    seconds = timer_of(log, parent)(2)
+    assert log.done.count("c") == 2 + 4
+    (told,) = (reply for reply in parent.replies if reply["reply"] == "slice")
+    assert told["iterations"] == 4
+    assert seconds == pytest.approx(6 * told["value_s"])  # pyperf divides by the loops that it asked for
+
+
+def test_signals_of_all_calls_of_a_slice_are_told_together():
+    parent = Parent()
+    timer_of(Log(most=64), parent)(1)
+    (told,) = (reply for reply in parent.replies if reply["reply"] == "slice")
+    assert told["cpu_s"] >= 0
+    assert isinstance(told["minor_faults"], int)
