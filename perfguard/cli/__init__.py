@@ -10,6 +10,7 @@ import click
 from perfguard import __version__
 
 _COMMANDS = {
+    "init": ("perfguard.cli.commands.init", "Write a first configuration, benchmark and workflows."),
     "run": ("perfguard.cli.commands.run", "Measure a suite; compare with nothing."),
     "compare": (
         "perfguard.cli.commands.compare",
@@ -29,6 +30,8 @@ _COMMANDS = {
     ),
     "plan": ("perfguard.cli.commands.plan", "Say what blocks and minutes a slowdown needs; demote hopeless cases."),
     "show": ("perfguard.cli.commands.show", "Judge a recorded run again from its events."),
+    "report": ("perfguard.cli.commands.report", "Write recorded runs as one HTML file."),
+    "publish": ("perfguard.cli.commands.publish", "Write a static site over the recorded runs."),
     "tui": ("perfguard.cli.commands.tui", "Watch a run live in the terminal; drill down to ops; browse history."),
     "watch": ("perfguard.cli.commands.watch", "Print a run's events as lines, live or recorded."),
     "export": ("perfguard.cli.commands.export", "Write a recorded run in the format of another tool."),
