@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from perfguard.errors import UsageError
-from perfguard.github.events import PullRequestEvent, pull_request_of, read_event, workflow_run_of
-from perfguard.github.workflow_commands import Annotation, Level, annotation_line, output_lines, without_commands
+from perfguard.github.events import PullRequestEvent, WorkflowRunEvent, pull_request_of, read_event, workflow_run_of
+from perfguard.github.workflow_commands import Annotation, Level, annotation_line, output_lines, stop_and_resume
 
-__all__ = ["Annotation", "Job", "Level", "add_summary", "annotate", "print_harmless", "set_outputs", "this_job"]
+__all__ = ["Annotation", "Job", "Level", "add_summary", "annotate", "commands_stopped", "set_outputs", "this_job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +38,8 @@ class Job:
     """Of the job."""
     pull_request: PullRequestEvent | None
     """The pull request that the run is for."""
-    workflow_run: tuple[int, str] | None
-    """Id and head commit of the run that this one reports on."""
+    workflow_run: WorkflowRunEvent | None
+    """The run that this one reports on."""
 
     def run_url(self, run_id: int) -> str | None:
         """Page of a workflow run."""
@@ -84,10 +86,17 @@ def set_outputs(values: Mapping[str, str]) -> None:
         _append(path, output_lines(values), "GITHUB_OUTPUT")
 
 
-def print_harmless(text: str) -> None:
-    """Print foreign text to the job's log, where no line of it counts as a command."""
-    for line in without_commands(text):
-        click.echo(line)
+@contextlib.contextmanager
+def commands_stopped() -> Iterator[None]:
+    """While entered, nothing that is printed counts as a command to GitHub's runner.
+
+    An exception leaves it so for the rest of the step: what is printed of it may hold foreign text too.
+    """
+    stop, resume = stop_and_resume()
+    click.echo(stop)
+    yield
+    sys.stderr.flush()
+    click.echo(resume)
 
 
 def annotate(annotations: Sequence[Annotation]) -> None:

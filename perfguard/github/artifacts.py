@@ -7,9 +7,14 @@ have, whatever its headers say of its size.
 from __future__ import annotations
 
 import json
+import math
+import re
+import stat
+import struct
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from perfguard.codec import from_builtins, with_nan
 from perfguard.errors import StoreError
@@ -23,6 +28,41 @@ MOST_MEMBERS = 20_000
 MOST_CASES = 5_000
 _DEEPEST = 60
 """Levels of nesting of a result; a written one has fewer than ten."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_CHUNK_BYTES = 1 << 16
+_LARGEST_READ_BYTES = 4 * 1024**2
+"""zipfile reads the list of members at once, however long it says to be; this is room for `MOST_MEMBERS`."""
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    # zipfile's words for encrypted members and unknown versions
+    RuntimeError,
+    NotImplementedError,
+)
+
+
+class _SmallReads:
+    """A file of which nothing large is read at once."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes.
+
+        Raises:
+            BadZipFile: They are too many.
+        """
+        content = self._file.read(_LARGEST_READ_BYTES + 1 if size < 0 else min(size, _LARGEST_READ_BYTES + 1))
+        if len(content) > _LARGEST_READ_BYTES:
+            raise zipfile.BadZipFile(f"it lists more than {MOST_MEMBERS} files")
+        return content
 
 
 def result_in(source: Path) -> RunResult:
@@ -51,12 +91,11 @@ def result_in_zip(file: IO[bytes], *, source: str) -> RunResult:
         StoreError: It is no zip, holds none or several, or could harm whoever unpacks it.
     """
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(cast("IO[bytes]", _SmallReads(file))) as archive:
             member = _result_member(archive, source)
             with archive.open(member) as stream:
                 content = _read_at_most(stream, f"{RESULT_NAME} in {source}")
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        # RuntimeError and NotImplementedError are zipfile's words for encrypted members and unknown compression.
+    except _UNREADABLE as error:
         raise StoreError(f"{source} is not a zip that can be read: {error}") from error
     return parse_result(content, source=f"{RESULT_NAME} in {source}")
 
@@ -68,8 +107,10 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
         StoreError: It is no JSON, has another schema or wrong types or is too large.
     """
     try:
-        data: Any = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        data: Any = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        if _SURROGATE.search(content):  # half of a pair is text to JSON, and to nothing else
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{source} is not JSON that perfguard wrote: {error}") from error
     if _depth(data) > _DEEPEST:
         raise StoreError(f"{source} is nested deeper than any result")
@@ -93,9 +134,15 @@ def _result_member(archive: zipfile.ZipFile, source: str) -> zipfile.ZipInfo:
     found = [member for member in members if member.filename == RESULT_NAME]
     if len(found) != 1:
         raise StoreError(f"{source} holds {len(found) or 'no'} {RESULT_NAME}; there must be one")
-    if found[0].file_size > MOST_RESULT_BYTES:
+    (member,) = found
+    if member.file_size > MOST_RESULT_BYTES:
         raise StoreError(f"{RESULT_NAME} in {source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
-    return found[0]
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise StoreError(f"{RESULT_NAME} in {source} is a link; it is refused")
+    # Others let a header choose how many gigabytes their dictionary takes.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise StoreError(f"{RESULT_NAME} in {source} is compressed by method {member.compress_type}; it is refused")
+    return member
 
 
 def _leads_outside(name: str) -> bool:
@@ -104,14 +151,23 @@ def _leads_outside(name: str) -> bool:
 
 
 def _read_at_most(stream: IO[bytes], source: str) -> bytes:
-    content = stream.read(MOST_RESULT_BYTES + 1)
-    if len(content) > MOST_RESULT_BYTES:
-        raise StoreError(f"{source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
-    return content
+    content = bytearray()
+    while chunk := stream.read(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > MOST_RESULT_BYTES:
+            raise StoreError(f"{source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
+    return bytes(content)
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than any number")
+    return number
 
 
 def _depth(data: Any) -> int:

@@ -25,6 +25,20 @@ class PullRequestEvent:
     """Labels, which only people with a role in the repository can set."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRunEvent:
+    """The workflow run that has ended. All of it is GitHub's own word."""
+
+    id: int
+    """Its number, which grows."""
+    attempt: int | None
+    """How often it was started, from 1; None where that is not known."""
+    head_sha: str
+    """The commit that was pushed."""
+    head_repository: str | None
+    """`owner/name` that it was pushed to; None where that is deleted."""
+
+
 def read_event(path: Path) -> Mapping[str, Any]:
     """The event.
 
@@ -59,12 +73,17 @@ def pull_request_of(event: Mapping[str, Any]) -> PullRequestEvent | None:
         raise UsageError(f"the event's pull request lacks {error}; is GITHUB_EVENT_PATH the runner's own?") from error
 
 
-def workflow_run_of(event: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Id and head commit of the workflow run that an event is about; None where it is about something else."""
+def workflow_run_of(event: Mapping[str, Any]) -> WorkflowRunEvent | None:
+    """The workflow run that an event is about; None where it is about something else."""
     run = event.get("workflow_run")
     if not isinstance(run, dict):
         return None
     try:
-        return int(run["id"]), str(run["head_sha"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"the event's workflow run lacks {error}") from error
+        return WorkflowRunEvent(
+            id=int(run["id"]),
+            attempt=int(run["run_attempt"]),
+            head_sha=str(run["head_sha"]),
+            head_repository=(run.get("head_repository") or {}).get("full_name"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"the event's workflow run lacks {error}; is GITHUB_EVENT_PATH the runner's own?") from error

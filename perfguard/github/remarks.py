@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from perfguard.github.workflow_commands import MOST_ANNOTATIONS, Annotation, Level
-from perfguard.model.ops import Attribution
+from perfguard.model.ops import Attribution, OpKey
 from perfguard.model.result import RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
@@ -30,10 +30,10 @@ def annotations_of(result: RunResult) -> tuple[Annotation, ...]:
         return ()
     blamed = {attribution.case_id: attribution for attribution in result.attributions}
     ranked = sorted(result.gate.verdicts, key=lambda v: (v.gating is Gating.ADVISORY, list(Outcome).index(v.outcome)))
-    remarks = [_remark(v, blamed.get(v.case_id)) for v in ranked if v.outcome in _LEVELS]
-    return tuple(
-        remark for level in Level for remark in [r for r in remarks if r.level is level][:MOST_ANNOTATIONS]
-    )
+    # Identical arms pass by construction; what noise hid of them is nothing to warn of.
+    told = _LEVELS.keys() - ({Outcome.INCONCLUSIVE} if result.gate.identical else set())
+    remarks = [_remark(v, blamed.get(v.case_id)) for v in ranked if v.outcome in told]
+    return tuple(remark for level in Level for remark in [r for r in remarks if r.level is level][:MOST_ANNOTATIONS])
 
 
 def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
@@ -62,7 +62,7 @@ def _place(attribution: Attribution | None) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _in_order(attribution: Attribution, sources: dict[object, str | None]) -> Iterable[str | None]:
+def _in_order(attribution: Attribution, sources: dict[OpKey, str | None]) -> Iterable[str | None]:
     return (sources.get(key) for culprit in attribution.culprits for key in culprit.ops)
 
 

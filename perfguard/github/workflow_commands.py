@@ -6,7 +6,7 @@ Source: https://docs.github.com/actions/reference/workflows-and-actions/workflow
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -64,12 +64,10 @@ def output_lines(values: Mapping[str, str]) -> str:
     return "".join(blocks)
 
 
-def without_commands(text: str) -> Iterator[str]:
-    """The lines of a text between two commands that have the runner take none of them for commands."""
+def stop_and_resume() -> tuple[str, str]:
+    """Two lines: what stands between them is no command to the runner, whoever wrote it."""
     token = secrets.token_hex(16)
-    yield f"::stop-commands::{token}"
-    yield from text.splitlines()
-    yield f"::{token}::"
+    return f"::stop-commands::{token}", f"::{token}::"
 
 
 def _data(text: str) -> str:

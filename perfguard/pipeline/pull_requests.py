@@ -1,26 +1,23 @@
-"""A gate on a pull request: what is compared with what, what the job leaves behind, and the comment on it."""
+"""A gate on a pull request: what is compared with what, and what the job leaves behind."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfguard.errors import ArmError, HostUnfitError, StoreError, UsageError
-from perfguard.github.api import Artifact, GitHub, NotPermittedError
-from perfguard.github.artifacts import result_in_zip
-from perfguard.github.sticky import RunNumber, put_comment
+from perfguard.errors import ArmError, HostUnfitError, UsageError
 from perfguard.model.result import RunResult
-from perfguard.report.comment import CommentContext, marker_line, render_comment
+from perfguard.report.comment import CommentContext, render_comment
 from perfguard.runner import git
 
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 """Variables that let whoever reads them act for the job."""
 PARENT, MERGE_BASE = "parent", "merge-base"
-_LEFT_OUT = ("arms*",)
-_ARTIFACT = re.compile(r"perfguard-(?P<name>[A-Za-z0-9._-]{1,80})-(?P<attempt>[0-9]{1,4})")
+_CHECKOUTS = "arms"
+"""What folders with checkouts begin with."""
 _SUMMARY_NAME = "summary.md"
 
 
@@ -77,86 +74,53 @@ def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
         ) from error
 
 
+def require_fresh(destination: Path, start: Path) -> None:
+    """Refuse a place for the run that the checked-out revision has filled, or that leads out of the checkout.
+
+    Raises:
+        UsageError: It is there already, or a link.
+    """
+    place = start.resolve() / destination
+    led = place.resolve()
+    if led != place and not destination.is_absolute():
+        raise UsageError(f"--output-dir {destination} leads to {led} by a link; name another folder")
+    if place.is_symlink() or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
+        raise UsageError(f"--output-dir {destination} is there already and would be mixed with the run; name another")
+
+
+def require_own_folder(start: Path, revisions: Revisions) -> None:
+    """Refuse a change that brings files of `.perfguard`, such as an environment made beforehand for the baseline.
+
+    Raises:
+        UsageError: It does; names one.
+    """
+    repository = git.top_level(start) or start
+    specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
+    changed = git.run_git(
+        repository, "diff", "--name-only", "--no-ext-diff", "-z", revisions.baseline, revisions.candidate, "--", *specs
+    )
+    if changed:
+        name = changed.split(b"\0")[0].decode(errors="replace")
+        raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")
+
+
 def keep_run(result: RunResult, destination: Path) -> None:
-    """Copy what a run left, but for its checkouts, to where the job uploads it from.
+    """Copy what a run left, but for its checkouts and links, to where the job uploads it from.
 
     Raises:
         HostUnfitError: It cannot be written.
     """
     try:
-        shutil.copytree(
-            result.folder, destination, dirs_exist_ok=True, symlinks=True, ignore=shutil.ignore_patterns(*_LEFT_OUT)
-        )
+        shutil.copytree(result.folder, destination, dirs_exist_ok=True, ignore=_left_out)
     except (OSError, shutil.Error) as error:
         raise HostUnfitError(f"the run could not be copied to {destination}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
-    """What became of one artifact."""
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    def is_left_out(path: Path) -> bool:
+        return path.is_symlink() or (path.is_dir() and path.name.startswith(_CHECKOUTS))
 
-    said: str
-    """What was done, as a sentence."""
-    unwritten: str | None = None
-    """The comment, where the token may not write it."""
-
-
-def comment_on(
-    github: GitHub, *, run_id: int, head_sha: str, run_url: str | None, accept_label: str | None
-) -> tuple[Reported, ...]:
-    """Comment on the pull request of a workflow run, from what the run left; all of that is taken for data.
-
-    Args:
-        github: The repository.
-        run_id: The run that measured.
-        head_sha: The commit that it measured, as GitHub says.
-        run_url: Page of the run.
-        accept_label: The label that accepts a slowdown.
-
-    Raises:
-        StoreError: There is no artifact of a gate, or it holds no result that perfguard wrote.
-        GitHubError: GitHub could not be asked.
-    """
-    pull = github.open_pull_request(head_sha)
-    if pull is None:
-        return (Reported(said=f"no open pull request has {head_sha[:12]} as its newest commit; nothing to comment on"),)
-    latest = latest_artifacts(github.artifacts(run_id))
-    if not latest:
-        raise StoreError(f"workflow run {run_id} left no artifact named perfguard-NAME-ATTEMPT; did its gate run?")
-    reported = []
-    for name, (attempt, artifact) in sorted(latest.items()):
-        with github.downloaded(artifact) as file:
-            result = result_in_zip(file, source=f"artifact {artifact.name}")
-        context = CommentContext(
-            marker=name,
-            reproduce=reproducing(result),
-            report_url=run_url,
-            accept_label=accept_label,
-            accepted_by=accept_label if accept_label in pull.labels else None,
-            from_fork=pull.from_fork,
-        )
-        body = render_comment(result, context)
-        run = RunNumber(run_id=run_id, attempt=attempt)
-        try:
-            said = put_comment(github, pull.number, marker_line=marker_line(name), body=body, run=run)
-            reported.append(Reported(said=said))
-        except NotPermittedError as error:
-            hint = "give this job `permissions: pull-requests: write`; the comment is in the job's summary instead"
-            reported.append(Reported(said=f"no comment on #{pull.number}: {error}; {hint}", unwritten=body))
-    return tuple(reported)
-
-
-def latest_artifacts(artifacts: Sequence[Artifact]) -> dict[str, tuple[int, Artifact]]:
-    """The last attempt of each name; expired ones are gone."""
-    latest: dict[str, tuple[int, Artifact]] = {}
-    for artifact in artifacts:
-        found = _ARTIFACT.fullmatch(artifact.name)
-        if found is None or artifact.expired:
-            continue
-        name, attempt = found["name"], int(found["attempt"])
-        if name not in latest or attempt > latest[name][0]:
-            latest[name] = (attempt, artifact)
-    return latest
+    return {name for name in names if is_left_out(Path(folder) / name)}
 
 
 def reproducing(result: RunResult) -> str | None:

@@ -1,37 +1,50 @@
 """The comment on a pull request, and the summary of a job: verdict, culprit, then as much as there is room for.
 
 GitHub refuses comments of more than 65,536 characters. So a comment has a budget, and sheds detail in the order of
-`_SHEDDING` until it fits; what regressed and how to reproduce it goes last.
+`SHEDDING` until it fits; what regressed, its culprit and how to measure it again stay.
 """
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from perfguard.model.allowance import LARGEST_RATIO
+from perfguard.model.findings import Finding
 from perfguard.model.result import RunResult
 from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
-from perfguard.report.escaping import code, escape
+from perfguard.report.comment_cases import Detail, case_sections, code_of, fold, of, text_of
+from perfguard.report.escaping import code_block
 from perfguard.report.findings import render_findings_markdown
-from perfguard.report.interval_bars import interval_bar, reach_of
-from perfguard.report.lines import note_lines, signal_lines
-from perfguard.report.terminal import SIGNS, format_interval
-from perfguard.units import format_count, format_effect, printable
+from perfguard.report.lines import note_lines
+from perfguard.units import format_ratio
 
 COMMENT_CHARACTERS = 60_000
 """Room for a comment; GitHub's own limit is 65,536."""
 SUMMARY_CHARACTERS = 240_000
 """Room for a job summary: GitHub's limit is 1 MiB, and a character is at most four bytes."""
 
-_LONGEST_TEXT = 700
-"""Characters of one sentence; texts of a fork have no length of their own that could be relied on."""
-_LONGEST_ID = 300
-_RED = (Outcome.REGRESSED,)
-_BROKEN = (Outcome.FAILED, Outcome.DIFFERENT)
-_OPEN = (Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE)
+SHEDDING: tuple[Mapping[str, Any], ...] = (
+    {"unchanged": False},
+    {"advice": False},
+    {"signals": False},
+    {"changes": 1},
+    {"notes": False},
+    {"improved": 10},
+    {"rows": 40, "blamed": 20, "improved": 0},
+    {"rows": 20, "blamed": 5, "changes": 0},
+)
+"""What is left out, one after the other."""
+
+_WORDS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}
+_NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
+_TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
+"""Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
+_CUT = "\n\n…and more than a comment has room for.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +52,9 @@ class CommentContext:
     """What a comment says that is not in the result."""
 
     marker: str
-    """Tells this comment from others of the same pull request: `perf/pr`."""
+    """Tells this comment from others of the same pull request: `gate`."""
+    head_sha: str | None = None
+    """The pull request's commit that was measured."""
     reproduce: str | None = None
     """Command that measures the same again."""
     report_url: str | None = None
@@ -52,224 +67,141 @@ class CommentContext:
     """Whether the numbers come from a workflow that the pull request itself could have changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Detail:
-    """How much is shown."""
-
-    unchanged: bool = True
-    advice: bool = True
-    signals: bool = True
-    notes: bool = True
-    changes: int = 5
-    improved: int = 200
-    rows: int = 200
-    blamed: int = 50
-
-
-_SHEDDING = (
-    {"unchanged": False},
-    {"advice": False},
-    {"signals": False},
-    {"changes": 1},
-    {"notes": False},
-    {"improved": 10},
-    {"rows": 40, "blamed": 20, "improved": 0},
-    {"rows": 20, "blamed": 5, "changes": 0},
-)
-"""What is left out, one after the other."""
-
-
 def marker_line(marker: str) -> str:
     """The first line of a comment, by which it is found again."""
-    return f"<!-- perfguard:{marker.replace('--', '-')} -->"
+    return f"<!-- perfguard:{re.sub(r'[^A-Za-z0-9._/]+', '-', marker)} -->"
 
 
 def render_comment(result: RunResult, context: CommentContext, *, limit: int = COMMENT_CHARACTERS) -> str:
     """A result as Markdown of at most `limit` characters."""
-    detail = _Detail()
-    for shed in ({}, *_SHEDDING):
-        detail = replace(detail, **shed)  # type: ignore[arg-type]
+    detail = Detail()
+    for shed in ({}, *SHEDDING):
+        detail = replace(detail, **shed)
         text = _render(result, context, detail)
         if len(text) <= limit:
             return text
-    return f"{text[: limit - 1]}…"
+    return text[: limit - len(_CUT)].rpartition("\n")[0] + _CUT
 
 
-def _render(result: RunResult, context: CommentContext, detail: _Detail) -> str:
-    verdicts = result.gate.verdicts if result.gate is not None else ()
+def _render(result: RunResult, context: CommentContext, detail: Detail) -> str:
     parts = [
         marker_line(context.marker),
-        _headline(result, context),
-        *_regressions([v for v in verdicts if v.outcome in _RED], result, detail),
-        *_section("Not measurable", [v for v in verdicts if v.outcome in _BROKEN], detail.rows),
-        *_section("Undecided", [v for v in verdicts if v.outcome in _OPEN], detail.rows),
-        *_section("Accepted slowdowns", [v for v in verdicts if v.outcome is Outcome.ALLOWED], detail.rows),
-        *_section("Faster", [v for v in verdicts if v.outcome is Outcome.IMPROVED], detail.improved, folded=True),
-        *_unchanged([v for v in verdicts if v.outcome is Outcome.UNCHANGED], detail),
-        *_executed_otherwise(result, verdicts, detail),
+        *_headline(result, context),
+        *case_sections(result, detail),
         *_environment(result),
-        *_advice(result, detail),
+        *_advice(result, context, detail),
         *_notes(result, detail),
-        *_what_to_do(result, context, verdicts),
+        *_what_to_do(result, context),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
-def _headline(result: RunResult, context: CommentContext) -> str:
-    lines = [f"### {_sign(result)} perfguard: {escape(result.verdict)}", "", f"**{_text(result.reason)}**"]
-    blamed = [v for v in _worst_first(_red(result)) if v.blame]
-    if blamed:
-        lines += ["", f"Culprit: **{_text(blamed[0].blame or '')}**"]
-    lines += ["", f"How sure: {_certainty(result)}"]
+def _headline(result: RunResult, context: CommentContext) -> list[str]:
+    sign = _WORDS.get(result.verdict, "⚠️")
+    commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
+    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(result.reason)}**"]
+    red = _red(result)
+    if red and red[0].blame:
+        where = f" ({code_of(red[0].case_id)})" if len(red) > 1 else ""
+        parts.append(f"Culprit: **{text_of(red[0].blame)}**{where}")
+    parts.append(f"How sure: {_certainty(result)}")
     if context.accepted_by is not None:
-        lines += ["", f"Accepted by the label {code(context.accepted_by)}: the check passes whatever the verdict is."]
+        parts.append(f"Accepted by the label {code_of(context.accepted_by)}: the check passes whatever the verdict is.")
     if context.from_fork:
-        lines += ["", "Measured by the fork's own workflow run; a reviewer should see that the change leaves it alone."]
-    return "\n".join(lines)
-
-
-def _sign(result: RunResult) -> str:
-    return {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}.get(result.verdict, "⚠️")
+        parts.append(
+            "Numbers and texts below come from the fork's own workflow run; a reviewer should see that the change "
+            "leaves the workflow alone."
+        )
+    return parts
 
 
 def _red(result: RunResult) -> list[Verdict]:
-    return [v for v in result.gate.verdicts if v.outcome is Outcome.REGRESSED] if result.gate is not None else []
+    return of(result.gate.verdicts, Outcome.REGRESSED) if result.gate is not None else []
 
 
 def _certainty(result: RunResult) -> str:
     """The gate's contract, and what made a flag red."""
+    if result.gate is None:
+        return "nothing was compared."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
     said = []
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
-        said.append("each regression came back in an independent run with both arms moved in memory and on disk")
+        each = "the regression" if len(red) == 1 else "each regression"
+        said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
     if result.error_rate != "uncalibrated":
         said.append(result.error_rate)
-    elif result.gate is not None:
-        alpha = result.gate.policy.alpha
-        said.append(f"uncalibrated: the false-alarm rate per gate is nominal (alpha {alpha:.1%})")
-    return _text("; ".join(said)) if said else "nothing was compared."
-
-
-def _regressions(red: Sequence[Verdict], result: RunResult, detail: _Detail) -> list[str]:
-    if not red:
-        return []
-    shown = _worst_first(red)[: detail.rows]
-    parts = [_bars(shown)]
-    for verdict in shown[: detail.blamed]:
-        changes = result.census_changes.get(verdict.case_id, ())
-        lines = [f"{code(_id(verdict))}{_advisory(verdict)}: {_text(verdict.reason)}"]
-        lines += [f"- {_text(verdict.blame)}"] if verdict.blame else []
-        lines += [f"- executes otherwise: {_text(change.sentence)}" for change in changes[: detail.changes]]
-        lines += [f"- {_text(line)}" for line in signal_lines(verdict)] if detail.signals else []
-        parts.append("\n".join(lines))
-    return [*parts, *_more(len(red) - len(shown), "regressed case")]
-
-
-def _section(title: str, verdicts: Sequence[Verdict], rows: int, *, folded: bool = False) -> list[str]:
-    if not verdicts:
-        return []
-    shown = _worst_first(verdicts)[:rows]
-    heading = f"{title}: {format_count(len(verdicts), 'case')}"
-    bars = _bars(shown) if shown else ""
-    reasons = "" if folded else "\n".join(f"- {code(_id(v))}{_advisory(v)}: {_text(v.reason)}" for v in shown)
-    body = "\n\n".join(part for part in (bars, reasons, *_more(len(verdicts) - len(shown), "case")) if part)
-    return [_fold(heading, body)] if folded else [f"#### {heading}\n\n{body}"]
-
-
-def _unchanged(verdicts: Sequence[Verdict], detail: _Detail) -> list[str]:
-    if not verdicts:
-        return []
-    heading = f"Unchanged: {format_count(len(verdicts), 'case')}"
-    return [_fold(heading, _bars(verdicts))] if detail.unchanged else [f"{heading}."]
-
-
-def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: _Detail) -> list[str]:
-    """What changed in the steps of cases that did not regress."""
-    red = {v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED}
-    changed = {case: changes for case, changes in result.census_changes.items() if changes and case not in red}
-    if not changed or not detail.changes:
-        return []
-    lines = []
-    for case_id, changes in list(changed.items())[: detail.rows]:
-        lines += [f"- {code(_cut(case_id, _LONGEST_ID))}: {_text(c.sentence)}" for c in changes[: detail.changes]]
-    return [_fold(f"Executed otherwise, without a regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
+    else:
+        alpha = format_ratio(result.gate.policy.alpha)
+        said.append(f"uncalibrated on this machine, so the false-alarm rate per gate is nominal ({alpha})")
+    return text_of("; ".join(said))
 
 
 def _environment(result: RunResult) -> list[str]:
     """What differs between the arms beside their code, and where both ran."""
     baseline, candidate = result.arms.get("baseline"), result.arms.get("candidate")
-    where = f"{escape(_cut(result.machine, _LONGEST_TEXT))} ({code(result.machine_id)})"
+    where = f"{text_of(result.machine)} ({code_of(result.machine_id)})"
     if baseline is None or candidate is None:
         return [f"Machine: {where}."]
+    # Each revision may have a virtual environment of its own; the stack says whether they hold the same.
+    known = baseline.stack_id is not None and candidate.stack_id is not None
     rows = [
-        (name, getattr(baseline, name), getattr(candidate, name))
-        for name in ("torch", "python", "interpreter", "stack_id")
+        (_NAMES[name], getattr(baseline, name), getattr(candidate, name))
+        for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
         if getattr(baseline, name) != getattr(candidate, name)
     ]
     if not rows:
-        both = f"torch {escape(candidate.torch)}" if candidate.torch else "no torch"
-        return [f"Environment: the same in both arms ({both}, Python {escape(candidate.python or '?')}), {where}."]
+        both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
+        return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
     lines = ["Environment: **it differs between the arms**", "", "| | baseline | candidate |", "|---|---|---|"]
     lines += [f"| {name} | {_cell(before)} | {_cell(after)} |" for name, before, after in rows]
-    return ["\n".join([*lines, "", f"Machine: {where}."])]
+    return ["\n".join(lines), f"Machine: {where}."]
 
 
-def _advice(result: RunResult, detail: _Detail) -> list[str]:
+def _cell(value: str | None) -> str:
+    return code_of(value) if value else "-"
+
+
+def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[str]:
     if not detail.advice:
         return []
     return [
-        _fold(f"Advice on {_cut(case_id, _LONGEST_ID)}", render_findings_markdown(findings))
+        fold(f"Advice on {case_id}", render_findings_markdown([_without_command(f, context) for f in findings]))
         for case_id, findings in list(result.findings.items())[: detail.rows]
         if findings
     ]
 
 
-def _notes(result: RunResult, detail: _Detail) -> list[str]:
+def _without_command(finding: Finding, context: CommentContext) -> Finding:
+    """A bot shows no command to run that a stranger could have written."""
+    return replace(finding, trial=replace(finding.trial, command="")) if context.from_fork else finding
+
+
+def _notes(result: RunResult, detail: Detail) -> list[str]:
     notes = note_lines(result)
     if not notes or not detail.notes:
         return []
-    return [_fold("What else there is to know", "\n".join(f"- {_text(note)}" for note in notes[: detail.rows]))]
+    return [fold("What else there is to know", "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows]))]
 
 
-def _what_to_do(result: RunResult, context: CommentContext, verdicts: Sequence[Verdict]) -> list[str]:
-    red = _worst_first([v for v in verdicts if v.outcome is Outcome.REGRESSED])
-    lines = []
+def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
+    red = _red(result)
+    worst = next((v for v in red if _TYPABLE.fullmatch(v.case_id)), None)
+    commands = []
     if context.reproduce:
-        lines.append(f"- measure it again: {code(context.reproduce)}")
-        lines += [f"- look at its ops: {code(f'{context.reproduce} --ops -c {_quoted(_id(red[0]))}')}"] if red else []
-    if red:
-        allow = f"perfguard allow {_quoted(_id(red[0]))} --max {_ceiling(red[0])}% --until 30d --reason '…'"
-        label = f", or the label {code(context.accept_label)}" if context.accept_label else ""
-        lines.append(f"- accept it: {code(allow)} on the base branch, whose allow-list is the one that counts{label}")
+        commands += ["# measure it again", context.reproduce]
+        if worst is not None:
+            commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]
+    if worst is not None and _ceiling(worst) <= 100 * LARGEST_RATIO:
+        allow = f"perfguard allow '{worst.case_id}' --max {_ceiling(worst)}% --until 30d --reason '…'"
+        commands += ["# accept it: on the base branch, whose allow-list is the one that counts", allow]
+    parts = (
+        [fold("Measure it again" + (", or accept it" if red else ""), code_block(commands, "sh"))] if commands else []
+    )
+    if red and context.accept_label and context.accepted_by is None:
+        parts.append(f"To let it through as it is, set the label {code_of(context.accept_label)}.")
     if context.report_url:
-        lines.append(f"- everything else: [report, raw samples and traces]({context.report_url})")
-    return ["\n".join(lines)] if lines else []
-
-
-def _bars(verdicts: Sequence[Verdict]) -> str:
-    """A code block with a line for each case: sign, effect, interval, bar, case."""
-    reach = reach_of(e for v in verdicts if (e := v.comparison.estimate) is not None)
-    lines = []
-    for verdict in verdicts:
-        estimate = verdict.comparison.estimate
-        effect = format_effect(estimate.log_ratio) if estimate else "-"
-        bar = interval_bar(estimate, reach) if estimate and math.isfinite(estimate.log_ratio) else ""
-        interval = format_interval(verdict.comparison)
-        lines.append(
-            f"{SIGNS[verdict.outcome][0]} {effect:>9}  {interval:<21} {bar:<25}  {_plain(_id(verdict))}"
-            f"{_advisory(verdict)}"
-        )
-    return "\n".join(["```text", *lines, "```"]) if lines else ""
-
-
-def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Gating before advisory, then by the size of the effect."""
-
-    def rank(verdict: Verdict) -> tuple[bool, float]:
-        estimate = verdict.comparison.estimate
-        return verdict.gating is Gating.ADVISORY, -abs(estimate.log_ratio) if estimate else math.inf
-
-    return sorted(verdicts, key=rank)
+        parts.append(f"[Everything that the run left]({context.report_url}): result, raw samples, traces.")
+    return parts
 
 
 def _ceiling(verdict: Verdict) -> int:
@@ -279,41 +211,3 @@ def _ceiling(verdict: Verdict) -> int:
         return 1
     upper = estimate.interval.upper if math.isfinite(estimate.interval.upper) else estimate.log_ratio
     return max(1, math.ceil(math.expm1(min(upper, 5.0)) * 100))
-
-
-def _fold(heading: str, body: str) -> str:
-    return f"<details><summary>{html.escape(printable(heading))}</summary>\n\n{body}\n\n</details>"
-
-
-def _more(number: int, noun: str) -> list[str]:
-    return [f"and {format_count(number, f'more {noun}')}"] if number > 0 else []
-
-
-def _advisory(verdict: Verdict) -> str:
-    return " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-
-
-def _text(text: str) -> str:
-    return escape(_cut(text, _LONGEST_TEXT))
-
-
-def _cell(value: str | None) -> str:
-    return code(_cut(value, _LONGEST_ID)) if value else "-"
-
-
-def _id(verdict: Verdict) -> str:
-    return _cut(verdict.case_id, _LONGEST_ID)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _plain(text: str) -> str:
-    """Text inside a code block, where only the fence itself could end it."""
-    return printable(text).replace("`", "'")
-
-
-def _quoted(text: str) -> str:
-    """A case id as one word of a shell; ids of a fork may hold anything."""
-    return "'" + text.replace("'", "'\\''") + "'"

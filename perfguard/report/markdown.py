@@ -27,14 +27,14 @@ _ORDER = (
 
 def render_markdown(result: RunResult) -> str:
     """One heading with the verdict, the table, then what else there is to know."""
-    lines = [f"## perfguard: {result.verdict}", "", escape(result.reason), ""]
+    lines = [f"## perfguard: {escape(result.verdict)}", "", escape(result.reason), ""]
     if result.gate is not None:
         lines += [*_verdicts(result.gate.verdicts, result), *_advice(result)]
     elif result.measured:
         lines += _measured(result.measured)
     lines += [
         "",
-        f"Machine: {escape(result.machine)} (`{result.machine_id}`), CPU {','.join(map(str, result.cpus))}",
+        f"Machine: {escape(result.machine)} ({code(result.machine_id)}), CPU {','.join(map(str, result.cpus))}",
         "",
     ]
     for role, arm in sorted(result.arms.items()):

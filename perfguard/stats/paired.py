@@ -173,7 +173,8 @@ def _weights(variances: FloatArray) -> FloatArray:
     if typical <= 0:
         return np.ones(variances.size)
     weights: FloatArray = 1 / (np.where(np.isfinite(variances), variances, typical) + SHRINKAGE * typical)
-    return weights / weights.mean()
+    weights /= weights.mean()
+    return weights
 
 
 def _estimate_sorted(values: FloatArray, weights: FloatArray, level: float) -> Estimate:

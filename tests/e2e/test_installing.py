@@ -51,6 +51,8 @@ def test_the_wheel_holds_what_the_program_reads_at_run_time(distributions: Path)
         "perfguard/runner/constraints-ipex.txt",
         "perfguard/worker/start.py",
         "perfguard/schemas/result.schema.json",
+        "perfguard/templates/perf_first_step.py.in",
+        "perfguard/templates/workflows/perf.yml",
     ):
         assert name in names
     assert not any(name.startswith(("tests/", "baselines/")) for name in names)

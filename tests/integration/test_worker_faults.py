@@ -32,6 +32,7 @@ from tests.worker_rigs import IMPATIENT, completed, failures
     ],
 )
 @pytest.mark.parametrize("moment", ["in the set-up", "in a slice"])
+@pytest.mark.two_cpus
 def test_a_case_that_breaks_its_worker_is_dropped_and_the_next_block_goes_on(rig, fault, said, moment):
     if "affinity" in fault and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs a second CPU to move to")

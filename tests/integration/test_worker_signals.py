@@ -183,6 +183,7 @@ def test_what_a_worker_lacks_is_told_as_a_sentence(starter):
 
 
 @pytest.mark.torch
+@pytest.mark.two_cpus
 def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
     """What the worker relies on for instructions, shown with a clock that needs no hardware counter."""
     if len(os.sched_getaffinity(0)) < 2:

@@ -63,6 +63,7 @@ def imported(tmp_path):
         (("--version",), 0),
         (("version",), 0),
         (("list",), 0),
+        (("init", "--dry-run"), 0),
         (("list", "--cases", "--format", "json"), 0),
         (("gate", "--help"), 0),
         (("compare", "--help"), 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,23 +10,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli.options import load, load_policy, measuring_options, verdict_options, working_directory
+from perfguard.errors import ExitCode, PerfguardError
 
 if TYPE_CHECKING:
     from perfguard.cli.github_job import Job
     from perfguard.github.api import GitHub
+    from perfguard.github.events import WorkflowRunEvent
     from perfguard.model.result import RunResult
-    from perfguard.pipeline.pull_requests import Revisions
 
 _repository_option = click.option(
     "--repository", metavar="OWNER/NAME", help="The repository; default: GITHUB_REPOSITORY."
 )
+_LABEL_VARIABLE = "PERFGUARD_ACTION_ACCEPT_LABEL"
+
+
+def _accept_label(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
+    """The label; click itself takes an empty variable for none, but here it says that no label accepts."""
+    return os.environ.get(_LABEL_VARIABLE, "perf-accepted") if given is None else given
+
+
 _label_option = click.option(
     "--accept-label",
-    default="perf-accepted",
-    show_default=True,
-    envvar="PERFGUARD_ACTION_ACCEPT_LABEL",
+    callback=_accept_label,
     metavar="LABEL",
-    help="A pull request with this label passes whatever the verdict is.",
+    help="A pull request with this label passes whatever the verdict is; default: perf-accepted; empty: none does.",
 )
 
 
@@ -58,80 +66,94 @@ def command() -> None:
 @measuring_options
 @click.option("--setup", metavar="COMMAND", help="Installs each revision into a venv of its own: 'pip install .'.")
 @verdict_options
+@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 
     Configuration, benchmarks, baselines and allow-list are the base's. Measured code is confined where the kernel can
     do that (Landlock), and the command refuses to start beside a token. Exits like `perfguard gate`.
     """
-    from perfguard.cli.github_job import Annotation, Level, add_summary, annotate, set_outputs, this_job
-    from perfguard.errors import PerfguardError
-    from perfguard.pipeline.pull_requests import require_no_token, revisions_of
+    from perfguard.cli.github_job import commands_stopped, this_job
+    from perfguard.pipeline.pull_requests import require_no_token
 
     require_no_token(os.environ)
     job = this_job()
-    try:
-        revisions = revisions_of(working_directory(), options["against"], job.base_ref)
-        result = _measured(revisions, options)
-    except PerfguardError as error:
-        set_outputs({"verdict": "error", "exit-code": str(int(error.exit_code)), "output-dir": ""})
-        annotate([Annotation(level=Level.ERROR, title="perfguard could not judge", message=str(error))])
-        add_summary(_failure(str(error)))
-        raise
-    raise click.exceptions.Exit(_report(result, revisions, job, options))
+    failure: PerfguardError | None = None
+    with commands_stopped():
+        try:
+            result = _measured(job, options)
+            _print(result)
+        except PerfguardError as error:
+            failure = error
+            click.echo(f"perfguard: {error}", err=True)
+    raise click.exceptions.Exit(_report_failure(failure) if failure is not None else _report(result, job, options))
 
 
-def _measured(revisions: Revisions, options: dict[str, Any]) -> RunResult:
+def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.cli.measuring import build_request
     from perfguard.pipeline.paired import compare_arms
+    from perfguard.pipeline.pull_requests import keep_run, require_fresh, require_own_folder, revisions_of
     from perfguard.runner.arm_spec import parse_arm
     from perfguard.runner.launching import can_confine
 
+    require_fresh(options["output_dir"], working_directory())
+    revisions = revisions_of(working_directory(), options["against"], job.base_ref)
+    require_own_folder(working_directory(), revisions)
     confines = can_confine()
     unconfined = () if confines else (_UNCONFINED,)
     with load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
         request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
-        return compare_arms(request, *arms)
+        result = compare_arms(request, *arms)
+    keep_run(result, options["output_dir"])
+    return result
 
 
 _UNCONFINED = (
-    "this kernel has no Landlock: measured code could have changed files of this job, the verdict among them; trust the "
-    "verdict as far as you trust the author"
+    "this kernel has no Landlock: measured code could have changed files of this job, the verdict among them; trust "
+    "the verdict as far as you trust the author"
 )
 
 
-def _report(result: RunResult, revisions: Revisions, job: Job, options: dict[str, Any]) -> int:
-    """Leave everything where the job and its reader find it; gives the exit code."""
-    from perfguard.cli.github_job import add_summary, annotate, print_harmless, set_outputs
+def _print(result: RunResult) -> None:
     from perfguard.cli.output import result_text
+
+    click.echo(result_text(result))
+
+
+def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
+    """Tell the job and its reader; gives the exit code."""
+    from perfguard.cli.github_job import add_summary, annotate, set_outputs
     from perfguard.github.remarks import annotations_of
-    from perfguard.pipeline.pull_requests import keep_run, reproducing, summary_of
+    from perfguard.pipeline.pull_requests import reproducing, summary_of
     from perfguard.report.comment import SUMMARY_CHARACTERS, CommentContext
 
-    destination = options["output_dir"]
-    label = options["accept_label"]
-    accepted = label if job.pull_request is not None and label in job.pull_request.labels else None
+    destination, label, pull = options["output_dir"], options["accept_label"], job.pull_request
+    accepted = label if pull is not None and label in pull.labels else None
     context = CommentContext(
         marker=result.suite,
+        head_sha=pull.head_sha if pull is not None else None,
         reproduce=reproducing(result),
         report_url=job.run_url(job.run_id) if job.run_id else None,
         accepted_by=accepted,
         accept_label=label or None,
     )
-    keep_run(result, destination)
     add_summary(summary_of(result, context, destination, limit=SUMMARY_CHARACTERS))
-    print_harmless(result_text(result))
     annotate(annotations_of(result))
-    code = 0 if options["exit_zero"] or (accepted and result.exit_code != 130) else result.exit_code
+    code = 0 if options["exit_zero"] or (accepted and result.exit_code != ExitCode.INTERRUPTED) else result.exit_code
     set_outputs({"verdict": result.verdict, "exit-code": str(code), "output-dir": str(destination)})
     return code
 
 
-def _failure(reason: str) -> str:
+def _report_failure(error: PerfguardError) -> int:
+    from perfguard.cli.github_job import Annotation, Level, add_summary, annotate, set_outputs
     from perfguard.report.escaping import escape
 
-    return f"### ❌ perfguard could not judge\n\n{escape(reason)}\n"
+    code = int(error.exit_code)
+    set_outputs({"verdict": "error", "exit-code": str(code), "output-dir": ""})
+    annotate([Annotation(level=Level.ERROR, title="perfguard could not judge", message=str(error))])
+    add_summary(f"### ❌ perfguard could not judge\n\n{escape(str(error))}\n")
+    return code
 
 
 @command.command("comment")
@@ -145,33 +167,44 @@ def comment(**options: Any) -> None:
     Runs on `workflow_run`, with a token and without a checkout. What the measuring run left is taken for data: checked,
     escaped, and rendered here. Where the token may not comment, the comment goes to the job's summary.
     """
-    from perfguard.cli.github_job import add_summary, this_job
-    from perfguard.errors import UsageError
-    from perfguard.pipeline.pull_requests import comment_on
+    from perfguard.cli.github_job import Annotation, Level, add_summary, annotate, this_job
+    from perfguard.pipeline.pull_request_comments import comment_on
     from perfguard.units import printable
 
     job = this_job()
-    run_id, head_sha = job.workflow_run or (None, None)
-    run_id, head_sha = options["run_id"] or run_id, options["head_sha"] or head_sha
-    if run_id is None or head_sha is None:
-        raise UsageError("which run? start this on `workflow_run`, or give --run-id and --head-sha")
-    reported = comment_on(
-        _github(job, options["repository"]),
-        run_id=run_id,
-        head_sha=head_sha,
-        run_url=job.run_url(run_id),
-        accept_label=options["accept_label"] or None,
-    )
+    run = _measuring_run(job, options["run_id"], options["head_sha"])
+    with contextlib.closing(_github(job, options["repository"])) as github:
+        reported = comment_on(github, run, run_url=job.run_url(run.id), accept_label=options["accept_label"] or None)
     for one in reported:
         click.echo(printable(one.said))
         if one.unwritten is not None:
             add_summary(one.unwritten)
+            annotate([Annotation(level=Level.WARNING, title="perfguard did not comment", message=one.said)])
+    for one in reported:
+        if one.error is not None:
+            raise one.error
+
+
+def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> WorkflowRunEvent:
+    from perfguard.errors import UsageError
+    from perfguard.github.events import WorkflowRunEvent
+
+    if run_id is not None and head_sha is not None:
+        return WorkflowRunEvent(id=run_id, attempt=None, head_sha=head_sha, head_repository=None)
+    if job.workflow_run is None or run_id is not None or head_sha is not None:
+        raise UsageError("which run? start this on `workflow_run`, or give both --run-id and --head-sha")
+    return job.workflow_run
 
 
 @command.command("propose-baseline")
 @click.option("-s", "--suite", help="The suite whose baseline was updated.")
 @click.option("--into", metavar="BRANCH", help="Branch to propose it for; default: the one that the run is for.")
-@click.option("--branch", metavar="NAME", envvar="PERFGUARD_ACTION_BRANCH", help="Branch that takes the commit; default: perfguard/baseline-SUITE.")
+@click.option(
+    "--branch",
+    metavar="NAME",
+    envvar="PERFGUARD_ACTION_BRANCH",
+    help="Branch that takes the commit; default: perfguard/baseline-SUITE.",
+)
 @_repository_option
 def propose(**options: Any) -> None:
     """Open a pull request with what `perfguard baseline update` changed; rewrites the one that is open."""
@@ -185,7 +218,8 @@ def propose(**options: Any) -> None:
     if not into:
         raise UsageError("for which branch? give --into")
     branch = options["branch"] or f"perfguard/baseline-{loaded.config.suite}"
-    proposed = propose_baseline(loaded, _github(job, options["repository"]), into=into, branch=branch)
+    with contextlib.closing(_github(job, options["repository"])) as github:
+        proposed = propose_baseline(loaded, github, into=into, branch=branch)
     if proposed is None:
         click.echo("the baseline did not change; nothing to propose")
         return

@@ -73,6 +73,7 @@ def test_nobody_is_moved_where_nothing_is_measured():
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.two_cpus
 def test_every_thread_leaves_the_measured_cpus_and_runs_behind_everybody():
     measured = max(os.sched_getaffinity(0))
     said, cpus, alike = step_aside(measured)

@@ -79,7 +79,7 @@ def test_markdown_lists_them_with_the_command_as_code():
         "  - gain: 732 → 717 ms a step (a \\[measurement\\])",
         "  - try: torch.optim.Adam(…, fused=True)",
         "  - run: `perfguard compare --case 'step[a=1,b_c=*]'`",
-        "- **grave**: more threads than CPUs [threads]",
+        "- **grave**: more threads than CPUs \\[threads\\]",
         "  - seen: 8 threads",
         "  - gain: unknown",
         "  - try: fewer",
