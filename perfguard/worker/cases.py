@@ -174,12 +174,23 @@ def _load_named(name: str) -> ModuleType:
         raise
 
 
+def _module_name(path: Path) -> str:
+    """Name of a file's module: its stem, or its place in the project where another module has that name.
+
+    Both must stay among the modules, or the attestation would not see one of them.
+    """
+    holder = sys.modules.get(path.stem)
+    if holder is None or getattr(holder, "__file__", None) == str(path.absolute()):
+        return path.stem
+    return ".".join(path.with_suffix("").parts)
+
+
 def _load_file(location: str) -> ModuleType:
     path = Path(location)
     if not path.is_file():
         raise MissingTargetError(f"there is no file {location!r} in this arm")
-    name = path.stem
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path.absolute()):
+    name = _module_name(path)
+    if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
