@@ -22,6 +22,11 @@ def format_seconds(value_s: float | None) -> str:
     return f"{value_s:.3g} s"
 
 
+def format_signed_seconds(value_s: float | None) -> str:
+    """`+1.234 ms`, a difference of times; `-` for None."""
+    return "-" if value_s is None else f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
+
+
 def format_effect(log_ratio: float | None) -> str:
     """A log-ratio as a signed percentage, `+2.41 %`; `-` for None or nan."""
     if log_ratio is None or math.isnan(log_ratio):
@@ -105,6 +110,11 @@ def format_duration(value_s: float) -> str:
 def format_count(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shorten(text: str, most: int) -> str:
+    """The beginning of a text, at most so many characters, with an ellipsis where some is missing."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def printable(text: str, *, keep: str = "") -> str:

@@ -70,7 +70,7 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
     defaults: dict[str, Any] = {
         "command": "gate",
         "run_id": "20260921T142640-abcdef",
-        "folder": "/home/runner/work/net/net/.perfguard/runs/20260921T142640-abcdef",
+        "folder": "/project/.perfguard/runs/20260921T142640-abcdef",
         "suite": "pr",
         "machine_id": "intel-sapphirerapids-1s8c-0123abcd",
         "machine": "Intel Xeon (sapphirerapids), 8 cores",

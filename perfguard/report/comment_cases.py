@@ -12,7 +12,7 @@ from perfguard.report.escaping import code, code_block, escape, escape_html
 from perfguard.report.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
 from perfguard.report.lines import signal_lines
 from perfguard.report.terminal import SIGNS, format_interval
-from perfguard.units import format_count, format_effect, format_seconds, printable
+from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
 
 _LONGEST_TEXT = 700
 """Characters of one sentence; texts of a fork have no length of their own that could be relied on."""
@@ -67,17 +67,17 @@ def of(verdicts: Sequence[Verdict], *outcomes: Outcome) -> list[Verdict]:
 
 def text_of(text: str) -> str:
     """A sentence, escaped; cut where no sentence is so long, `-` where there is none."""
-    return escape(_cut(text, _LONGEST_TEXT)) or "-"
+    return escape(shorten(text, _LONGEST_TEXT)) or "-"
 
 
 def code_of(text: str) -> str:
     """A name in a code span; cut where no name is so long."""
-    return code(_cut(text, _LONGEST_ID))
+    return code(shorten(text, _LONGEST_ID))
 
 
 def fold(heading: str, body: str) -> str:
     """A part that opens on a click."""
-    return f"<details><summary>{escape_html(_cut(heading, _LONGEST_ID))}</summary>\n\n{body}\n\n</details>"
+    return f"<details><summary>{escape_html(shorten(heading, _LONGEST_ID))}</summary>\n\n{body}\n\n</details>"
 
 
 def _regressions(red: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
@@ -149,7 +149,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
         lines.append(
             f"{SIGNS[verdict.outcome][0]} {format_effect(estimate.log_ratio):>9}  "
             f"{interval:<{width}}  {interval_bar(estimate, reach)}  "
-            f"{printable(_cut(verdict.case_id, _LONGEST_ID))}{_advisory(verdict)}"
+            f"{printable(shorten(verdict.case_id, _LONGEST_ID))}{_advisory(verdict)}"
         )
     return code_block(lines, "text")
 
@@ -166,7 +166,3 @@ def _more(number: int, noun: str) -> list[str]:
 
 def _advisory(verdict: Verdict) -> str:
     return " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

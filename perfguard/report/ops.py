@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from perfguard.model.breakdown import Breakdown
 from perfguard.model.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
 from perfguard.report.tables import plain_table
-from perfguard.units import format_count, format_number, format_seconds, format_share, printable
+from perfguard.units import (
+    format_count,
+    format_number,
+    format_seconds,
+    format_share,
+    format_signed_seconds,
+    printable,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +58,7 @@ def balance_line(attribution: Attribution) -> str:
         else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
     )
     return (
-        f"step {_signed(b.delta_s)} = ops {_signed(b.ops_s)} {parts} "
+        f"step {format_signed_seconds(b.delta_s)} = ops {format_signed_seconds(b.ops_s)} {parts} "
         f"({attribution.steps} steps in {attribution.processes} pairs of processes{overhead})"
     )
 
@@ -100,8 +108,8 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
             escape(printable(_short(key.op))),
             key.phase.value,
             escape(printable(_tail(key.module, 32) or "-")),
-            escape(printable(_cut(key.shapes, 36) or "-")),
-            escape(_cut(key.dtypes, 14) or "-"),
+            escape(printable(shorten(key.shapes, 36) or "-")),
+            escape(shorten(key.dtypes, 14) or "-"),
             escape(printable(_tail(total.source or "", 28) or "-")),
         )
     return table
@@ -110,11 +118,16 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
 def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
     """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
     large = [c for number, c in enumerate(culprits) if number == 0 or abs(c.share) >= _LEAST_SHARE]
-    lines = [f"{format_share(c.share):>6} {_signed(c.delta_s):>10}  {c.phase.value}: {c.sentence}" for c in large]
+    lines = [
+        f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.phase.value}: {c.sentence}"
+        for c in large
+    ]
     small = [c for c in culprits if c not in large]
     if not small:
         return lines
-    together = f"{format_share(sum(c.share for c in small)):>6} {_signed(sum(c.delta_s for c in small)):>10}"
+    together = (
+        f"{format_share(sum(c.share for c in small)):>6} {format_signed_seconds(sum(c.delta_s for c in small)):>10}"
+    )
     return [*lines, f"{together}  {format_count(len(small), 'culprit')} of less than 1 % each"]
 
 
@@ -131,7 +144,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> Table:
             escape(printable(delta.key.module or "-")),
             _calls(delta),
             format_seconds(delta.baseline_s),
-            _signed(delta.delta_s),
+            format_signed_seconds(delta.delta_s),
             escape(_interval(delta)),
             escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
             escape(printable(delta.source or "-")),
@@ -141,7 +154,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> Table:
 
 def named(key: OpKey) -> str:
     """An op with its shapes, short enough for a table."""
-    return f"{_cut(key.op.removeprefix('aten::'), 24)} {_cut(key.shapes, 16)}".rstrip()
+    return f"{shorten(key.op.removeprefix('aten::'), 24)} {shorten(key.shapes, 16)}".rstrip()
 
 
 def _calls(delta: OpDelta) -> str:
@@ -152,20 +165,12 @@ def _calls(delta: OpDelta) -> str:
 def _interval(delta: OpDelta) -> str:
     if not (math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)):
         return "-"
-    return f"[{_signed(delta.lower_s)}, {_signed(delta.upper_s)}]"
-
-
-def _signed(value_s: float) -> str:
-    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
+    return f"[{format_signed_seconds(delta.lower_s)}, {format_signed_seconds(delta.upper_s)}]"
 
 
 def _short(op: str) -> str:
     """`addmm` of `aten::addmm`, and no longer than a table bears."""
-    return _cut(op.removeprefix("aten::"), 34)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return shorten(op.removeprefix("aten::"), 34)
 
 
 def _tail(text: str, most: int) -> str:

@@ -9,12 +9,21 @@ from perfguard.model.projection import CaseProjection, Projected, Projection, Ro
 from perfguard.report.rates import format_bandwidth, format_flops
 from perfguard.report.roofline_chart import MARKS, roofline_chart
 from perfguard.report.tables import plain_table
-from perfguard.units import format_count, format_number, format_seconds, format_share, printable
+from perfguard.units import (
+    format_count,
+    format_number,
+    format_seconds,
+    format_share,
+    format_signed_seconds,
+    printable,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+_NAME_CHARACTERS = 40
 SHOWN_PROBLEMS = 15
 """Rows of a table of problems; a roofline has a letter for each."""
 _SHOWN_REASONS = 5
@@ -78,13 +87,13 @@ def _projected_table(problems: Sequence[Projected], noun: str) -> Table:
     table = plain_table(noun, "problem", "phase", ">calls", ">in the step", ">alone", ">lost", ">efficiency")
     for problem in problems:
         table.add_row(
-            escape(printable(_cut(problem.name))),
-            escape(printable(_cut(problem.detail))),
+            escape(printable(shorten(problem.name, _NAME_CHARACTERS))),
+            escape(printable(shorten(problem.detail, _NAME_CHARACTERS))),
             "/".join(phase.value for phase in problem.phases) or "-",
             format_number(problem.calls),
             format_seconds(problem.observed_s),
             format_seconds(problem.projected_s),
-            _signed(problem.gap_s),
+            format_signed_seconds(problem.gap_s),
             format_share(problem.efficiency_ratio),
         )
     return table
@@ -145,8 +154,8 @@ def _roofline_table(points: Sequence[RooflinePoint]) -> Table:
     for mark, point in zip(MARKS, points, strict=False):
         table.add_row(
             mark,
-            escape(printable(_cut(point.name))),
-            escape(printable(_cut(point.detail))),
+            escape(printable(shorten(point.name, _NAME_CHARACTERS))),
+            escape(printable(shorten(point.detail, _NAME_CHARACTERS))),
             "-" if point.intensity is None else f"{point.intensity:.3g}",
             format_flops(point.achieved_flops_per_s),
             format_bandwidth(point.achieved_bytes_per_s),
@@ -155,13 +164,3 @@ def _roofline_table(points: Sequence[RooflinePoint]) -> Table:
             format_share(point.alone_share_ratio),
         )
     return table
-
-
-def _signed(value_s: float | None) -> str:
-    if value_s is None:
-        return "-"
-    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
-
-
-def _cut(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

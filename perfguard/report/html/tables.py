@@ -21,6 +21,7 @@ from perfguard.units import (
     format_ratio,
     format_seconds,
     format_share,
+    format_signed_seconds,
 )
 
 SHOWN_OPS = 100
@@ -154,7 +155,9 @@ def culprits_table(attribution: Attribution) -> Table | None:
         return None
     rows = (
         (
-            *numbers((format_share(culprit.share), culprit.share), (signed(culprit.delta_s), culprit.delta_s)),
+            *numbers(
+                (format_share(culprit.share), culprit.share), (format_signed_seconds(culprit.delta_s), culprit.delta_s)
+            ),
             Cell(content=interval_s(culprit.lower_s, culprit.upper_s), class_="num"),
             *text_cells(culprit.phase.value),
             Cell(content=culprit.sentence, class_="wide"),
@@ -193,7 +196,7 @@ def _delta_row(delta: OpDelta) -> tuple[Cell, ...]:
             (calls, delta.candidate_calls),
             (format_seconds(delta.baseline_s), delta.baseline_s),
             (format_seconds(delta.candidate_s), delta.candidate_s),
-            (signed(delta.delta_s), delta.delta_s),
+            (format_signed_seconds(delta.delta_s), delta.delta_s),
         ),
         Cell(content=interval_s(delta.lower_s, delta.upper_s), class_="num"),
         *text_cells(change, delta.source or "-"),
@@ -253,16 +256,11 @@ def arms_table(arms: Mapping[str, ArmSummary]) -> Table | None:
     )
 
 
-def signed(value_s: float) -> str:
-    """`+1.20 ms`."""
-    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
-
-
 def interval_s(lower_s: float, upper_s: float) -> str:
     """`[+1.00 ms, +1.40 ms]`; `-` where it is unknown."""
     if not (math.isfinite(lower_s) and math.isfinite(upper_s)):
         return "-"
-    return f"[{signed(lower_s)}, {signed(upper_s)}]"
+    return f"[{format_signed_seconds(lower_s)}, {format_signed_seconds(upper_s)}]"
 
 
 def tensors(key: OpKey) -> str:

@@ -11,7 +11,7 @@ from perfguard.report.step_parts import Part, parts_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, fitted, line
-from perfguard.units import format_seconds
+from perfguard.units import format_seconds, format_signed_seconds
 
 _VALUE_WIDTH = 11
 
@@ -37,7 +37,7 @@ def plot_waterfall(attribution: Attribution, width: int, height: int, glyphs: Gl
     for part in parts:
         role = Role.SLOWER if part.value_s > 0 else Role.FASTER
         bar = _bar((at, at + part.value_s), (low, high), bar_width, glyphs, role=role)
-        value = f"{_signed(part.value_s):>{_VALUE_WIDTH}}"
+        value = f"{format_signed_seconds(part.value_s):>{_VALUE_WIDTH}}"
         lines.append((*fitted(line(cut(part.name, name_width)), name_width), Span(f" {value} ", role), *bar))
         at += part.value_s
     lines.append(_total("candidate", balance.candidate_s, Role.CANDIDATE, name_width))
@@ -77,7 +77,3 @@ def _total(name: str, value_s: float, role: Role, name_width: int) -> Line:
         *fitted(line(Span(cut(name, name_width), role)), name_width),
         Span(f" {format_seconds(value_s):>{_VALUE_WIDTH}}", role),
     )
-
-
-def _signed(value_s: float) -> str:
-    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"

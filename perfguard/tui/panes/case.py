@@ -14,8 +14,7 @@ from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import verdict_line
 from perfguard.tui.tables.cases import summary_lines
-from perfguard.tui.tables.ops import signed_seconds
-from perfguard.units import format_count, format_seconds, format_share
+from perfguard.units import format_count, format_seconds, format_share, format_signed_seconds
 
 _NAME_WIDTH = 10
 _SHOWN_CULPRITS = 5
@@ -75,7 +74,7 @@ def culprit_lines(attribution: Attribution, width: int) -> list[Line]:
     """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
     lines: list[Line] = []
     for culprit in attribution.culprits[:_SHOWN_CULPRITS]:
-        lead = f"{format_share(culprit.share):>6} {signed_seconds(culprit.delta_s):>10}  "
+        lead = f"{format_share(culprit.share):>6} {format_signed_seconds(culprit.delta_s):>10}  "
         role = Role.SLOWER if culprit.delta_s > 0 else Role.FASTER
         text = wrapped(f"{culprit.phase.value}: {culprit.sentence}", max(12, width - len(lead)))
         for index, content in enumerate(text):

@@ -8,8 +8,8 @@ from perfguard.model.ops import Attribution, OpDelta
 from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.tables.ops import calls_text, role_of_delta, signed_seconds
-from perfguard.units import format_seconds, format_share
+from perfguard.tui.tables.ops import calls_text, role_of_delta
+from perfguard.units import format_seconds, format_share, format_signed_seconds
 
 
 def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Line]:
@@ -39,22 +39,22 @@ def _sum_lines(node: OpNode, share: float | None, width: int) -> list[Line]:
     part = f", {format_share(share)} of the step's difference" if share is not None else ""
     return [
         *wrapped(f"{node.level.value} {node.name}", width, Role.STRONG, indent=2),
-        line(Span(signed_seconds(node.delta_s), role_of_delta(node)), part),
+        line(Span(format_signed_seconds(node.delta_s), role_of_delta(node)), part),
         line(f"baseline {format_seconds(node.baseline_s)} → candidate {format_seconds(node.candidate_s)}"),
-        line(Span(f"its own ops {signed_seconds(node.own_delta_s)}, {node.changed} changed below", Role.MUTED)),
+        line(Span(f"its own ops {format_signed_seconds(node.own_delta_s)}, {node.changed} changed below", Role.MUTED)),
     ]
 
 
 def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) -> list[Line]:
     key = delta.key
     interval = (
-        f" [{signed_seconds(delta.lower_s)}, {signed_seconds(delta.upper_s)}]"
+        f" [{format_signed_seconds(delta.lower_s)}, {format_signed_seconds(delta.upper_s)}]"
         if math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)
         else ", interval unknown"
     )
     part = f", {format_share(share)} of the step's difference" if share is not None else ""
     lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
-    lines.append(line(Span(f"{signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))
+    lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))
     times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
     lines += wrapped(f"{times}, {calls_text(delta)} calls, q = {delta.q:.2g}", width, indent=2)
     lines.append(line(Span(delta.change.value, role_of_delta(node))))

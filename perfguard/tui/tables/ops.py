@@ -13,7 +13,7 @@ from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.units import format_number, format_seconds, format_share
+from perfguard.units import format_number, format_seconds, format_share, format_signed_seconds
 
 PAGE = 500
 """Rows that are shown before somebody asks for all."""
@@ -188,11 +188,6 @@ def role_of_delta(node: OpNode) -> Role:
     return Role.SLOWER if node.delta_s > 0 else Role.FASTER
 
 
-def signed_seconds(value_s: float) -> str:
-    """`+1.10 ms`."""
-    return f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
-
-
 def _has_times(node: OpNode) -> bool:
     return node.census is None and node.level is not OpLevel.IMPLEMENTATION
 
@@ -201,7 +196,7 @@ def _delta(row: OpRow, _: int) -> Line:
     node = row.node
     if node.census is not None:
         return line(f"{node.census.before} → {node.census.after}")
-    return line(Span(signed_seconds(node.delta_s), role_of_delta(node))) if _has_times(node) else ()
+    return line(Span(format_signed_seconds(node.delta_s), role_of_delta(node))) if _has_times(node) else ()
 
 
 def _bar(row: OpRow, width: int, largest_s: float, glyphs: Glyphs) -> Line:
