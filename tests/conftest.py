@@ -18,13 +18,13 @@ import pytest
 import perfguard
 
 SOURCE = Path(perfguard.__file__).parent.parent
-MEASURING = "tests/e2e/"
-"""The folder of tests whose runs take the host's lock; they follow each other, because two at once would wait."""
+MEASURING = "tests/measuring/"
+"""The folder of tests whose answers hang on times: they follow each other, with a CPU that nothing else is on."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Share out files among processes, and all that takes the host's lock to one of them.
+    """Share out files among processes, and all that hangs on times to one of them.
 
     `--dist loadgroup` would do, but pytest-xdist 3.8 with pytest 9.2 does not see the groups.
     """

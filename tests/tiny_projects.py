@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,16 @@ def baseline_of(project: Project) -> Path:
     """Where the only stored baseline of a project lies."""
     (place,) = (project.path / "baselines").glob("*/tiny")
     return place
+
+
+def record_as_taking(place: Path, seconds: float) -> None:
+    """Give stored rounds other times, as another machine would have: every case takes so long, hardly scattered."""
+    file = place / "timings.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    for benchmark in document["benchmarks"]:
+        for number, run in enumerate(benchmark["runs"]):
+            run["values"] = [seconds * (1 + number / 1000) for _ in run["values"]]
+    file.write_text(json.dumps(document), encoding="utf-8")
 
 
 def wait_for(condition: Callable[[], object], *, seconds: float = 30.0) -> bool:

@@ -69,7 +69,7 @@ class _Plain:
                     f"· {event.case_id}: {format_seconds(event.iteration_s)} an iteration, {event.inner_loops} a slice",
                     err=True,
                 )
-            case CaseFailed():
+            case CaseFailed(skipped=False):
                 click.echo(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}", err=True)
             case BlockFinished():
                 left = max(0.0, self._budget_s - (time.monotonic() - self._started))
@@ -111,7 +111,7 @@ class _Live:
                 self.step(f"block {self._block}")
             case CaseFinished():
                 self.step(f"block {self._block} · {event.case_id}")
-            case CaseFailed():
+            case CaseFailed(skipped=False):
                 self._print(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}")
             case LookTaken() if event.decided:
                 self._print(f"· {_answers(event)}")

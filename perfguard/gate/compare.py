@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
 from perfguard.model.run import Arm
+from perfguard.model.spec import Gating
 from perfguard.model.verdict import Comparison, Design, Outcome
 from perfguard.stats.one_sided import p_faster, p_outside, p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
@@ -172,6 +173,9 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
 
 
 def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) -> Comparison:
+    if failure.skipped:
+        left_out = replace(case, gating=Gating.ADVISORY)
+        return _problem(left_out, f"not measured: {failure.reason}", Outcome.NO_BASELINE, policy, design=design)
     if failure.missing and failure.arm is Arm.BASELINE:
         return _problem(
             case, f"the baseline has no such case: {failure.reason}", Outcome.NO_BASELINE, policy, design=design

@@ -174,6 +174,8 @@ class CaseFailed:
     """One sentence."""
     detail: str
     """End of the traceback or of the worker's stderr."""
+    skipped: bool = False
+    """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,9 @@ class BaselineInfo:
     """Wall seconds from the first round to the last."""
     seed: int
     """Seed of the plan; rounds are repeated with the same seeds."""
+    code_id: str | None = None
+    """Identity of the commit's files without the baselines: finds the code where a squash has replaced the commit. None
+    outside git, and in baselines of older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,7 +237,12 @@ class RunData:
     @staticmethod
     def _failure(failed: CaseFailed) -> CaseFailure:
         return CaseFailure(
-            case_id=failed.case_id, arm=failed.arm, reason=failed.reason, detail=failed.detail, missing=failed.missing
+            case_id=failed.case_id,
+            arm=failed.arm,
+            reason=failed.reason,
+            detail=failed.detail,
+            missing=failed.missing,
+            skipped=failed.skipped,
         )
 
 

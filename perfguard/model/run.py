@@ -124,6 +124,8 @@ class CaseFailure:
     """Tail of the worker's stderr or traceback."""
     missing: bool = False
     """True where the arm has no such benchmark; in the baseline that is a new case, not a failure."""
+    skipped: bool = False
+    """True where the suite itself skips it in every arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

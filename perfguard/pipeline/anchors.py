@@ -13,7 +13,7 @@ from perfguard.model.record import BaselineInfo, StoredBaseline
 from perfguard.model.result import RunResult
 from perfguard.pipeline.paired import compare_arms
 from perfguard.pipeline.session import Request
-from perfguard.pipeline.stored import committed_files, loaded_files, require_stored, store_of
+from perfguard.pipeline.stored import commit_of, committed_files, loaded_files, require_stored, store_of
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
@@ -103,9 +103,9 @@ def _anchor_arm(loaded: LoadedConfig) -> AnchorArm:
             f"there is no anchor of suite {loaded.config.suite!r} for this machine; run `perfguard baseline anchor`, "
             'or name a revision in the configuration: anchor = "git:REV"'
         )
-    commit_id = anchor.info.commit
-    if commit_id is None:
+    if anchor.info.commit is None:
         raise StoreError("the stored anchor names no commit; freeze a baseline that was recorded in a repository")
+    commit_id = commit_of(loaded, anchor) or anchor.info.commit  # which git then says it does not know
     return AnchorArm(
         spec=parse_arm(f"git:{commit_id}"),
         since=anchor.info.created_at[:10],

@@ -16,13 +16,14 @@ from perfguard.model.machine import CheckStatus
 from perfguard.model.plan import ArmSpec
 from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.model.result import RunResult
+from perfguard.model.run import Round
 from perfguard.pipeline.attribution import count_candidate
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.machine import check_host
 from perfguard.pipeline.results import describe_rounds, finish, measured_cases
 from perfguard.pipeline.rounds import measurable_cases, measure_rounds, utc_now, with_seed_of
 from perfguard.pipeline.session import Request, Session, open_session
-from perfguard.pipeline.stored import find_stored, store_of
+from perfguard.pipeline.stored import find_stored, folder_of_baselines, store_of
 from perfguard.runner import git
 from perfguard.store.baselines import metadata_of
 from perfguard.store.censuses import census_file, save_censuses
@@ -147,12 +148,13 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
 
 
 def _require_complete(session: Session, options: UpdateOptions) -> None:
-    rounds = session.data.rounds()
     for failure in session.data.failures.values():
+        if failure.skipped:
+            continue
         raise MeasurementError(
             f"{failure.case_id} failed ({failure.reason}); no baseline was stored. Mend it, or select other cases"
         )
-    few = [case_id for case_id, found in rounds.items() if len(found) < min(MIN_ROUNDS, options.rounds)]
+    few = [case_id for case_id, found in _rounds_of(session).items() if len(found) < min(MIN_ROUNDS, options.rounds)]
     if few and not options.allow_few:
         raise MeasurementError(
             f"the budget of {session.request.budget_s:.0f} s ended before {MIN_ROUNDS} rounds of {few[0]} were "
@@ -194,7 +196,7 @@ def _require_same_computation(differences: dict[str, str], options: UpdateOption
 
 
 def _baseline_of(session: Session, state: git.TreeState) -> StoredBaseline:
-    rounds = session.data.rounds()
+    rounds = _rounds_of(session)
     starts = [entry.started_at for found in rounds.values() for entry in found] or [time.time()]
     return StoredBaseline(
         info=BaselineInfo(
@@ -212,11 +214,28 @@ def _baseline_of(session: Session, state: git.TreeState) -> StoredBaseline:
             slices=session.settings.slices,
             span_s=max(starts) - min(starts),
             seed=session.settings.seed,
+            code_id=_code_id(session, state),
         ),
         fingerprint=session.fingerprint,
         noise={case_id: _noise(session, case_id) for case_id in rounds},
         rounds=rounds,
     )
+
+
+def _rounds_of(session: Session) -> dict[str, tuple[Round, ...]]:
+    """The rounds of each case that its own suite does not skip."""
+    failures = session.data.failures
+    skipped = {case_id for case_id, failure in failures.items() if failure.skipped}
+    return {case_id: found for case_id, found in session.data.rounds().items() if case_id not in skipped}
+
+
+def _code_id(session: Session, state: git.TreeState) -> str | None:
+    loaded = session.request.loaded
+    repository = git.top_level(loaded.project)
+    folder = folder_of_baselines(loaded, repository) if repository else None
+    if repository is None or folder is None or state.commit is None or state.dirty:
+        return None
+    return git.code_id(repository, state.commit, without=folder)
 
 
 def _noise(session: Session, case_id: str) -> CaseNoise:
@@ -241,7 +260,7 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
         metadata = {found.get_name(): found.get_runs()[0].get_metadata() for found in suite.get_benchmarks()}
     keep = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
     runs: dict[str, list[Any]] = {}
-    for case_id, rounds in session.data.rounds().items():
+    for case_id, rounds in _rounds_of(session).items():
         shared = {key: value for key, value in metadata.get(case_id, {}).items() if key in keep}
         runs[case_id] = [
             pyperf.Run(

@@ -258,6 +258,8 @@ def _placebo(draw: random.Random) -> Place:
 def _judged(result: RunResult, *, placebo: bool) -> AAGate:
     data = RunData.of(read_events(Path(result.folder) / "events.jsonl"))
     for failure in data.failures.values():
+        if failure.skipped:
+            continue
         raise MeasurementError(
             f"{failure.case_id} failed ({failure.reason}), so this gate is no trial and was not stored; mend it, or "
             f"calibrate another suite (run {result.run_id})"

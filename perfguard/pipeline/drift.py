@@ -21,6 +21,7 @@ from perfguard.pipeline.measuring import Place, calibrate, start_arms
 from perfguard.pipeline.paired import confirm_flags, judge_of, measure_paired
 from perfguard.pipeline.pairing import obstacle_to_pairing, with_verdicts
 from perfguard.pipeline.session import Session
+from perfguard.pipeline.stored import commit_of
 from perfguard.runner.arm_spec import parse_arm
 
 _PLACE = Place(workshop="arms-paired-with-anchor")
@@ -118,7 +119,10 @@ def _paired(
     allowances: Sequence[Allowance],
 ) -> GateResult:
     session.request.progress(f"{len(cases)} drifted: pairing the anchor's commit with the candidate")
-    specs = {Arm.BASELINE: parse_arm(f"git:{drifted.anchor.info.commit}"), Arm.CANDIDATE: candidate}
+    specs = {
+        Arm.BASELINE: parse_arm(f"git:{commit_of(session.request.loaded, drifted.anchor)}"),
+        Arm.CANDIDATE: candidate,
+    }
     starter, arms = start_arms(session, specs, _PLACE)
     plans = calibrate(session, starter, arms, cases)
     if session.identical:

@@ -7,11 +7,11 @@ from perfguard.model.plan import ArmSpec
 from perfguard.model.result import RunResult
 from perfguard.pipeline.anchors import anchor_of
 from perfguard.pipeline.paired import compare_arms
-from perfguard.pipeline.pairing import changed_state, has_commit
+from perfguard.pipeline.pairing import changed_state
 from perfguard.pipeline.profiling import machine_isa
 from perfguard.pipeline.rounds import gate_against_stored
 from perfguard.pipeline.session import Request
-from perfguard.pipeline.stored import census_of_another_machine, find_stored, require_stored, store_of
+from perfguard.pipeline.stored import census_of_another_machine, commit_of, find_stored, require_stored, store_of
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
 
@@ -44,9 +44,10 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     if place is not None:
         stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
         reasons = changed_state(stored)
-        if reasons and has_commit(request.loaded.project, stored):
+        commit = commit_of(request.loaded, stored) if reasons else None
+        if commit is not None:
             notes = _state_notes(reasons, has_anchor=anchor is not None)
-            return compare_arms(request, parse_arm(f"git:{stored.info.commit}"), candidate, notes=notes)
+            return compare_arms(request, parse_arm(f"git:{commit}"), candidate, notes=notes)
         return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
     if git.top_level(request.loaded.project) is None:
         raise ArmError(

@@ -138,6 +138,7 @@ def calibrate(
         injections=session.request.injections,
         emit=session.emit,
     )
+    _note_skipped(session)
     slices = fit_slices(plans, found, session.settings, left_s=session.left_s())
     if slices < session.settings.slices:
         session.note(
@@ -145,6 +146,12 @@ def calibrate(
         )
         session.settings = replace(session.settings, slices=slices)
     return plans
+
+
+def _note_skipped(session: Session) -> None:
+    skipped = [failure.case_id for failure in session.data.failures.values() if failure.skipped]
+    if skipped:
+        session.note(f"not measured, because their own suites skip them: {', '.join(skipped)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

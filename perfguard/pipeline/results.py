@@ -77,6 +77,8 @@ def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
     found = []
     for case in session.request.cases:
         failure = session.data.failures.get(case.id)
+        if failure is not None and failure.skipped:
+            continue
         found.append(
             describe_rounds(
                 case.id,

@@ -13,6 +13,7 @@ from perfguard.gate.compare import compare_rounds
 from perfguard.gate.drift import DRIFT_SHARE
 from perfguard.gate.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.policy import conclude, decide_cases
+from perfguard.gate.screening import cases_to_pair
 from perfguard.model.allowance import Allowance
 from perfguard.model.machine import CompatibilityLevel
 from perfguard.model.plan import ArmSpec
@@ -26,7 +27,7 @@ from perfguard.pipeline.attribution import count_against
 from perfguard.pipeline.drift import Drifted, pair_drifted, screen
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.measuring import calibrate, measure, start_arms
-from perfguard.pipeline.pairing import Reserve, pair_open_cases, with_verdicts
+from perfguard.pipeline.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
 from perfguard.pipeline.results import finish, measured_cases
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.runner.starter import ProcessStarter
@@ -86,11 +87,13 @@ def gate_against_stored(
         rounds = session.request.loaded.config.rounds
         starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
+        if obstacle := obstacle_to_pairing(session, stored):
+            session.note(f"what these numbers do not clear cannot be paired: {obstacle}", level="warning")
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
         result = pair_open_cases(
-            session, stored, candidate, result, level, allowances=allowances, reserve=_reserve(drifted, result)
+            session, stored, candidate, result, level, allowances=allowances, reserve=_reserve(session, drifted, result)
         )
         if drifted is not None:
             result = pair_drifted(session, drifted, candidate, result, allowances)
@@ -114,12 +117,11 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
 
 
-def _reserve(drifted: Drifted | None, result: GateResult) -> Reserve:
+def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:
     """An anchor takes its part of the level whatever the rounds say of it; only the time follows what is open."""
     if drifted is None:
         return Reserve()
-    open_cases = sum(verdict.outcome in (Outcome.REGRESSED, Outcome.INCONCLUSIVE) for verdict in result.verdicts)
-    stages = len(drifted.cases) + open_cases
+    stages = len(drifted.cases) + len(cases_to_pair(session.request.cases, result.verdicts))
     return Reserve(level_share=DRIFT_SHARE, time_share=len(drifted.cases) / stages if stages else 0.0)
 
 

@@ -59,6 +59,31 @@ def require_stored(loaded: LoadedConfig, suite: str) -> Path:
     return place
 
 
+def commit_of(loaded: LoadedConfig, stored: StoredBaseline) -> str | None:
+    """The commit that holds a baseline's code in this clone; None where there is none.
+
+    That is the one that was measured, or where a squash or a rebase has replaced it, one with the same files.
+    """
+    repository, info = git.top_level(loaded.project), stored.info
+    if info.commit is None or repository is None:
+        return None
+    with contextlib.suppress(ArmError):
+        return git.resolve_commit(repository, info.commit)
+    folder = folder_of_baselines(loaded, repository)
+    if info.code_id is None or folder is None:
+        return None
+    with contextlib.suppress(ArmError):
+        return git.find_code(repository, info.code_id, without=folder, since=info.created_at)
+    return None
+
+
+def folder_of_baselines(loaded: LoadedConfig, repository: Path) -> Path | None:
+    """Where the project keeps its baselines, relative to the repository; None where that is elsewhere."""
+    with contextlib.suppress(ValueError):
+        return store_of(loaded).root.resolve().relative_to(repository.resolve())
+    return None
+
+
 def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> StoredCensus | None:
     """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
 

@@ -104,6 +104,8 @@ def _measurement(event: Event) -> tuple[str, str]:
             text = f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
+        case CaseFailed(skipped=True):
+            text = f"{event.case_id} is skipped by its suite: {event.reason}"
         case CaseFailed():
             level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
         case Noted():

@@ -17,11 +17,12 @@ from perfguard.runner.process import Worker, WorkerFailure
 class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
     """The worker says that a case cannot be measured; other cases can."""
 
-    def __init__(self, reason: str, detail: str, *, missing: bool) -> None:
+    def __init__(self, reason: str, detail: str, *, missing: bool, skipped: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.detail = detail
         self.missing = missing
+        self.skipped = skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +243,8 @@ class ArmWorker:
             raise CaseRefused(
                 str(message.get("reason")),
                 str(message.get("detail")),
-                missing=message.get("kind") == "missing",
+                missing=message.get("kind") in ("missing", "skipped"),
+                skipped=message.get("kind") == "skipped",
             )
         if message.get("reply") not in replies:
             raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {replies[0]!r} was due")

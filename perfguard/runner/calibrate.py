@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfguard.errors import MeasurementError
 from perfguard.model.events import CaseCalibrated, CaseFailed, Event
@@ -90,7 +90,9 @@ def calibrate_arm(
             broken = next((c for c in left if c.id not in report.iteration_s and c.id not in report.failed), None)
             if broken is None:
                 raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
-            report.failed[broken.id] = _failed(broken, arm, failure.reason, failure.detail)
+            report.failed[broken.id] = CaseFailed(
+                case_id=broken.id, arm=arm, missing=False, reason=failure.reason, detail=failure.detail
+            )
         else:
             return report
         finally:
@@ -135,7 +137,14 @@ def _calibrate_cases(
             if known is not None:
                 report.iteration_s[case.id] = known
         except CaseRefused as refused:
-            report.failed[case.id] = _failed(case, arm, refused.reason, refused.detail, missing=refused.missing)
+            report.failed[case.id] = CaseFailed(
+                case_id=case.id,
+                arm=arm,
+                missing=refused.missing,
+                reason=refused.reason,
+                detail=refused.detail,
+                skipped=refused.skipped,
+            )
 
 
 def plan_cases(
@@ -158,9 +167,10 @@ def plan_cases(
     injected = dict(injections)
     plans = []
     for case in cases:
-        failed = next((r.failed[case.id] for r in reports if case.id in r.failed), None)
-        if failed is not None:
-            emit(failed)
+        failed = [r.failed[case.id] for r in reports if case.id in r.failed]
+        if failed:
+            # What only one arm skips is new in the other, or lost there.
+            emit(replace(failed[0], skipped=len(failed) == len(reports) and all(entry.skipped for entry in failed)))
             continue
         times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
         if len(times) < len(reports):
@@ -221,10 +231,6 @@ def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float
     if effect >= 0:
         return (0.0, iteration_s * effect)
     return (iteration_s * (1 / (1 + effect) - 1), 0.0)
-
-
-def _failed(case: Case, arm: Arm, reason: str, detail: str, *, missing: bool = False) -> CaseFailed:
-    return CaseFailed(case_id=case.id, arm=arm, missing=missing, reason=reason, detail=detail)
 
 
 def _last_lines(text: str) -> str:

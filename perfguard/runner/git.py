@@ -12,6 +12,8 @@ from perfguard.errors import ArmError
 from perfguard.model.bisection import Commit
 
 _TIMEOUT_S = 120.0
+_SEARCHED = 100
+"""Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
 _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
 
@@ -86,6 +88,29 @@ def date_of(repository: Path, commit: str) -> str:
 def tree_of(repository: Path, commit: str) -> str:
     """Git's id of a commit's tree."""
     return run_git(repository, "rev-parse", f"{commit}^{{tree}}").decode().strip()
+
+
+def code_id(repository: Path, commit: str, *, without: Path) -> str:
+    """Identity of a commit's files, equal for commits that differ only below `without`, relative to the repository."""
+    prefix = without.as_posix().encode() + b"/"
+    digest = hashlib.sha256()
+    for entry in run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+        if not entry.partition(b"\t")[2].startswith(prefix):
+            digest.update(entry + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def find_code(repository: Path, wanted: str, *, without: Path, since: str) -> str | None:
+    """The newest commit behind HEAD with this `code_id`; None where there is none among the latest `_SEARCHED`.
+
+    Args:
+        repository: Where.
+        wanted: A `code_id`.
+        without: What it leaves out.
+        since: Only commits that were made after this moment, ISO 8601.
+    """
+    found = run_git(repository, "rev-list", f"--max-count={_SEARCHED}", f"--since={since}", "HEAD").decode().split()
+    return next((commit for commit in found if code_id(repository, commit, without=without) == wanted), None)
 
 
 def describe_commit(repository: Path, commit: str) -> Commit:

@@ -31,6 +31,10 @@ class MissingTargetError(Exception):
     """The arm's tree has no such benchmark."""
 
 
+class SkippedTargetError(MissingTargetError):
+    """The arm's own suite skips this benchmark."""
+
+
 @dataclass(slots=True)
 class PreparedCase:
     """A case that is set up and has been called once."""

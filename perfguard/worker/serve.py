@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind, encode, receive
 from perfguard.worker.attest import attest, interpreter_facts
-from perfguard.worker.cases import MissingTargetError, PreparedCase, prepare_case
+from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
 from perfguard.worker.compile_events import CompileEvents
 from perfguard.worker.signals import Meters
 from perfguard.worker.timing import SliceTimer
@@ -79,7 +79,7 @@ class Worker:
         self._control.send(
             "failed",
             case=command.get("case", {}).get("id"),
-            kind="missing" if isinstance(error, MissingTargetError) else "error",
+            kind=_kind_of(error),
             reason=_sentence(error),
             detail=traceback.format_exc()[-_DETAIL_CHARACTERS:],
         )
@@ -215,6 +215,12 @@ def _import_stack(job: Message) -> Message:
 
             facts["software"] = collect()
     return facts
+
+
+def _kind_of(error: Exception | SystemExit) -> str:
+    if isinstance(error, SkippedTargetError):
+        return "skipped"
+    return "missing" if isinstance(error, MissingTargetError) else "error"
 
 
 def _sentence(error: Exception | SystemExit) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from perfguard.model.findings import Finding, Gain
 from perfguard.model.ops import OpTotal
@@ -11,7 +12,7 @@ from perfguard.profile.findings.evidence import Evidence
 from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.findings.subject import after_edit
 from perfguard.profile.findings.tensors import FLOATING, tensors_of
-from perfguard.profile.op_groups import Group, group_of
+from perfguard.profile.op_groups import LIBRARY_GROUPS, Group, group_of
 from perfguard.units import format_number, format_share
 
 ID = "double-precision"
@@ -32,9 +33,9 @@ def _find(evidence: Evidence) -> list[Finding]:
         if dtypes and group_of(total.key.op) is not Group.VIEWS:
             (doubles if _DOUBLE in dtypes else others).append(total)
     share = evidence.share_of(doubles)
-    if share is None or share < WORTH_TELLING or evidence.seconds_of(others) < evidence.seconds_of(doubles):
+    if share is None or share < WORTH_TELLING or _is_meant(doubles, others):
         return []
-    calls = format_number(math.fsum(total.calls for total in doubles))
+    calls = format_number(_calls(doubles))
     return [
         finding_on(
             evidence,
@@ -50,6 +51,25 @@ def _find(evidence: Evidence) -> list[Finding]:
             ),
         )
     ]
+
+
+def _is_meant(doubles: Sequence[OpTotal], others: Sequence[OpTotal]) -> bool:
+    """Whether the step was meant to be one of doubles: most of its products are, which weights of f32 would refuse.
+
+    Calls tell, not seconds: a slip that takes most of the step's time is the worst of them.
+    """
+    double_products, other_products = _products(doubles), _products(others)
+    if double_products or other_products:
+        return _calls(double_products) >= _calls(other_products)
+    return _calls(doubles) >= _calls(others)
+
+
+def _products(totals: Iterable[OpTotal]) -> list[OpTotal]:
+    return [total for total in totals if group_of(total.key.op) in LIBRARY_GROUPS]
+
+
+def _calls(totals: Iterable[OpTotal]) -> float:
+    return math.fsum(total.calls for total in totals)
 
 
 RULE = Rule(

@@ -21,7 +21,7 @@ from perfguard.worker.adopted.asv_suites import (
 )
 from perfguard.worker.adopted.instances import Instance
 from perfguard.worker.adopted.targets import AdoptedTarget
-from perfguard.worker.cases import MissingTargetError
+from perfguard.worker.cases import SkippedTargetError
 from perfguard.worker.timing import Renewed
 
 _RENEWALS_S = 0.2
@@ -52,7 +52,7 @@ class AsvSource:
         """A new object of the benchmark's class, set up.
 
         Raises:
-            MissingTargetError: The suite skips these parameters, which it says by NotImplementedError.
+            SkippedTargetError: The suite skips these parameters, which it says by NotImplementedError.
         """
         call, sources = self._benchmark.instance()
         cached = () if self._cache is None else self._cache.arguments()
@@ -75,7 +75,7 @@ class AsvSource:
         try:
             set_up()
         except NotImplementedError as error:
-            raise MissingTargetError(f"its setup skips these parameters: NotImplementedError {error}".strip()) from None
+            raise SkippedTargetError(f"its setup skips these parameters: NotImplementedError {error}".strip()) from None
         timed = (lambda: call(*arguments)) if arguments else call
         if setups and first_attribute(sources, "number", 0):
             timed = renewed(timed, renew)

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from perfguard.worker.adopted.labels import labels_of, parameter_name, position_of
-from perfguard.worker.cases import MissingTargetError
+from perfguard.worker.cases import MissingTargetError, SkippedTargetError
 
 _TIMED = re.compile(r"Time[A-Z_].+|time_.+")
 _OTHERS = {
@@ -82,6 +82,7 @@ class AsvParameters:
 
         Raises:
             MissingTargetError: This arm's suite has no such value.
+            SkippedTargetError: It skips these.
         """
         if tuple(parameters) != self.names:
             raise MissingTargetError(f"its parameters are {', '.join(self.names) or 'none'} in this arm")
@@ -92,7 +93,7 @@ class AsvParameters:
                 raise MissingTargetError(f"its parameter {name} has no value {parameters[name]!r} in this arm")
             found.append(values[position])
         if tuple(found) in self.skipped:
-            raise MissingTargetError("this arm's suite skips these parameters")
+            raise SkippedTargetError("the suite skips these parameters")
         return tuple(found)
 
 

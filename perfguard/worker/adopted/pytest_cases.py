@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from perfguard.worker.adopted.instances import AdoptedCase, note_result, number_of
 from perfguard.worker.adopted.labels import labels_of
 from perfguard.worker.adopted.targets import AdoptedTarget
-from perfguard.worker.cases import SEATING_CALLS, MissingTargetError, PreparedCase, move_memory, seed_everything
+from perfguard.worker.cases import (
+    SEATING_CALLS,
+    MissingTargetError,
+    PreparedCase,
+    SkippedTargetError,
+    move_memory,
+    seed_everything,
+)
 from perfguard.worker.checks import UnsoundCaseError
 
 if TYPE_CHECKING:
@@ -46,7 +53,8 @@ class TimedTest:
         """Run it once, with `body` where it calls its fixture.
 
         Raises:
-            MissingTargetError: This arm has no such test, or skips it.
+            MissingTargetError: This arm has no such test.
+            SkippedTargetError: It skips it.
             UnsoundCaseError: It fails, or never calls the fixture.
             Exception: Whatever `body` raised.
         """
@@ -58,7 +66,7 @@ class TimedTest:
         if ran.error is not None:
             raise ran.error
         if plugin.skipped is not None:
-            raise MissingTargetError(f"the test is skipped in this arm: {plugin.skipped}")
+            raise SkippedTargetError(f"the test is skipped: {plugin.skipped}")
         if plugin.problems:
             raise UnsoundCaseError(f"the test fails: {plugin.problems[0]}")
         if not ran.is_chosen:

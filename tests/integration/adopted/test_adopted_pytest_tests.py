@@ -212,8 +212,9 @@ def test_a_test_that_fails_is_refused_with_its_reason(suite, text, said):
     assert not refused.missing
 
 
-def test_a_test_that_skips_itself_is_missing(suite):
+def test_a_test_that_skips_itself_is_skipped(suite):
     refused = refusal(suite, "import pytest\ndef test_it(benchmark): pytest.skip('no data')")
+    assert refused.skipped
     assert refused.missing
     assert "no data" in refused.reason
 

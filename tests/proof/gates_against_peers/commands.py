@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     add("replay", _replay, "give recorded gates to every rule", _slicing, _sizing, _seeding, _replaying)
     add("live", _live, "run the tools", _slicing, _retrying, _sizing, _seeding, _choosing, _allocating, _living)
     add("faults", _faults, "give every fault to perfguard", _slicing, _retrying, _sizing, _seeding, _choosing)
-    add("report", _report, "write docs/measurements/peers-<machine_id>")
+    add("report", _report, "write docs/measurements/peers-<machine_id>/README.md")
     add("variants", _variants_listed, "list the variants as JSON, one a line")
     everything = (_preparing, _slicing, _retrying, _sizing, _seeding, _allocating, _replaying, _living)
     add("all", _all, "everything in order; --minutes holds for each step", *everything)

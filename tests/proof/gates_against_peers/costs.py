@@ -35,4 +35,5 @@ def line_through(first: tuple[int, float], second: tuple[int, float]) -> dict[st
 
 def write(lines: dict[str, dict[str, float]]) -> None:
     """Keep what the pilot found."""
+    COSTS.parent.mkdir(parents=True, exist_ok=True)
     COSTS.write_text(json.dumps(lines, indent=1), encoding="utf-8")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.proof.gates_against_peers.places import without_places
+
 Row = dict[str, Any]
 Item = TypeVar("Item")
 
@@ -37,11 +39,11 @@ class Journal:
         return frozenset(key for key, row in last.items() if not (retry_errors and row.get("answer") == "error"))
 
     def append(self, row: Row) -> None:
-        """Write a row and have it on the disk before going on."""
+        """Write a row, without paths of this machine, and have it on the disk before going on."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         cut_off = self.path.is_file() and self.path.stat().st_size > 0 and not self.path.read_bytes().endswith(b"\n")
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut_off else "") + json.dumps(row, sort_keys=True) + "\n")
+            file.write(("\n" if cut_off else "") + without_places(json.dumps(row, sort_keys=True)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 

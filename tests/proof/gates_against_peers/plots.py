@@ -84,9 +84,9 @@ def replay_plots(summaries: Sequence[RuleSummary], folder: Path, stem: str) -> l
     return paths
 
 
-def live_plot(summaries: Sequence[ToolSummary], folder: Path, stem: str) -> list[Path]:
+def live_plot(summaries: Sequence[ToolSummary], folder: Path) -> list[Path]:
     """False alarms of the live gates."""
-    path = folder / f"{stem}-live-false-alarms.svg"
+    path = folder / "live-false-alarms.svg"
     rates = [
         (
             f"{s.tool}, {s.regime}, {s.gate_minutes:g} min, {s.allocator}",

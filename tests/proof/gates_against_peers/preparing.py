@@ -89,6 +89,7 @@ def write_spins() -> None:
         timed = probe(TEMPLATE, CASES, samples=_SAMPLES, cpus=measured_cpus(1), extra={})
         for case in CASES:
             medians[case].append(statistics.median(timed[case]["cpu_s"]))
+    SPINS.parent.mkdir(parents=True, exist_ok=True)
     SPINS.write_text(json.dumps({case: statistics.median(values) for case, values in medians.items()}, indent=1))
 
 

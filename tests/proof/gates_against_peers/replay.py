@@ -32,17 +32,17 @@ class Cut:
     block_s: float
     """Median seconds of a block."""
     windows: tuple[tuple[str, Window], ...]
-    """Key and window of each gate: separate ones first, then resampled ones."""
+    """Key and window of each gate: of each recording the separate ones first, then the resampled ones."""
 
 
 def cut(streams: Mapping[str, Sequence[Block]], *, gate_minutes: float, set_up_s: float, extra: int, seed: int) -> Cut:
-    """Cut streams into gates of the wanted length.
+    """Cut streams into gates of the wanted length, none of them across two recordings.
 
     Args:
         streams: Blocks by the recording's name.
         gate_minutes: Wall time of a gate.
         set_up_s: Part of it that goes into calibration before the first block.
-        extra: Resampled gates beside the separate ones.
+        extra: Resampled gates of each stream beside its separate ones.
         seed: Of the resampling.
 
     Raises:
@@ -54,20 +54,15 @@ def cut(streams: Mapping[str, Sequence[Block]], *, gate_minutes: float, set_up_s
     block_s = statistics.median(durations)
     size = max(6, int((gate_minutes * 60 - set_up_s) / block_s))
     confirmation = CONFIRMATION_BLOCKS
-    own = separate(tuple(streams.values()), size=size, confirmation=confirmation)
-    if not own:
+    windows: list[tuple[str, Window]] = []
+    for name, stream in streams.items():
+        own = separate(stream, size=size, confirmation=confirmation)
+        more = resampled(stream, size=size, confirmation=confirmation, count=extra, seed=seed)
+        windows += [(f"{name}/{gate_minutes:g}min/separate/{n}", window) for n, window in enumerate(own)]
+        windows += [(f"{name}/{gate_minutes:g}min/resampled-{seed}/{n}", window) for n, window in enumerate(more)]
+    if not windows:
         raise SystemExit(f"a gate of {gate_minutes:g} minutes needs {size} blocks; record for longer")
-    more = resampled(tuple(streams.values()), size=size, confirmation=confirmation, count=extra, seed=seed)
-    names = "+".join(sorted(streams))
-    return Cut(
-        gate_minutes=gate_minutes,
-        size=size,
-        block_s=block_s,
-        windows=(
-            *((f"{names}/{gate_minutes:g}min/separate/{n}", w) for n, w in enumerate(own)),
-            *((f"{names}/{gate_minutes:g}min/resampled-{seed}/{n}", w) for n, w in enumerate(more)),
-        ),
-    )
+    return Cut(gate_minutes=gate_minutes, size=size, block_s=block_s, windows=tuple(windows))
 
 
 def run(pieces: Cut, *, minutes: float | None, resume: bool, say: object = print) -> int:

@@ -1,4 +1,4 @@
-"""From the journals to `docs/measurements/peers-<machine_id>.{md,json}` and plots."""
+"""From the journals to `docs/measurements/peers-<machine_id>/`: the report, its figures as JSON, plots."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.proof.gates_against_peers.places import (
     EFFECTS_JOURNAL,
     FAULTS_JOURNAL,
     LIVE_JOURNAL,
-    MEASUREMENTS,
+    MEASURED,
     RECORDINGS,
     REPLAY_JOURNAL,
-    REPOSITORY,
+    without_places,
 )
 from tests.proof.gates_against_peers.rules import NOT_SLOWER, peer_rules
 from tests.proof.gates_against_peers.tables import effect_table, fault_table, live_table, replay_table, table
@@ -49,7 +49,7 @@ _LIMITS = """
 """
 
 
-def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
+def write(say: object = print, *, folder: Path = MEASURED) -> Path:
     """Write the report of what the journals hold; gives the Markdown file.
 
     Raises:
@@ -64,7 +64,6 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
             "nothing was measured yet; run the sub-commands `live`, `faults` or `record` and `replay` first"
         )
     head = identity()
-    stem = f"peers-{head['machine_id']}"
     folder.mkdir(parents=True, exist_ok=True)
     groups = by_length(replayed)
     # The score functions of asv are not needed for a summary: its scores are in the rows.
@@ -72,8 +71,8 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
     summaries = {minutes: replay_summary.summarize(rows, rules) for minutes, rows in groups.items()}
     tools = live_summary.summarize(live)
     drawn = [
-        p for m, s in summaries.items() for p in plots.replay_plots(s, folder, f"{stem}-{m:g}min")
-    ] + plots.live_plot(tools, folder, stem)
+        p for m, s in summaries.items() for p in plots.replay_plots(s, folder, f"replayed-{m:g}min")
+    ] + plots.live_plot(tools, folder)
     text = [
         *_head(head, live, faults, replayed),
         *([f"{again} gates were measured again; the last answer counts.", ""] if again else ()),
@@ -89,21 +88,14 @@ def write(say: object = print, *, folder: Path = MEASUREMENTS) -> Path:
         "machine": head,
         "recordings": latest(Journal(RECORDINGS).rows()),
         "replay": {f"{minutes:g}": [asdict(s) for s in found] for minutes, found in summaries.items()},
-        "live": live,
-        "faults": faults,
-        "effects": effects,
+        "live": [asdict(summary) for summary in tools],
     }
     raw = json.dumps(data, indent=1, sort_keys=True) + "\n"
-    (folder / f"{stem}.json").write_text(without_places(raw), encoding="utf-8")
-    path = folder / f"{stem}.md"
+    (folder / "report.json").write_text(without_places(raw), encoding="utf-8")
+    path = folder / "README.md"
     path.write_text(without_places("\n".join(text)), encoding="utf-8")
     say(f"{path} and {len(drawn)} plots")
     return path
-
-
-def without_places(text: str) -> str:
-    """The text without the paths of this machine, which error messages hold."""
-    return text.replace(str(REPOSITORY), "…").replace(str(Path.home()), "~")
 
 
 def asv_score(_: object) -> float:
@@ -176,7 +168,8 @@ def _replay(summaries: dict[float, Sequence[Any]], groups: dict[float, list[Row]
             f"### Gates of {minutes:g} minutes",
             "",
             (
-                f"{rows[0]['blocks']} blocks of {rows[0]['block_s']:.1f} s; {separate} windows that share no block, "
+                f"{_span([row['blocks'] for row in rows])} blocks of {rows[0]['block_s']:.1f} s; "
+                f"{separate} windows that share no block, "
                 f"{len(rows) - separate} resampled."
             ),
             "",
@@ -184,6 +177,11 @@ def _replay(summaries: dict[float, Sequence[Any]], groups: dict[float, list[Row]
             *(f"![{p.stem}]({p.name})\n" for p in drawn if f"-{minutes:g}min-" in p.name),
         ]
     return lines
+
+
+def _span(counts: Sequence[int]) -> str:
+    """`17`, or `17 to 19` where recordings of several days differ."""
+    return f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def _live(tools: Sequence[Any], drawn: Sequence[Path]) -> list[str]:
@@ -197,7 +195,7 @@ def _live(tools: Sequence[Any], drawn: Sequence[Path]) -> list[str]:
         "",
         *table(("tool", "rule"), rules, left=2),
         *live_table(tools),
-        *(f"![{p.stem}]({p.name})\n" for p in drawn if "-live-" in p.name),
+        *(f"![{p.stem}]({p.name})\n" for p in drawn if p.name.startswith("live-")),
     ]
 
 

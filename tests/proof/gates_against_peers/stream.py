@@ -83,31 +83,24 @@ def read_stream(folder: Path) -> tuple[Block, ...]:
     )
 
 
-def separate(streams: Sequence[Sequence[Block]], *, size: int, confirmation: int) -> tuple[Window, ...]:
-    """Windows that share no block, none of them across two recordings; confirmations follow, or wrap to the start.
+def separate(stream: Sequence[Block], *, size: int, confirmation: int) -> tuple[Window, ...]:
+    """Windows of a recording that share no block; confirmations follow, or wrap to the start.
 
     Only these are independent enough for an interval; a confirmation may share blocks with the window after it.
     """
-    return tuple(
-        _window(stream, start, size=size, confirmation=confirmation)
-        for stream in streams
-        for start in range(0, len(stream) - size + 1, size)
-    )
+    starts = range(0, len(stream) - size + 1, size)
+    return tuple(_window(stream, start, size=size, confirmation=confirmation) for start in starts)
 
 
-def resampled(
-    streams: Sequence[Sequence[Block]], *, size: int, confirmation: int, count: int, seed: int
-) -> tuple[Window, ...]:
+def resampled(stream: Sequence[Block], *, size: int, confirmation: int, count: int, seed: int) -> tuple[Window, ...]:
     """Windows that may overlap, with the arms exchanged in random blocks: more gates, but not independent ones.
 
     Exchanging identical arms gives another gate of identical arms; the order of the blocks, and with it every drift of
     the machine, stays as it was.
     """
     draw = random.Random(seed)
-    usable = [stream for stream in streams if len(stream) >= size]
     windows = []
-    for _ in range(count if usable else 0):
-        stream = draw.choices(usable, weights=[len(s) - size + 1 for s in usable])[0]
+    for _ in range(count if len(stream) >= size else 0):
         window = _window(stream, draw.randrange(len(stream) - size + 1), size=size, confirmation=confirmation)
         windows.append(
             Window(

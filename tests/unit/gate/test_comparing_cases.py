@@ -135,6 +135,13 @@ def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome):
     assert comparison.estimate is None
 
 
+def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
+    failure = CaseFailure(case_id="a", arm=Arm.BASELINE, reason="no GPU", missing=True, skipped=True)
+    (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
+    assert comparison.gating is Gating.ADVISORY
+    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, "not measured: no GPU")
+
+
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
     failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="crashed")
     (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])

@@ -55,16 +55,15 @@ def of(blocks, case="quick", design=Design.INTERLEAVED, effect=0.0):
 
 
 def test_windows_of_the_same_recording_share_no_block():
-    windows = separate((stream(25), stream(11)), size=10, confirmation=3)
-    assert len(windows) == 3
-    used = [block.conditions.block for window in windows[:2] for block in window.blocks]
+    windows = separate(stream(25), size=10, confirmation=3)
+    used = [block.conditions.block for window in windows for block in window.blocks]
     assert used == list(range(20))
     assert [block.conditions.block for block in windows[0].following] == [10, 11, 12]
 
 
 def test_resampled_windows_keep_the_order_of_the_blocks_and_exchange_whole_blocks():
     recorded = stream(30)
-    (window,) = resampled((recorded,), size=12, confirmation=2, count=1, seed=4)
+    (window,) = resampled(recorded, size=12, confirmation=2, count=1, seed=4)
     numbers = [block.conditions.block for block in window.blocks]
     assert numbers == list(range(numbers[0], numbers[0] + 12))
     exchanged = [
@@ -76,7 +75,7 @@ def test_resampled_windows_keep_the_order_of_the_blocks_and_exchange_whole_block
 
 
 def test_nothing_is_resampled_from_a_recording_that_is_too_short():
-    assert resampled((stream(5),), size=12, confirmation=2, count=3, seed=4) == ()
+    assert resampled(stream(5), size=12, confirmation=2, count=3, seed=4) == ()
 
 
 def test_a_slowdown_goes_into_the_candidate_of_one_case_only():
@@ -147,7 +146,7 @@ def test_peers_are_named_by_tool_and_origin():
 
 
 def test_perfguard_leaves_identical_arms_alone_and_finds_the_slowed_case():
-    (window,) = separate((stream(32),), size=20, confirmation=12)
+    (window,) = separate(stream(32), size=20, confirmation=12)
     assert decide(window).red == ()
     found = decide(window, case="slow", effect=0.1)
     assert found.red == ("slow",)
@@ -156,7 +155,7 @@ def test_perfguard_leaves_identical_arms_alone_and_finds_the_slowed_case():
 
 
 def test_perfguard_stops_early_where_everything_is_clear():
-    (window,) = separate((stream(52, sd=0.0005),), size=40, confirmation=12)
+    (window,) = separate(stream(52, sd=0.0005), size=40, confirmation=12)
     found = decide(window)
     assert found.outcome == "pass"
     assert found.blocks < 0.8 * 40
@@ -164,7 +163,7 @@ def test_perfguard_stops_early_where_everything_is_clear():
 
 def test_a_flag_that_does_not_come_back_is_not_red():
     recorded = stream(32)
-    (window,) = separate((recorded,), size=20, confirmation=12)
+    (window,) = separate(recorded, size=20, confirmation=12)
     blocks = injected(window.blocks, "slow", 0.1)
     found = decide(dataclasses.replace(window, blocks=blocks))
     assert found.flagged == ("slow",)
@@ -197,6 +196,14 @@ def test_a_replay_adds_up_to_a_row_for_each_rule_and_design():
     tuned = next(s for s in found if s.name == "github-action-benchmark 200 %, tuned")
     assert tuned.effect_80 is not None
     assert len({(s.name, s.design) for s in found}) == len(found)
+
+
+def test_another_recording_adds_gates_and_renames_none():
+    options = {"gate_minutes": 1.5, "set_up_s": 15, "extra": 3, "seed": 1}
+    first = dict(replay.cut({"one": stream(60)}, **options).windows)
+    both = dict(replay.cut({"one": stream(60), "two": stream(40, seed=2)}, **options).windows)
+    assert {key: both[key] for key in first} == first
+    assert len(both) > len(first)
 
 
 def test_a_recording_without_a_whole_gate_is_refused():

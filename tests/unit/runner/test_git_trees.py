@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +132,35 @@ def test_without_git_on_the_path_it_is_said(tmp_path, monkeypatch):
     with pytest.raises(ArmError, match="git is not on the path"):
         git.run_git(tmp_path, "status")
     assert git.top_level(tmp_path) is None
+
+
+class TestCodeId:
+    BASELINES = Path("sub/baselines")
+    LONG_AGO = "2000-01-01T00:00:00Z"
+
+    def of(self, repository):
+        return git.code_id(repository, "HEAD", without=self.BASELINES)
+
+    def write(self, repository, name, text=""):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+        return commit(repository)
+
+    def test_leaves_the_baselines_out_and_nothing_else(self, repository):
+        before = self.of(repository)
+        self.write(repository, "sub/baselines/machine/quick/info.json", "{}")
+        assert self.of(repository) == before
+        self.write(repository, "sub/baselines.py")
+        assert self.of(repository) != before
+
+    def test_finds_the_newest_commit_with_this_code(self, repository):
+        wanted = self.of(repository)
+        with_baseline = self.write(repository, "sub/baselines/info.json", "{}")
+        self.write(repository, "work.py", "slower = True")
+        find = partial(git.find_code, repository, without=self.BASELINES, since=self.LONG_AGO)
+        assert find(wanted) == with_baseline
+        assert find("0" * 32) is None
+
+    def test_looks_at_nothing_older_than_the_baseline(self, repository):
+        wanted = self.of(repository)
+        assert git.find_code(repository, wanted, without=self.BASELINES, since="2037-01-01T00:00:00Z") is None

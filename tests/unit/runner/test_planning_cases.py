@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +49,21 @@ def test_a_case_that_one_arm_cannot_run_is_left_out_and_reported_once(arm):
     plans, events = plan(*pair)
     assert [p.case.id for p in plans] == ["y"]
     assert events[0] == failed("x", arm)
+
+
+def skipping(name, arm, *, skipped=True):
+    report = ArmReport(iteration_s={"y": 0.1})
+    report.failed[name] = replace(failed(name, arm), missing=True, skipped=skipped)
+    return report
+
+
+def test_only_what_every_arm_skips_is_skipped():
+    _, events = plan(skipping("x", Arm.BASELINE), skipping("x", Arm.CANDIDATE))
+    assert events[0].skipped
+    for other in (ArmReport(iteration_s={"x": 0.1, "y": 0.1}), skipping("x", Arm.CANDIDATE, skipped=False)):
+        _, events = plan(skipping("x", Arm.BASELINE), other)
+        assert not events[0].skipped
+        assert events[0].missing
 
 
 def arm_report(**iteration_s):

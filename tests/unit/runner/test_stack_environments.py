@@ -1,4 +1,4 @@
-"""`perfguard env create`: what goes wrong with stacks, each with its sentence. The real one is in tests/e2e."""
+"""`perfguard env create`: what goes wrong with stacks, each with its sentence. The real one is in tests/measuring."""
 
 from __future__ import annotations
 

@@ -198,7 +198,14 @@ def test_doubles_that_are_only_a_part_of_the_step_are_told():
 
 
 def test_a_model_in_double_precision_is_meant_to_be():
-    assert nothing(double_precision, op("mul", 60, shapes="[512,512]", dtypes="f64"))
+    products = op("addmm", 60, calls=3, shapes="[512] [512,512] [512,512]", dtypes="f64")
+    assert nothing(double_precision, products, op("mul", 6, shapes="[512,512]", dtypes="f64"))
+
+
+def test_a_slip_that_takes_most_of_the_step_is_the_worst_one():
+    finding = only(double_precision, op("mul", 600, calls=40, shapes="[512,512]", dtypes="f64"))
+    assert finding.severity is Severity.NOTABLE
+    assert finding.seen[0].startswith("40 calls a step on f64 tensors")
 
 
 def test_integers_and_numbers_are_no_doubles():

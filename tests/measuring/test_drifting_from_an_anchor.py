@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.tiny_projects import UPDATE, baseline_of, outcomes
+from tests.tiny_projects import UPDATE, baseline_of, outcomes, record_as_taking
 
 LIMITS = {"PERFGUARD_MARGIN": "0.15", "PERFGUARD_ANCHOR_MARGIN": "0.05", "PERFGUARD_ROUNDS": "5"}
 """No single step is worth a flag, the way since the anchor is."""
@@ -20,16 +20,6 @@ def drift(project, step_ratio):
         slower = f"return [sum(range(n)) for n in ({extra}, LENGTH)][1]"
         project.write("tiny_work.py", work.replace("return sum(range(LENGTH))", slower))
         project.commit(f"{extra} numbers more")
-
-
-def record_as_much_faster(anchor):
-    """The anchor's numbers as if they came from a faster machine, so that the rounds flag every case, noise or not."""
-    file = anchor / "timings.json"
-    document = json.loads(file.read_text())
-    for benchmark in document["benchmarks"]:
-        for number, run in enumerate(benchmark["runs"]):
-            run["values"] = [1e-6 * (1 + number / 1000) for _ in run["values"]]
-    file.write_text(json.dumps(document))
 
 
 class TestAnchor:
@@ -118,7 +108,7 @@ def test_small_steps_pass_one_by_one_and_are_red_against_the_anchor(project):
 def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchors_commit(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_much_faster(place / "anchor")
+    record_as_taking(place / "anchor", 1e-6)
     project.commit("anchor")
     drift(project, 0.5)  # steps that a busy host does not hide; the margin is wider still
     assert project.run(*UPDATE, "--allow-different").returncode == 0
@@ -144,7 +134,7 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
 def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_much_faster(place / "anchor")
+    record_as_taking(place / "anchor", 1e-6)
     result = project.result("gate", "--baseline", "stored", **LIMITS)
     notes = "\n".join(result["notes"])
     assert "shown to be beyond 5.00 %" in notes
@@ -155,9 +145,9 @@ def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with
 def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_much_faster(place / "anchor")
+    record_as_taking(place / "anchor", 1e-6)
     file = place / "anchor" / "info.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40, "code_id": None}))
     result = project.result("gate", "--baseline", "stored", **LIMITS)
     assert any(
         "was not checked by pairing: the anchor's commit 000000000000 is not in this clone" in note

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.tiny_projects import outcomes, passes
+from tests.tiny_projects import UPDATE, outcomes, passes, verdicts
 
 CONFIGURATION = """\
 suite = "existing"
@@ -92,6 +94,45 @@ def test_a_faster_function_that_computes_something_else_is_different(existing):
     arms = ("--baseline", "git:HEAD", "--max-blocks", "2")
     result = existing.result("compare", *arms, "-c", "pytest.*test_total", "--no-progress")
     assert outcomes(result) == {"pytest.tests.test_speed.test_total": "different"}, result["reason"]
+
+
+SKIPPING = """\
+import pytest
+
+
+def test_on_a_gpu(benchmark):
+    pytest.skip("there is no GPU")
+"""
+
+
+def test_a_test_that_skips_itself_in_both_arms_is_noted_and_holds_nothing_up(existing):
+    existing.write("tests/test_gpu.py", SKIPPING)
+    existing.commit("a test for other machines")
+    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
+    assert passes(result), result["reason"]
+    skipped = verdicts(result)["pytest.tests.test_gpu.test_on_a_gpu"]
+    assert skipped["gating"] == "advisory"
+    assert skipped["reason"].startswith("not measured: the test is skipped: ")
+    assert "there is no GPU" in skipped["reason"]
+    assert "not measured, because their own suites skip them: pytest.tests.test_gpu.test_on_a_gpu" in result["notes"]
+
+
+def test_a_test_that_only_the_candidate_skips_is_not_passed_over(existing):
+    existing.replace("tests/test_speed.py", "def test_total(benchmark):", "def test_total(benchmark):\n    skip()")
+    existing.replace("tests/test_speed.py", "from tiny_work", "from pytest import skip\nfrom tiny_work")
+    arms = ("--baseline", "git:HEAD", "--max-blocks", "2")
+    result = existing.result("compare", *arms, "-c", "pytest.*test_total", "--no-progress")
+    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "failed"}, result["reason"]
+    assert result["exit_code"] == 3
+
+
+def test_a_baseline_is_stored_without_the_tests_that_skip_themselves(existing):
+    existing.write("tests/test_gpu.py", SKIPPING)
+    existing.commit("a test for other machines")
+    done = existing.run(*UPDATE)
+    assert done.returncode == 0, done.stderr
+    (noise,) = (existing.path / "baselines").glob("*/existing/noise.json")
+    assert set(json.loads(noise.read_text())) == SLOWER | SAME
 
 
 def test_the_cases_and_what_is_left_out_are_listed(existing):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.tiny_projects import DOUBLED, baseline_of, outcomes
+from tests.tiny_projects import DOUBLED, baseline_of, outcomes, record_as_taking, verdicts
 
 
 class TestStoredBaseline:
@@ -37,6 +37,43 @@ class TestStoredBaseline:
         result = project_with_baseline.result("gate", PERFGUARD_ROUNDS="4", PERFGUARD_MAX_BLOCK_SD="0.000001")
         assert set(outcomes(result).values()) == {"unchanged"}, result["reason"]
         assert (result["exit_code"], result["verdict"]) == (0, "pass"), result["reason"]
+
+    def test_of_a_slower_day_makes_nothing_look_faster(self, project_with_baseline):
+        project = project_with_baseline
+        record_as_taking(baseline_of(project), 1.0)
+        project.write("tiny_work.py", (project.path / "tiny_work.py").read_text() + "\n# another file, the same work\n")
+        result = project.result("gate", "--budget", "40", PERFGUARD_ROUNDS="4")
+        assert any("at least half of the cases have moved" in note for note in result["notes"])
+        for verdict in verdicts(result).values():
+            assert verdict["comparison"]["design"] == "paired"
+            assert abs(verdict["comparison"]["estimate"]["log_ratio"]) < 1  # the stored numbers are 1000 times as large
+        assert set(outcomes(result).values()) <= {"unchanged", "inconclusive"}, result["reason"]
+
+    def test_whose_commit_a_squash_has_replaced_is_paired_with_the_same_code(self, project_with_baseline):
+        project = project_with_baseline
+        record_as_taking(baseline_of(project), 1.0)
+        measured = json.loads((baseline_of(project) / "info.json").read_text())["commit"]
+        project.git("checkout", "-q", "--orphan", "squashed")
+        squashed = project.commit("everything in one commit")
+        project.git("branch", "-q", "-D", "main")
+        project.git("reflog", "expire", "--expire=now", "--all")
+        project.git("gc", "-q", "--prune=now")
+        assert subprocess.run(["git", "cat-file", "-e", measured], cwd=project.path, capture_output=True).returncode
+        project.write("tiny_work.py", (project.path / "tiny_work.py").read_text() + "\n# another file, the same work\n")
+        result = project.result("gate", "--budget", "40", PERFGUARD_ROUNDS="2")
+        assert not any("cannot be paired" in note for note in result["notes"])
+        assert {verdict["comparison"]["design"] for verdict in verdicts(result).values()} == {"paired"}
+        events = (project.latest_run() / "events.jsonl").read_text()
+        assert squashed in events
+
+    def test_whose_commit_is_gone_says_so_before_it_is_needed(self, project_with_baseline):
+        file = baseline_of(project_with_baseline) / "info.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40, "code_id": None}))
+        result = project_with_baseline.result("gate", PERFGUARD_ROUNDS="2")
+        assert any(
+            "cannot be paired: the baseline's commit 000000000000 is not in this clone" in note
+            for note in result["notes"]
+        )
 
     def test_holds_no_name_of_host_or_place(self, project_with_baseline):
         for file in baseline_of(project_with_baseline).iterdir():

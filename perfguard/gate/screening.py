@@ -1,0 +1,64 @@
+"""What a stored baseline's numbers may decide by themselves, and what has to be measured in pairs.
+
+Numbers of another day cannot tell another machine from other code (docs/decisions/0006-stored-baselines.md): they may
+clear a case, they neither condemn nor praise one. Where most of a suite has moved, they do not clear either: one commit
+seldom moves most cases, another host moves all of them, and a faster one hides a slowdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfguard.model.spec import Case, Gating
+from perfguard.model.verdict import Outcome, Verdict
+
+MOVED_SHARE = 0.5
+"""From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
+
+_FEW = 2
+"""One case that moved is a case, whatever the size of its suite."""
+_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED)
+_UNCLEAR = (*_MOVED, Outcome.INCONCLUSIVE)
+_SHOWN = (*_MOVED, Outcome.UNCHANGED)
+
+
+def cases_to_pair(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> tuple[Case, ...]:
+    """The gating cases that a stored baseline's numbers cannot clear, in the order of the suite.
+
+    Args:
+        cases: The suite's.
+        verdicts: What the stored numbers say of them, in the same order.
+    """
+    machine_moved = has_machine_moved(cases, verdicts)
+    return tuple(
+        case
+        for case, verdict in zip(cases, verdicts, strict=True)
+        # Noise between rounds demotes a case against stored numbers; pairs may well be quiet enough to decide it.
+        if case.gating is Gating.GATING
+        and (
+            verdict.outcome in _UNCLEAR
+            or verdict.gating is Gating.ADVISORY
+            or (machine_moved and verdict.outcome is Outcome.UNCHANGED)
+        )
+    )
+
+
+def has_machine_moved(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> bool:
+    """Whether so many gating cases are shown to be slower or faster that the machine is the likely reason."""
+    gating = [verdict.outcome for case, verdict in zip(cases, verdicts, strict=True) if case.gating is Gating.GATING]
+    return sum(outcome in _MOVED for outcome in gating) >= max(_FEW, MOVED_SHARE * len(gating))
+
+
+def left_open(verdict: Verdict, *, why: str) -> Verdict:
+    """The verdict of a gating case that could not be paired: what the stored numbers show of it stays open.
+
+    Args:
+        verdict: By the stored numbers.
+        why: Why they do not decide.
+    """
+    if verdict.gating is not Gating.GATING or verdict.outcome not in _SHOWN:
+        return verdict
+    said = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster"}.get(verdict.outcome, "unchanged")
+    reason = f"{said} by the stored numbers, but {why}: {verdict.reason}"
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason)
