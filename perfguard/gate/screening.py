@@ -7,14 +7,21 @@ seldom moves most cases, another host moves all of them, and a faster one hides 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
+from perfguard.model.run import Round
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import Outcome, Verdict
+from perfguard.units import format_ratio
 
 MOVED_SHARE = 0.5
 """From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
+
+SPEED_WORTH_TELLING = 0.02
+"""Change of the canary's time that is said; a ratio."""
 
 _FEW = 2
 """One case that moved is a case, whatever the size of its suite."""
@@ -48,6 +55,34 @@ def has_machine_moved(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> boo
     """Whether so many gating cases are shown to be slower or faster that the machine is the likely reason."""
     gating = [verdict.outcome for case, verdict in zip(cases, verdicts, strict=True) if case.gating is Gating.GATING]
     return sum(outcome in _MOVED for outcome in gating) >= max(_FEW, MOVED_SHARE * len(gating))
+
+
+def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequence[Round]]) -> tuple[str, ...]:
+    """What the canary says of the machine, then and now; nothing where it hardly moved.
+
+    Without it a reader wonders why an effect is not the ratio of the two medians beside it.
+
+    Args:
+        stored: The baseline's rounds by case id.
+        fresh: This run's rounds.
+    """
+    before, now = _canary_s(stored.values()), _canary_s(fresh.values())
+    if before is None or now is None or abs(math.log(now / before)) < math.log1p(SPEED_WORTH_TELLING):
+        return ()
+    ratio = now / before - 1
+    return (
+        (
+            f"fixed work beside the cases took {format_ratio(abs(ratio))} {'more' if ratio > 0 else 'less'} time than "
+            f"when the baseline was recorded: the machine is {'slower' if ratio > 0 else 'faster'} now; effects are "
+            "the middle, intervals the whole of what follows for cases that move with it not at all or twice as far"
+        ),
+    )
+
+
+def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
+    values = [median(entry.canary_s) for rounds in cases for entry in rounds if entry.canary_s]
+    typical = median(values) if values else 0.0
+    return typical if typical > 0 else None
 
 
 def left_open(verdict: Verdict, *, why: str) -> Verdict:

@@ -13,7 +13,7 @@ from perfguard.gate.compare import compare_rounds
 from perfguard.gate.drift import DRIFT_SHARE
 from perfguard.gate.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.policy import conclude, decide_cases
-from perfguard.gate.screening import cases_to_pair
+from perfguard.gate.screening import cases_to_pair, speed_note
 from perfguard.model.allowance import Allowance
 from perfguard.model.machine import CompatibilityLevel
 from perfguard.model.plan import ArmSpec
@@ -114,7 +114,8 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
         comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
-    return conclude(verdicts, policy, notes=unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session)))
+    unchecked = unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session))
+    return conclude(verdicts, policy, notes=(*speed_note(stored.rounds, data.rounds()), *unchecked))
 
 
 def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:

@@ -75,7 +75,7 @@ def test_a_slower_pull_request_fails_and_is_told_in_all_places(project, tmp_path
     upload = ran.step("actions/upload-artifact")
     assert upload.inputs["name"] == "perfguard-gate-1"
     left = project.path / upload.inputs["path"]
-    assert {"result.json", "summary.md", "events.jsonl", "arms.json", "plan.json", "raw"} <= {
+    assert {"report.html", "result.json", "summary.md", "events.jsonl", "arms.json", "plan.json", "raw"} <= {
         p.name for p in left.iterdir()
     }
     assert not (left / "arms").exists()

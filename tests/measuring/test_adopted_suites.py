@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from perfguard.runner.launching import can_confine
 from tests.tiny_projects import UPDATE, outcomes, passes, verdicts
 
 CONFIGURATION = """\
@@ -133,6 +134,37 @@ def test_a_baseline_is_stored_without_the_tests_that_skip_themselves(existing):
     assert done.returncode == 0, done.stderr
     (noise,) = (existing.path / "baselines").glob("*/existing/noise.json")
     assert set(json.loads(noise.read_text())) == SLOWER | SAME
+
+
+WRITING = """\
+class TimeFiles:
+    def setup_cache(self):
+        with open("numbers", "w") as file:
+            file.write("1 2 3")
+
+    def time_read(self):
+        with open("numbers") as file:
+            return len(file.read())
+
+
+def test_temporary(benchmark, tmp_path):
+    (tmp_path / "numbers").write_text("1 2 3")
+    assert benchmark((tmp_path / "numbers").read_text) == "1 2 3"
+"""
+
+
+@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+def test_confined_suites_have_their_temporary_folders(existing):
+    existing.write("benchmarks/files.py", WRITING)
+    existing.write("tests/test_files.py", WRITING)
+    existing.commit("suites that write")
+    existing.write("tests/test_files.py", WRITING + "# another file\n")
+    existing.commit("a change")
+    arms = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--confine", "--max-blocks", "2")
+    result = existing.result("compare", *arms, "-c", "*.files.*", "-c", "*.test_files.*", "--no-progress")
+    found = outcomes(result)
+    assert set(found) == {"asv.files.TimeFiles.time_read", "pytest.tests.test_files.test_temporary"}
+    assert "failed" not in found.values(), result["reason"]
 
 
 def test_the_cases_and_what_is_left_out_are_listed(existing):

@@ -14,6 +14,7 @@ from perfguard.errors import ExitCode, PerfguardError
 
 if TYPE_CHECKING:
     from perfguard.cli.github_job import Job
+    from perfguard.config import LoadedConfig
     from perfguard.github.api import GitHub
     from perfguard.github.events import WorkflowRunEvent
     from perfguard.model.result import RunResult
@@ -60,7 +61,7 @@ def command() -> None:
     show_default=True,
     envvar="PERFGUARD_ACTION_OUTPUT_DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Takes the run: result, events, raw samples, traces, summary.",
+    help="Takes the run: report.html, result, events, raw samples, traces, summary.",
 )
 @_label_option
 @measuring_options
@@ -105,8 +106,20 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
         request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
-    keep_run(result, options["output_dir"])
+        keep_run(result, options["output_dir"])
+        _keep_report(policy.loaded, result, options["output_dir"])
     return result
+
+
+def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:
+    """Write the page beside the run; a gate that was measured does not fail for want of it."""
+    from perfguard.pipeline.html_report import report_on
+    from perfguard.pipeline.pages import write_page
+
+    try:
+        write_page(destination / "report.html", report_on(loaded, (Path(result.folder),)), force=True)
+    except PerfguardError as error:
+        click.echo(f"perfguard: there is no report.html: {error}", err=True)
 
 
 _UNCONFINED = (

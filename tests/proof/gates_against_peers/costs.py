@@ -28,8 +28,14 @@ def fitting(fixed_s: float, unit_s: float, *, minutes: float, least: int) -> int
 
 
 def line_through(first: tuple[int, float], second: tuple[int, float]) -> dict[str, float]:
-    """Fixed seconds and seconds for each unit, from two gates (units, seconds); neither is negative."""
-    unit_s = max((second[1] - first[1]) / (second[0] - first[0]), 1e-3)
+    """Fixed seconds and seconds for each unit, from two gates (units, seconds); neither is negative.
+
+    Where more units took no longer, noise was larger than they are: a unit is then taken to be its part of the second
+    gate's whole time, so that no gate becomes endless.
+    """
+    unit_s = (second[1] - first[1]) / (second[0] - first[0])
+    if unit_s <= 0:
+        unit_s = second[1] / second[0]
     return {"fixed_s": max(0.0, first[1] - first[0] * unit_s), "unit_s": unit_s}
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from perfguard.gate.policy import decide_cases
-from perfguard.gate.screening import cases_to_pair, has_machine_moved, left_open
+from perfguard.gate.screening import cases_to_pair, has_machine_moved, left_open, speed_note
+from perfguard.model.run import Round
 from perfguard.model.spec import Case, Gating
 from perfguard.model.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
@@ -68,6 +69,24 @@ def test_what_could_not_be_paired_stays_open_with_what_its_numbers_say(effect, w
     opened = left_open(verdict, why="a reason")
     assert opened.outcome is Outcome.INCONCLUSIVE
     assert opened.reason == f"{word} by the stored numbers, but a reason: {verdict.reason}"
+
+
+def rounds(*canaries):
+    return {"a": [Round(values_s=(0.01,), canary_s=(s,), started_at=0.0) for s in canaries]}
+
+
+def test_a_machine_that_is_faster_than_it_was_is_told():
+    (note,) = speed_note(rounds(0.010, 0.010, 0.012), rounds(0.008, 0.008, 0.0079))
+    assert note.startswith("fixed work beside the cases took 20.0 % less time than when the baseline was recorded")
+    (note,) = speed_note(rounds(0.010), rounds(0.012))
+    assert "20.0 % more time" in note
+    assert "the machine is slower now" in note
+
+
+def test_of_a_machine_that_hardly_moved_nothing_is_said():
+    assert speed_note(rounds(0.010), rounds(0.0101)) == ()
+    assert speed_note({}, rounds(0.01)) == ()
+    assert speed_note({"a": [Round(values_s=(0.01,), canary_s=(), started_at=0.0)]}, rounds(0.01)) == ()
 
 
 def test_what_is_open_or_advisory_is_left_as_it_is():

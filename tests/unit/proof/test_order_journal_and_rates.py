@@ -120,3 +120,7 @@ def test_a_tool_gets_what_fits_into_the_minutes_and_never_less_than_it_asks_for(
     assert line == {"fixed_s": 20.0, "unit_s": 20.0}
     assert costs.fitting(20.0, 20.0, minutes=3, least=4) == 8
     assert costs.fitting(20.0, 20.0, minutes=1, least=4) == 4
+
+
+def test_a_pilot_that_noise_has_turned_round_makes_no_gate_endless():
+    assert costs.line_through((4, 166.0), (6, 165.0)) == {"fixed_s": 56.0, "unit_s": 27.5}
