@@ -32,19 +32,18 @@ def false_alarms(calibration: Calibration) -> FalseAlarms:
     return FalseAlarms(count=red, gates=len(counted), bound=upper_bound(red, len(counted)))
 
 
-def summarize(calibration: Calibration, *, looks: int, share: float) -> CalibrationSummary:
+def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
     """Everything that a calibration says.
 
     Args:
         calibration: With any number of gates, also none.
         looks: Times that a gate looks at its data, for the detectable effects.
-        share: Part of a gate's budget that measures blocks; the rest confirms flags.
     """
     gates = evidence(calibration)
     family = gating_cases(calibration)
     level = calibration.scope.alpha / max(1, len(family))
     times = [gate.finished_at for gate in calibration.gates]
-    pace = Pace.of(gates, share=share)
+    pace = Pace.of(gates)
     seen = {case_id for gate in gates for case_id in gate.cases}
     cases = [_case(calibration, case_id, gating=case_id in family) for case_id in sorted(seen)]
     return CalibrationSummary(

@@ -18,24 +18,21 @@ class Pace:
     """Wall seconds of a block that holds every case; nan when unknown."""
     overhead_s: float
     """Wall seconds of a gate beside its blocks: arms, bundles, calibration of loops."""
-    share: float
-    """Part of what is left after that which measures blocks; the rest is kept for confirming flags."""
 
     @classmethod
-    def of(cls, gates: Sequence[AAGate], *, share: float) -> Pace:
+    def of(cls, gates: Sequence[AAGate]) -> Pace:
         """The typical pace of recorded gates."""
         return cls(
             block_s=statistics.median(gate.block_s for gate in gates) if gates else math.nan,
             overhead_s=statistics.median(gate.overhead_s for gate in gates) if gates else math.nan,
-            share=share,
         )
 
     def blocks_within(self, budget_s: float) -> int:
         """Whole blocks that a budget holds; 0 where nothing is known."""
         if not self.block_s > 0:
             return 0
-        return max(0, math.floor((budget_s - self.overhead_s) * self.share / self.block_s))
+        return max(0, math.floor((budget_s - self.overhead_s) / self.block_s))
 
     def minutes_for(self, blocks: int) -> float:
         """Minutes of a gate whose budget holds so many blocks."""
-        return (self.overhead_s + blocks * self.block_s / self.share) / 60.0
+        return (self.overhead_s + blocks * self.block_s) / 60.0

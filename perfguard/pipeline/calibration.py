@@ -43,7 +43,7 @@ from perfguard.pipeline.contracts import (
     utc_now,
 )
 from perfguard.pipeline.measuring import Place, needs_torch
-from perfguard.pipeline.paired import CONFIRMATION_SHARE, compare_arms
+from perfguard.pipeline.paired import compare_arms
 from perfguard.pipeline.session import Request, choose_cpus
 from perfguard.runner import git
 from perfguard.runner.arm_spec import parse_arm
@@ -51,9 +51,6 @@ from perfguard.runner.arms import find_interpreter, glibc_version
 from perfguard.runner.environment import base_environment
 from perfguard.runner.run_folder import read_events
 from perfguard.store.calibrations import calibration_file, save_calibration
-
-MEASURING_SHARE = 1 - CONFIRMATION_SHARE
-"""Part of a gate's budget that measures blocks."""
 
 LONGEST_PATH_PADDING = 96
 """Characters; a folder's name must stay below 255."""
@@ -200,14 +197,14 @@ def _described(
     interrupted: bool = False,
 ) -> Calibrated:
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, looks=LOOKS, share=MEASURING_SHARE) if calibration else None
+    summary = summarize(calibration, looks=LOOKS) if calibration else None
     return Calibrated(
         scope=scope,
         path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),
         calibration=calibration,
         state=state,
         summary=summary,
-        contract=sentence_for(request, state, summary, share=MEASURING_SHARE),
+        contract=sentence_for(request, state, summary),
         notes=tuple(notes),
         interrupted=interrupted,
     )

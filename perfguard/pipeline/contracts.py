@@ -86,7 +86,7 @@ def stored_calibration(loaded: LoadedConfig, machine_id: str, suite: str) -> Cal
     return load_calibration(calibration_file(baselines_of(loaded), machine_id, suite))
 
 
-def gate_contract(session: Session, *, share: float) -> GateContract:
+def gate_contract(session: Session) -> GateContract:
     """What this gate may say of its error rates, and the margins of its cases.
 
     Call it once the arms are known. Whatever is wrong with the stored file is said in the sentence: a gate that was
@@ -94,7 +94,6 @@ def gate_contract(session: Session, *, share: float) -> GateContract:
 
     Args:
         session: The run.
-        share: Part of the budget that measures blocks; the rest confirms flags.
     """
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
@@ -111,20 +110,20 @@ def gate_contract(session: Session, *, share: float) -> GateContract:
         arm=session.summaries.get(Arm.CANDIDATE.value),
     )
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, looks=LOOKS, share=share) if calibration else None
+    summary = summarize(calibration, looks=LOOKS) if calibration else None
     return GateContract(
         state=state,
-        sentence=sentence_for(session.request, state, summary, share=share),
+        sentence=sentence_for(session.request, state, summary),
         margins=calibrated_margins(calibration, config.margin) if state.is_valid else {},
     )
 
 
-def sentence_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None, *, share: float) -> str:
+def sentence_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> str:
     """The contract of a gate with this request's budget."""
     config = request.loaded.config
     effects = None
     if summary is not None:
-        pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s, share=share)
+        pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s)
         blocks = min(pace.blocks_within(request.budget_s), config.max_blocks)
         effects = detectable_effects(summary, alpha=config.alpha, blocks=blocks, looks=LOOKS)
     return contract_sentence(state, summary, alpha=config.alpha, effects=effects)

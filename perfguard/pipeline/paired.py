@@ -27,7 +27,7 @@ from perfguard.runner.starter import ProcessStarter
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
 CONFIRMATION_SHARE = 0.2
-"""Part of the budget that is kept for confirming flags."""
+"""Last part of the budget that confirms flags, where there are any by then; see decision 0008."""
 
 LEAST_CONFIRMATION_SLICES = 6
 """Slices of each case and block while flags are confirmed, where more would take long."""
@@ -93,7 +93,7 @@ def judge_of(
 ) -> PairedJudge:
     """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
     config = session.request.loaded.config
-    contract = gate_contract(session, share=1 - CONFIRMATION_SHARE)
+    contract = gate_contract(session)
     # What calibrates the margins must not use them.
     margins = {} if session.request.command == "calibrate" else contract.margins
     return PairedJudge(
@@ -120,18 +120,26 @@ def measure_paired(
 ) -> None:
     """Measure blocks of both arms until every case has its answer or the budget ends.
 
-    A part of the budget is kept for confirmations, and `keep_s` seconds for a further stage.
+    Where something is flagged, the last part of the budget is left to its confirmation; where nothing is, that part
+    measures as well, and a flag of the last look is confirmed beyond the budget.
+
+    Args:
+        session: The run.
+        starter: Starts workers.
+        plans: Calibrated cases.
+        judge: Of the stage.
+        keep_s: Seconds that are kept for a further stage.
     """
     if not plans or session.interrupts.asked:
         return
-    budget_s = (session.left_s() - keep_s) * (1 - CONFIRMATION_SHARE)
-    ends_at_left_s = session.left_s() - budget_s
+    budget_s = session.left_s() - keep_s
+    reserve_s = budget_s * CONFIRMATION_SHARE
 
     def answered() -> frozenset[str]:
         data, blocks = session.data, session.data.blocks_of(judge.stage)
+        left_s = session.left_s() - keep_s
         gate = judge.gate
         if gate is None:
-            left_s = session.left_s() - ends_at_left_s
             planned = plan_looks(
                 data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
             )
@@ -139,6 +147,8 @@ def measure_paired(
             gate = judge.plan(planned)
         if gate.is_due(blocks):
             _look(session, judge, final=False)
+        if left_s <= reserve_s and judge.flagged(data):
+            return frozenset(case.id for case in judge.cases)
         return gate.answered()
 
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)

@@ -22,7 +22,7 @@ from perfguard.model.events import RunStarted
 from perfguard.model.planning import SuitePlan
 from perfguard.model.replay import RunData
 from perfguard.model.spec import Gating
-from perfguard.pipeline.calibration import MEASURING_SHARE, Calibrated, stored_contract
+from perfguard.pipeline.calibration import Calibrated, stored_contract
 from perfguard.pipeline.contracts import baselines_of, utc_now
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.session import Request
@@ -114,7 +114,7 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
     summary: CalibrationSummary | None = calibrated.summary
     if summary is None or calibrated.calibration is None or not calibrated.state.is_valid:
         return None
-    pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s, share=MEASURING_SHARE)
+    pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s)
     return _Known(
         noise={c.case_id: CaseNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases},
         pace=pace,
@@ -142,7 +142,6 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
             pace=Pace(
                 block_s=full_block_s(paired),
                 overhead_s=max(0.0, _duration_s(folder, data) - data.measured_s),
-                share=MEASURING_SHARE,
             ),
             source=f"run {folder.name} alone, for this machine is {calibrated.state.reason}",
         )

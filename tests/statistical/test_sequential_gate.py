@@ -17,6 +17,7 @@ from perfguard.gate.sequential import SequentialGate
 from perfguard.model.run import BlockConditions, CaseSlices, PairedData
 from perfguard.model.spec import Case
 from perfguard.model.verdict import GateOutcome, Outcome, Policy
+from perfguard.pipeline.paired import CONFIRMATION_SHARE
 
 POLICY = Policy()
 LOUD = replace(POLICY, alpha=0.05, max_block_sd_ratio=1.0)
@@ -87,6 +88,8 @@ class Run:
             )
             if self.gate.is_due(block + 1):
                 self.gate.look(self.data(), blocks=block + 1, final=False)
+            if block + 1 >= blocks * (1 - CONFIRMATION_SHARE) and Outcome.REGRESSED in self.outcomes:
+                break  # the rest of the time confirms the flag
         self.gate.look(self.data(), blocks=len(self._conditions), final=True)
         return self
 
@@ -104,6 +107,30 @@ class Run:
     @property
     def is_red(self):
         return conclude(self.gate.verdicts(), self.policy).outcome is GateOutcome.REGRESSED
+
+
+def test_a_gate_that_ends_early_to_confirm_one_case_flags_no_more_of_the_others():
+    rng = np.random.default_rng(26)
+    cases, gates = cases_named(6), 100
+    effects = [math.log1p(0.05), *[AT_MARGIN] * 5]
+    false, blocks = 0, []
+    for _ in range(gates):
+        run = Run(
+            rng,
+            cases=cases,
+            noise=normal,
+            sd=0.01,
+            effects=effects,
+            blocks=20,
+            planned=20,
+            correlation=0.6,
+            policy=LOUD,
+        ).finish()
+        assert run.outcomes[0] is Outcome.REGRESSED
+        false += Outcome.REGRESSED in run.outcomes[1:]
+        blocks.append(len(run.data().conditions))
+    assert max(blocks) == 16
+    assert false <= most_allowed(LOUD.alpha, gates)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Calls the library that a live gate calls; only the blocks come from a recording.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> D
     """The rule's answer where `case` is slower by `effect`; None leaves the arms identical."""
     policy, limit = policy_of(Config()), Config().max_blocks
     blocks = injected(window.blocks, case, effect)
-    blocks = blocks[: min(limit, max(policy.min_blocks, int(len(blocks) * (1 - CONFIRMATION_SHARE))))]
+    blocks = blocks[:limit]
     cases = tuple(Case(benchmark=name, target="") for name in blocks[0].cases)
     block_s = statistics.median(block.conditions.duration_s for block in blocks)
     planned = plan_looks(block_s, left_s=block_s * (len(blocks) - 1), max_blocks=limit)
@@ -68,13 +69,22 @@ def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> D
 
 def _look_through(gate: SequentialGate, blocks: Sequence[Block], cases: Sequence[Case]) -> int:
     """Take the looks that a live gate takes; gives the blocks it needed."""
+    until = reserve_from(len(blocks))
     for count in range(1, len(blocks) + 1):
         if gate.is_due(count):
             gate.look(_paired(blocks[:count], cases), blocks=count, final=False)
             if gate.answered() >= {case.id for case in cases}:
                 return count
+        if count >= until and flagged_cases(gate.verdicts()):
+            blocks = blocks[:count]
+            break
     gate.look(_paired(blocks, cases), blocks=len(blocks), final=True)
     return len(blocks)
+
+
+def reserve_from(blocks: int) -> int:
+    """The block from which on the rest of the time confirms flags, where there are any."""
+    return math.ceil(blocks * (1 - CONFIRMATION_SHARE))
 
 
 def _confirmed(

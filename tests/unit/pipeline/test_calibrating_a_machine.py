@@ -44,7 +44,6 @@ CASES = (
     Case(benchmark="tiny.sum", target="bench.py:sum", tags=("no-torch",)),
     Case(benchmark="tiny.sort", target="bench.py:sort", tags=("no-torch",)),
 )
-SHARE = 0.8
 SAME = parse_arm("dir:.")
 
 
@@ -286,9 +285,9 @@ class TestBanking:
 
 class TestTheContractOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
-        assert gate_contract(session, share=SHARE).sentence.startswith("uncalibrated: ")
+        assert gate_contract(session).sentence.startswith("uncalibrated: ")
         found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
-        contract = gate_contract(session, share=SHARE)
+        contract = gate_contract(session)
         assert contract.state.is_valid
         assert contract.sentence == found.contract
         assert contract.margins == {}
@@ -297,7 +296,7 @@ class TestTheContractOfAGate:
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)
         path.write_text("{")
-        contract = gate_contract(session, share=SHARE)
+        contract = gate_contract(session)
         assert not contract.state.is_valid
         assert "is corrupt" in contract.sentence
 
