@@ -133,7 +133,7 @@ def _head(head: dict[str, Any], live: Sequence[Row], faults: Sequence[Row], repl
         ),
         "",
         f"{len(live)} live gates, {len(faults)} faults, {len(replayed)} replayed gates from {len(recordings)} "
-        f"recordings; {', '.join(days) or 'no live day'}; load before each live gate "
+        f"recording{'' if len(recordings) == 1 else 's'}; {', '.join(days) or 'no live day'}; load before each live gate "
         + (f"{loads[0]:.1f} to {loads[-1]:.1f}, median {statistics.median(loads):.1f}." if loads else "not measured."),
         "",
     ]

@@ -140,7 +140,7 @@ class TestTheCases:
         assert (case.gates, case.blocks, case.margin_ratio) == (4, 40, 0.005)
         between = spread.sd**2 - 1.2e-5 / 12
         assert case.intraclass_correlation == pytest.approx(between / (between + 1.2e-5))
-        blocks = math.floor((600 - 20) * 0.8 / 5)
+        blocks = math.floor((600 - 20) / 5)
         expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, looks=8)
         assert dict(case.mde)[10] == pytest.approx(expected)
         assert detectable_effects(summarize(found, looks=8), alpha=0.008, blocks=blocks, looks=8) == pytest.approx(

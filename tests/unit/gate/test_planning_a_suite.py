@@ -38,7 +38,7 @@ def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
     assert loud.reason == f"2.00 % with 95 % power needs {loud.blocks} blocks, max_blocks allows 60"
     short, long = (planned({"loud": noise(0.02)}, budget_s=budget_s)[0] for budget_s in (120.0, 600.0))
     assert (short.gating, long.gating) == (False, True)
-    assert short.reason.endswith("the budget of 2 min 00 s holds 16")
+    assert short.reason.endswith("the budget of 2 min 00 s holds 20")
 
 
 def test_demoting_the_neediest_may_save_the_others():
