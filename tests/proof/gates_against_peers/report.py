@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from perfguard.units import format_count
 from tests.proof.gates_against_peers import live_summary, plots, replay_summary
 from tests.proof.gates_against_peers.journal import Journal, Row
 from tests.proof.gates_against_peers.machine import identity
@@ -132,8 +133,8 @@ def _head(head: dict[str, Any], live: Sequence[Row], faults: Sequence[Row], repl
             f"{head['perfguard']}, commits {', '.join(f'`{c}`' for c in commits)}; {versions}, asv {head['asv']}."
         ),
         "",
-        f"{len(live)} live gates, {len(faults)} faults, {len(replayed)} replayed gates from {len(recordings)} "
-        f"recording{'' if len(recordings) == 1 else 's'}; {', '.join(days) or 'no live day'}; load before each live gate "
+        f"{len(live)} live gates, {len(faults)} faults, {len(replayed)} replayed gates from "
+        f"{format_count(len(recordings), 'recording')}; {', '.join(days) or 'no live day'}; load before each live gate "
         + (f"{loads[0]:.1f} to {loads[-1]:.1f}, median {statistics.median(loads):.1f}." if loads else "not measured."),
         "",
     ]
