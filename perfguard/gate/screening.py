@@ -41,12 +41,11 @@ def cases_to_pair(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> tuple[C
     return tuple(
         case
         for case, verdict in zip(cases, verdicts, strict=True)
-        # Noise between rounds demotes a case against stored numbers; pairs may well be quiet enough to decide it.
         if case.gating is Gating.GATING
         and (
             verdict.outcome in _UNCLEAR
-            or verdict.gating is Gating.ADVISORY
-            or (machine_moved and verdict.outcome is Outcome.UNCHANGED)
+            # Noise between rounds demotes a case against stored numbers; pairs may well be quiet enough to decide it.
+            or (verdict.outcome is Outcome.UNCHANGED and (machine_moved or verdict.gating is Gating.ADVISORY))
         )
     )
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfguard.gate.policy import decide_cases
@@ -61,6 +63,13 @@ def test_a_case_that_noise_has_demoted_is_paired():
     noisy = decide_cases([compared("a", 0.01, sd=0.2, error=0.05, margin=0.005, design=Design.ROUNDS)], POLICY)
     assert noisy[0].gating is Gating.ADVISORY
     assert [case.id for case in cases_to_pair(cases, [noisy[0], verdicts[1]])] == ["a"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NO_BASELINE, Outcome.FAILED, Outcome.DIFFERENT])
+def test_what_pairs_cannot_decide_is_not_paired(outcome):
+    cases, (verdict,) = screened(SAME)
+    for gating in Gating:  # a case that its suite skips is advisory
+        assert cases_to_pair(cases, [replace(verdict, outcome=outcome, gating=gating)]) == ()
 
 
 @pytest.mark.parametrize(("effect", "word"), [(SLOWER, "slower"), (FASTER, "faster"), (SAME, "unchanged")])
