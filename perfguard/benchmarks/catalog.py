@@ -83,7 +83,7 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
             channels=(240,), size=(14, 56)),
     _kernel("normalization:batch_norm", "Batch norm with batch statistics, batch 8", image=True,
             channels=(64,), size=(28, 56)),
-    _kernel("normalization:layer_norm", "Layer norm over 768 features", tokens=(512, 4096)),
+    _kernel("normalization:layer_norm", "Layer norm over 768 features", tokens=(128, 512, 4096)),
     _kernel("activation:softmax", "Softmax over 4096 rows", sequence=(128, 512)),
     _kernel("activation:gelu", "GELU on 3072 features", tokens=(128, 512)),
     _kernel("embedding:embedding_bag", "Embedding bag, 20 lookups of 64 features, sparse gradient",
@@ -123,7 +123,7 @@ _PR_GATING = (
     "kernel.linear[m=128,dtype=bf16,phase=forward+backward]",
     "kernel.sdpa[sequence=128,causal=false,dtype=bf16,phase=forward+backward]",
     "kernel.conv_grouped[channels=128,size=28,dtype=fp32,memory_format=channels_last,phase=forward+backward]",
-    "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]",
+    "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]",
     "kernel.embedding_bag[bags=2048,rows=10000,dtype=fp32,phase=forward+backward]",
     "kernel.optimizer[layers=4,algorithm=adam,dtype=fp32,mode=fused]",
 )
@@ -140,7 +140,7 @@ SUITES: tuple[SuiteSpec, ...] = (
         doc="Six short cases, for a first look",
         gating=(
             "kernel.linear[m=128,dtype=bf16,phase=forward+backward]",
-            "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]",
+            "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]",
             "kernel.sdpa[sequence=128,causal=false,dtype=fp32,phase=forward+backward]",
             "kernel.conv3x3[channels=64,size=28,dtype=fp32,memory_format=channels_last,phase=forward+backward]",
             "step.mobilenetv3[variant=small,image_size=96,batch=4,dtype=fp32,memory_format=channels_last,mode=eager]",

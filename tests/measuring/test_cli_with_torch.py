@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 REPOSITORY = Path(__file__).parents[2]
-NORM = "kernel.layer_norm[tokens=512,dtype=fp32,phase=forward+backward]"
+NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
 STEP = "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]"
 FAST = ("--slice-s", "0.03", "--slices", "4", "--max-blocks", "8", "--no-progress")
