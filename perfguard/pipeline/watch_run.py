@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
-from array import array
-from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perfguard.errors import MeasurementError
 from perfguard.model.events import (
     ArmReady,
     ArmsCompared,
@@ -31,10 +27,10 @@ from perfguard.model.events import (
     StepsCounted,
     VerdictReached,
 )
-from perfguard.model.run import Arm, BlockConditions, Stage
-from perfguard.model.verdict import Policy
+from perfguard.model.run import Arm, Stage
 from perfguard.model.view import ArmView, CaseView, LogLine, Progress, RunState, RunView
 from perfguard.pipeline.watch_cases import WatchedCase
+from perfguard.pipeline.watch_host import WatchedHost
 from perfguard.report.event_lines import log_line
 from perfguard.store.line_reader import SeenEvent
 from perfguard.units import printable
@@ -42,7 +38,6 @@ from perfguard.units import printable
 MAX_LOG_LINES = 2000
 """The latest ones are kept; all of them are in the recording."""
 MAX_NOTES = 500
-_MAX_VOID_FRACTION = Policy().max_void_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +73,7 @@ class RunFold:
         self._planned: int | None = None
         self._finished_before_stage = 0
         self._stage_of_block: dict[int, Stage] = {}
-        self._conditions: dict[Stage, dict[int, BlockConditions]] = {}
-        self._voided: dict[Stage, frozenset[int]] = {}
-        self._block_canary = array("d")
-        self._canaries: list[float] = []
-        self._canary_ratio: float | None = None
-        self._steal_ratio: float | None = None
+        self._host = WatchedHost()
         self._notes: deque[str] = deque(maxlen=MAX_NOTES)
         self._log: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
         self._rows: tuple[CaseView, ...] = ()
@@ -108,7 +98,7 @@ class RunFold:
             self._add_slice(event)
             return
         if isinstance(event, CanaryTimed):
-            self._add_canary(event)
+            self._host.add_canary(event)
             return
         self._prepare(event)
         self._measure(event)
@@ -209,43 +199,17 @@ class RunFold:
         self._time(None)
         self.block, self.is_block_open = event.block, True
         self._stage_of_block[event.block] = self.stage
-        self._block_canary = array("d")
-
-    def _add_canary(self, event: CanaryTimed) -> None:
-        self._block_canary.append(event.value_s)
-        insort(self._canaries, event.value_s)
-        typical_s = statistics.median(self._canaries)
-        self._canary_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
+        self._host.begin_block()
 
     def _finish_block(self, event: BlockFinished) -> None:
         self._time(None)
         self.block, self.is_block_open = event.block, False
         self.blocks_finished += 1
         self.slowest_block_s = max(self.slowest_block_s, event.duration_s)
-        self._steal_ratio = event.steal_ratio
         stage = self._stage_of(event.block)
         for case in self.cases.values():
             case.finish_block(event.block, stage)
-        self._void(event, stage)
-
-    def _void(self, event: BlockFinished, stage: Stage) -> None:
-        """Apply the arm-blind rule to the stage; where other blocks are left out, all effects are others."""
-        from perfguard.stats.voiding import void_blocks
-
-        conditions = self._conditions.setdefault(stage, {})
-        conditions[event.block] = BlockConditions(
-            block=event.block,
-            duration_s=event.duration_s,
-            steal_ratio=event.steal_ratio,
-            involuntary_switches=event.involuntary_switches,
-            canary_s=(statistics.median(self._block_canary),) if self._block_canary else (),
-        )
-        try:
-            voided = void_blocks(tuple(conditions.values()), _MAX_VOID_FRACTION).blocks
-        except MeasurementError:  # a canary that is no time: the gate will say so
-            voided = frozenset()
-        if voided != self._voided.get(stage, frozenset()):
-            self._voided[stage] = voided
+        if self._host.finish_block(event, stage):  # then all effects are others
             for case in self.cases.values():
                 case.estimate_anew()
 
@@ -279,12 +243,12 @@ class RunFold:
             notes=tuple(self._notes),
             problems=problems,
             log=self._log_lines(),
-            steal_ratio=self._steal_ratio,
-            canary_ratio=self._canary_ratio,
+            steal_ratio=self._host.steal_ratio,
+            canary_ratio=self._host.canary_ratio,
         )
 
     def _case_rows(self) -> tuple[CaseView, ...]:
-        voided = frozenset[int]().union(*self._voided.values())  # blocks have one numbering for all stages
+        voided = self._host.voided
         rows = tuple(case.view(is_timed=case.case_id == self._timed, voided=voided) for case in self.cases.values())
         if len(rows) != len(self._rows) or any(a is not b for a, b in zip(rows, self._rows, strict=True)):
             self._rows = rows
