@@ -37,12 +37,21 @@ def pytest_xdist_make_scheduler(config, log):
     return MeasuringInOneProcess(config, log)
 
 
+_HAS_MEASURED = pytest.StashKey[bool]()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Keep every other test off the CPUs that gates measure on: they leave the first one to the system."""
+    """Keep every other test off the CPUs that gates measure on: they leave the first one to the system.
+
+    The process that has measured is the only one that does, so what it goes on with has their CPUs.
+    """
     everywhere = os.sched_getaffinity(0)
-    if not item.nodeid.startswith(MEASURING) and item.get_closest_marker("two_cpus") is None:
-        os.sched_setaffinity(0, {min(everywhere)})
+    if item.nodeid.startswith(MEASURING):
+        item.config.stash[_HAS_MEASURED] = True
+    elif item.get_closest_marker("two_cpus") is None:
+        system = {min(everywhere)}
+        os.sched_setaffinity(0, (everywhere - system or system) if _HAS_MEASURED in item.config.stash else system)
     try:
         return (yield)
     finally:

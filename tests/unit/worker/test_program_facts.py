@@ -111,7 +111,7 @@ def test_parameters_that_only_an_optimizer_holds_are_counted(torch):
     assert (count.denormals, count.worst) == (5, "a parameter")
 
 
-def test_nothing_is_told_of_a_program_without_models():
+def test_nothing_is_told_of_a_program_without_models(torch):
     facts = facts_of([step_of(1)])
     assert (facts.modules, facts.optimizers, facts.loader_workers, facts.denormals) == ((), (), (), ())
     assert facts.flushes_denormals is False
