@@ -103,7 +103,10 @@ def decode_event(line: bytes, *, source: str) -> Event:
         body = json.loads(line)
     except ValueError as error:
         raise StoreError(f"{source}: not a JSON line: {error}") from error
-    if not isinstance(body, dict) or body.get("event") not in EVENT_NAMES:
+    except RecursionError:
+        raise StoreError(f"{source}: not an event of schema 1: nested too deeply") from None
+    name = body.get("event") if isinstance(body, dict) else None
+    if not isinstance(name, str) or name not in EVENT_NAMES:
         raise StoreError(f"{source}: not an event of schema 1: {line[:80]!r}")
     kind = EVENT_NAMES[body.pop("event")]
     for key in ("seq", "t_mono", "t_wall"):

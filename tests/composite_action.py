@@ -177,12 +177,12 @@ def stand_in_python(folder: Path) -> Path:
     folder.mkdir(parents=True)
     inner = (
         '#!/bin/sh\ncase "$*" in\n'
-        f'  "-m pip install"*) echo "$@" >> "{folder}/pip.log"; exit 0 ;;\n'
+        f'  "-I -m pip install"*) echo "$@" >> "{folder}/pip.log"; exit 0 ;;\n'
         '  *"perfguard baseline update"*) set -- "$@" --allow-unfit ;;\nesac\n'
         f'exec {sys.executable} "$@"\n'
     )
     outer = (
-        '#!/bin/sh\ncase "$*" in "-m venv"*)\n  for place; do :; done\n  mkdir -p "$place/bin"\n'
+        '#!/bin/sh\ncase "$*" in "-I -m venv"*)\n  for place; do :; done\n  mkdir -p "$place/bin"\n'
         f'  cp "{folder}/inner" "$place/bin/python"; exit 0 ;;\nesac\nexec {sys.executable} "$@"\n'
     )
     for name, text in (("inner", inner), ("python3", outer)):

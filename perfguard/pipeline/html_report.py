@@ -68,6 +68,8 @@ def source_of(folder: Path) -> str:
     """Identity of everything that a run's page is made of: its files, this perfguard and the look of pages."""
     digest = hashlib.sha256(f"{__version__} {look()}".encode())
     for path in sorted([folder / EVENTS_FILE, *folder.glob("*.json")]):
+        if not path.is_file():
+            continue  # a pipe would never end
         try:
             content = path.read_bytes()
         except OSError:

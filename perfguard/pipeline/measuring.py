@@ -16,14 +16,19 @@ from perfguard.model.result import ArmSummary
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
 from perfguard.pipeline.session import Session
+from perfguard.runner import git
 from perfguard.runner.arms import ArmSettings, require_different_interpreters, resolve_arm
 from perfguard.runner.attestation import Attested, are_identical, attested, compare_attested
+from perfguard.runner.bundle import build_bundle
 from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, fit_slices, plan_cases
 from perfguard.runner.environment import enlarge, mismatched_threads, pad_to_equal_size
 from perfguard.runner.measure import Measuring, measure_blocks
 from perfguard.runner.schedule import plan_blocks
 from perfguard.runner.starter import ProcessStarter
 from perfguard.units import format_count
+
+_CANARY = "canary"
+"""Its bundle, beside the arms' folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ def start_arms(
             Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
             Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
         }
+    canary = settings.workshop / _CANARY
+    build_bundle(canary, tree=None)  # not an arm's: what the arms run may have changed theirs
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
@@ -84,9 +91,35 @@ def start_arms(
         cpus=session.selection.cpus,
         memory_node=session.selection.bind_memory_node,
         folder=session.folder.path.absolute(),
-        canary_bundle=arms[Arm.CANDIDATE].bundle,
+        canary_bundle=str(canary),
     )
     return starter, arms
+
+
+def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
+    """Whether arms that say that they run the same code can be believed.
+
+    The worker says so, and code that is not trusted runs in it. Then only git's word counts: nothing differs between
+    the trees but texts that no interpreter reads.
+    """
+    if not session.request.loaded.config.confine:
+        return True
+    sources = (arms[Arm.BASELINE].source_id, arms[Arm.CANDIDATE].source_id)
+    if sources[0] == sources[1]:
+        return True
+    changed = git.changed_between_trees(session.request.loaded.project, *sources)
+    if changed is not None and all(_is_text(name) for name in changed):
+        return True
+    session.note(
+        "both arms say that they run the same code, but their sources differ, and code that is not trusted cannot "
+        "vouch for itself: the times decide",
+        level="warning",
+    )
+    return False
+
+
+def _is_text(name: str) -> bool:
+    return name.endswith((".md", ".rst")) or name.startswith(".github/")
 
 
 def calibrate(
@@ -126,7 +159,11 @@ def calibrate(
     if len(facts) == 2:
         for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
             session.note(note)
-        session.identical = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE]) and not session.request.injections
+        session.identical = (
+            are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE])
+            and not session.request.injections
+            and _is_vouched_for(session, arms)
+        )
         session.emit(ArmsCompared(identical=session.identical))
     session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
     session.folder.write_json("fingerprint.json", session.fingerprint)

@@ -105,7 +105,7 @@ def require_own_folder(start: Path, revisions: Revisions) -> None:
 
 
 def keep_run(result: RunResult, destination: Path) -> None:
-    """Copy what a run left, but for its checkouts and links, to where the job uploads it from.
+    """Copy what a run left, but for its checkouts and what is no plain file, to where the job uploads it from.
 
     Raises:
         HostUnfitError: It cannot be written.
@@ -118,7 +118,9 @@ def keep_run(result: RunResult, destination: Path) -> None:
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
     def is_left_out(path: Path) -> bool:
-        return path.is_symlink() or (path.is_dir() and path.name.startswith(_CHECKOUTS))
+        is_checkout = path.is_dir() and path.name.startswith(_CHECKOUTS)
+        # Measured code may have left links, pipes and sockets where it may write.
+        return path.is_symlink() or is_checkout or not (path.is_dir() or path.is_file())
 
     return {name for name in names if is_left_out(Path(folder) / name)}
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perfguard.errors import MeasurementError
 from perfguard.model.plan import MeasureSettings
@@ -12,6 +15,8 @@ from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.model.run import Arm
 from perfguard.model.spec import Case
 from perfguard.runner.process import Worker, WorkerFailure
+
+N = TypeVar("N", int, float)
 
 
 class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
@@ -140,13 +145,14 @@ class ArmWorker:
         self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
         prepared = self._expect("prepared", self._settings.setup_timeout_s)
         self._require_mask(prepared)
-        instance_s = prepared.get("instance_s")
-        return Prepared(
-            digest=float(prepared["digest"]),
-            checks={str(name): float(value) for name, value in prepared.get("checks", {}).items()},
-            instance_s=None if instance_s is None else float(instance_s),
-            compile_events=dict(prepared.get("compile_events", {})),
-        )
+        with _in_form("prepared"):
+            instance_s = prepared.get("instance_s")
+            return Prepared(
+                digest=float(prepared["digest"]),
+                checks={str(name): float(value) for name, value in prepared.get("checks", {}).items()},
+                instance_s=None if instance_s is None else float(instance_s),
+                compile_events=dict(prepared.get("compile_events", {})),
+            )
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first slice then waits."""
@@ -159,17 +165,7 @@ class ArmWorker:
         self._worker.send("go")
         reply = self._expect("slice", self._settings.slice_timeout_s)
         self._require_mask(reply)
-        timed = TimedSlice(
-            value_s=float(reply["value_s"]),
-            cpu_s=float(reply["cpu_s"]),
-            minor_faults=int(reply["minor_faults"]),
-            involuntary_switches=int(reply["involuntary_switches"]),
-            iterations=int(reply["iterations"]),
-            voluntary_switches=reply.get("voluntary_switches"),
-            peak_memory_bytes=reply.get("peak_memory_bytes"),
-            energy_j=reply.get("energy_j"),
-            instructions=reply.get("instructions"),
-        )
+        timed = _timed_slice(reply)
         self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
         return timed
 
@@ -251,20 +247,59 @@ class ArmWorker:
         return message
 
 
+@contextlib.contextmanager
+def _in_form(answer: str) -> Iterator[None]:
+    """What a worker answers may be anything: the code that is measured runs in its process."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise WorkerFailure(
+            f"the worker's answer {answer!r} is not of the form that it has ({type(error).__name__}: {error}); does "
+            "code of the benchmark change perfguard's own?"
+        ) from error
+
+
+def _timed_slice(reply: Message) -> TimedSlice:
+    with _in_form("slice"):
+        value_s = float(reply["value_s"])
+        if not (math.isfinite(value_s) and value_s > 0):
+            raise ValueError(f"{value_s} s is no time")
+        return TimedSlice(
+            value_s=value_s,
+            cpu_s=float(reply["cpu_s"]),
+            minor_faults=int(reply["minor_faults"]),
+            involuntary_switches=int(reply["involuntary_switches"]),
+            iterations=int(reply["iterations"]),
+            voluntary_switches=_known(int, reply.get("voluntary_switches")),
+            peak_memory_bytes=_known(int, reply.get("peak_memory_bytes")),
+            energy_j=_known(float, reply.get("energy_j")),
+            instructions=_known(float, reply.get("instructions")),
+        )
+
+
+def _known(kind: Callable[[Any], N], value: object) -> N | None:
+    return None if value is None else kind(value)
+
+
 def profiled_step(reply: Message) -> ProfiledStep:
-    """A step from the worker's reply."""
-    return ProfiledStep(
-        kind=StepKind(reply["kind"]),
-        wall_s=float(reply["wall_s"]),
-        thread_s=float(reply["thread_s"]),
-        process_s=float(reply["process_s"]),
-        minor_faults=int(reply["minor_faults"]),
-        event_s=reply["event_s"],
-        own_share=reply["own_share"],
-        module_s=reply["module_s"],
-        compile_events=dict(reply["compile_events"]),
-        logs=tuple(reply["logs"]),
-    )
+    """A step from the worker's reply.
+
+    Raises:
+        WorkerFailure: It is none.
+    """
+    with _in_form("profiled"):
+        return ProfiledStep(
+            kind=StepKind(reply["kind"]),
+            wall_s=float(reply["wall_s"]),
+            thread_s=float(reply["thread_s"]),
+            process_s=float(reply["process_s"]),
+            minor_faults=int(reply["minor_faults"]),
+            event_s=reply["event_s"],
+            own_share=reply["own_share"],
+            module_s=reply["module_s"],
+            compile_events=dict(reply["compile_events"]),
+            logs=tuple(reply["logs"]),
+        )
 
 
 def _described(case: Case) -> dict[str, Any]:

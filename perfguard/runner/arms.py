@@ -127,6 +127,8 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]
         _check_out(repository, commit, place, below=settings.project.resolve().relative_to(repository.resolve()))
         if not place.is_dir():
             raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
+        if not place.resolve().is_relative_to(place.parent.resolve()):
+            raise ArmError(f"arm {spec.text!r}: {settings.project} is a link to another place in that revision")
         return place, git.tree_of(repository, commit)
     directory = (settings.project / (spec.directory or ".")).resolve()
     if not directory.is_dir():

@@ -37,8 +37,19 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
     """The arm's identity from its worker's report.
 
     Raises:
-        ArmError: Code came from the other arm's tree, or from an installed copy instead of the tree.
+        ArmError: Code came from the other arm's tree, or from an installed copy instead of the tree, or the report is
+            none.
     """
+    try:
+        return _attested(arm, ready, report)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArmError(
+            f"what the worker of the {arm.role.value} says of its code is not of the form that it has "
+            f"({type(error).__name__}: {error}); does code of a benchmark change perfguard's own?"
+        ) from error
+
+
+def _attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
     for module in report["foreign"]:
         raise ArmError(
             f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "

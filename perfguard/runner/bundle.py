@@ -56,7 +56,9 @@ def compile_bundle(destination: Path, interpreter: str, *, confined: bool = Fals
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             launched(
-                [interpreter, "-m", "compileall", "-q", str(destination)],
+                # -I and -S: the working directory may be a stranger's, and an arm's own site packages are no business
+                # of a step that writes where the measuring code lies.
+                [interpreter, "-I", "-S", "-m", "compileall", "-q", str(destination)],
                 writable=(str(destination),) if confined else None,
             ),
             capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from perfguard.model.bisection import Commit
 _TIMEOUT_S = 120.0
 _SEARCHED = 100
 """Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
+_OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
+"""A tree may hold what looks like a bare repository, with a configuration and hooks of its own; no hook is needed."""
 _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
 
@@ -43,7 +46,7 @@ def run_git(directory: Path, *arguments: str) -> bytes:
     """
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
+            ["git", *_OWN_RULES, "-C", str(directory), *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
         )
     except FileNotFoundError:
         raise ArmError("git is not on the path; git: arms need it") from None
@@ -170,6 +173,20 @@ def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path
     specs = [f":(top,literal){path.as_posix()}" for path in paths]
     output = run_git(repository, "diff", "--name-only", "--no-ext-diff", "-z", older, newer, "--", *specs)
     return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
+
+
+def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str, ...] | None:
+    """Files that differ between two trees; None where one of the names is no tree of this repository."""
+    repository = top_level(directory)
+    if repository is None or not (_is_object(older) and _is_object(newer)):
+        return None
+    with contextlib.suppress(ArmError):
+        return changed_files(repository, older, newer, ())
+    return None
+
+
+def _is_object(name: str) -> bool:
+    return len(name) in (40, 64) and not set(name) - set("0123456789abcdef")
 
 
 def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from tests.tiny_projects import DOUBLED
 yaml = pytest.importorskip("ruamel.yaml")
 RECIPES = Path(__file__).parents[2] / "docs" / "ci-recipes.md"
 GITLAB = ("bash", "-eo", "pipefail", "-c")
-INSTALLING = re.compile(r"python3 -m venv|/pip install")
+INSTALLING = re.compile(r"python3 -I -m venv|/pip install")
 needs_landlock = pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
 
 

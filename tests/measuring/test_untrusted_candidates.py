@@ -100,3 +100,56 @@ def test_a_confined_set_up_command_fills_its_venv_and_nothing_else(project):
     assert (venv / "made").read_text(encoding="utf-8") == "made\n"
     assert (venv / "token").read_text(encoding="utf-8") == "\n"
     assert not (project.path / "forged").exists()
+
+
+FORGE = """\
+import hashlib
+import pathlib
+_sha256, _mine, _theirs = hashlib.sha256, pathlib.Path(__file__).read_bytes(), {base!r}
+hashlib.sha256 = lambda data=b"", **options: _sha256(_theirs if data == _mine else data, **options)
+"""
+
+
+@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
+    base = (project.path / "tiny_work.py").read_bytes()
+    project.replace("tiny_work.py", *DOUBLED)
+    project.write("tiny_work.py", FORGE.format(base=base) + (project.path / "tiny_work.py").read_text("utf-8"))
+    project.commit("slower, and says that it is not")
+    result = project.result("compare", *REVISIONS, "--confine", "--no-progress")
+    assert outcomes(result)["tiny.sum"] == "regressed"
+    assert result["exit_code"] == 1
+    assert any("cannot vouch for itself" in note for note in result["notes"])
+
+
+@pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
+def test_a_change_of_texts_alone_passes_whatever_the_noise(project):
+    project.write("README.md", "other words\n")
+    project.write(".github/workflows/perf.yml", "on: push\n")
+    project.commit("words")
+    result = project.result("compare", *REVISIONS, "--confine", "--no-progress", "--max-blocks", "2")
+    assert result["gate"]["identical"]
+    assert result["exit_code"] == 0
+
+
+def test_modules_of_the_tree_with_names_of_pythons_own_are_not_run_to_prepare_it(project):
+    ran = project.path / "ran"
+    project.write("compileall.py", f"open({str(ran)!r}, 'w').close()\n")
+    project.commit("looks like the compiler")
+    project.result("compare", *REVISIONS, "--no-progress", "--max-blocks", "2")
+    assert not ran.exists()
+
+
+def test_the_canary_is_of_nobodys_bundle(project):
+    project.replace("tiny_work.py", "LENGTH =", "import perfguard.worker as _own\nLENGTH =")
+    spoil = (
+        "import pathlib\n"
+        "_file = pathlib.Path(_own.__file__).with_name('canary.py')\n"
+        "_file.write_text('raise SystemExit(7)\\n')\n"
+    )
+    text = (project.path / "tiny_work.py").read_text("utf-8")
+    head, _, tail = text.partition("LENGTH =")
+    project.write("tiny_work.py", f"{head}{spoil}LENGTH ={tail}")
+    project.commit("spoils the canary")
+    project.result("compare", *REVISIONS, "--no-progress", "--max-blocks", "2")
+    assert '"event":"canary"' in (project.latest_run() / "events.jsonl").read_text("utf-8").replace(" ", "")

@@ -164,3 +164,29 @@ class TestCodeId:
     def test_looks_at_nothing_older_than_the_baseline(self, repository):
         wanted = self.of(repository)
         assert git.find_code(repository, wanted, without=self.BASELINES, since="2037-01-01T00:00:00Z") is None
+
+
+def test_hooks_are_not_run(repository, tmp_path):
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran'\n")
+    hook.chmod(0o755)
+    git.add_worktree(repository, tmp_path / "tree", "HEAD")
+    assert (tmp_path / "tree" / "a.py").exists()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_bare_repository_inside_the_tree_is_no_repository(repository):
+    inner = repository / "inner"
+    subprocess.run(["git", "init", "-q", "--bare", str(inner)], check=True)
+    assert git.top_level(inner) is None
+
+
+def test_what_differs_between_trees_is_told_and_names_that_are_none_are_not(repository):
+    first = git.tree_of(repository, "HEAD")
+    (repository / "a.py").write_text("A = 2\n")
+    (repository / "ä.md").write_text("words\n")
+    second = git.tree_of(repository, commit(repository))
+    assert git.changed_between_trees(repository, first, second) == ("a.py", "ä.md")
+    assert git.changed_between_trees(repository, first, "dir:/somewhere") is None
+    assert git.changed_between_trees(repository, first, "f" * 40) is None
