@@ -288,6 +288,8 @@ def _checked(key: str, value: Any, origin: str) -> Any:
 
 def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
     for key, value in values.items():
+        if key == "keys" and isinstance(value, dict):
+            _check_remapped_keys(value, origins[key])
         # One key at a time, so that the message can name the place the wrong value came from.
         try:
             msgspec.convert({key: value}, Config, strict=True)
@@ -298,6 +300,14 @@ def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
     config = msgspec.convert(values, Config, strict=True)
     _check_ranges(config, origins)
     return config
+
+
+def _check_remapped_keys(keys: Mapping[str, Any], origin: str) -> None:
+    for action, text in keys.items():
+        if not isinstance(text, str):
+            raise ConfigError(
+                f'{origin}: keys.{action}: write one text with commas between several keys, such as "x,s"'
+            )
 
 
 def _check_suite_keys(suites: Mapping[str, Mapping[str, Any]], origin: str) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.output import print_parts
+from perfguard.cli.streams import is_terminal
 from perfguard.codec import to_json
 from perfguard.errors import StoreError, UsageError
 from perfguard.model.interchange import (
@@ -51,7 +52,7 @@ def write_export(content: bytes, output: str) -> None:
     if output != "-":
         _replace(Path(output), content)
         return
-    if b"\0" in content and sys.stdout.isatty():
+    if b"\0" in content and is_terminal(sys.stdout):
         raise UsageError("the format is not text; name a file with -o")
     with reader_may_leave():
         click.echo(content, nl=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from perfguard.cli.streams import is_terminal
 from perfguard.model.machine import CheckResult, CheckStatus
 from perfguard.model.result import RunResult
 from perfguard.report.terminal import render_result
@@ -42,7 +43,7 @@ def print_parts(render: Callable[[int], Sequence[RenderableType]]) -> None:
 
 
 def _console() -> Console:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
+    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _PLAIN_WIDTH
     return Console(width=width, highlight=False)
 
 

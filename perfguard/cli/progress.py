@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import click
 
+from perfguard.cli.streams import is_terminal
 from perfguard.model.events import (
     BlockFinished,
     BlockStarted,
@@ -39,7 +40,7 @@ def make_progress(*, enabled: bool) -> Progress:
     """The progress that fits stderr: live, plain or none."""
     if not enabled:
         return _Silent()
-    return _Live() if sys.stderr.isatty() else _Plain()
+    return _Live() if is_terminal(sys.stderr) else _Plain()
 
 
 class _Silent:

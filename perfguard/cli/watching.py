@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perfguard.cli.streams import is_terminal
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any]) -> EventSource:
     if replay is not None and (run is not None or host is not None):
         raise UsageError("--replay names the run itself and plays it here; leave RUN and --host out")
     if replay is not None:
-        return ReplaySource(find_run(loaded, replay), speed=parse_speed(options["speed"]))
+        return ReplaySource(find_run(loaded, replay), speed=parse_speed(options["speed"] or "1x"))
+    if options.get("speed") is not None:
+        raise UsageError("--speed is that of a replay; name the run by --replay RUN, or leave --speed out")
     if host is not None:
         return _remote_source(host, options.get("remote_project"), run)
     if options.get("remote_project") is not None:
@@ -137,7 +140,7 @@ def require_tui() -> None:
     Raises:
         UsageError: No terminal, or no textual.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise UsageError(NO_TERMINAL)
     require_textual()
 
@@ -159,6 +162,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
 
     Raises:
         ConfigError: A key of the configuration is unknown, or taken twice.
+        Exit: It was ended by a signal, or broke.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
@@ -172,9 +176,11 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     sentence = keep_off(selection.cpus if selection else ())
     watch = RunWatch(source, keep_off=keep_off if is_here and selection is None else None)
     try:
-        run_app(watch, _tui_options(loaded, watch, options, sentence))
+        code = run_app(watch, _tui_options(loaded, watch, options, sentence))
     finally:
         watch.close()
+    if code:
+        raise click.exceptions.Exit(code)
     return watch
 
 
@@ -267,7 +273,7 @@ def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
 
     encoding = sys.stdout.encoding or "ascii"
     is_ascii = is_plain or not encoding.lower().startswith("utf")
-    is_coloured = not is_plain and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    is_coloured = not is_plain and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
     def say(line: LogLine) -> None:
         text = plain_line(line, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)

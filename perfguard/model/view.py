@@ -53,7 +53,9 @@ class CaseView:
     state: CaseState
     """Where it stands."""
     blocks: int
-    """Finished blocks (or rounds) that hold it."""
+    """Finished blocks (or rounds) that hold it and count."""
+    voided: int = 0
+    """Further ones, which the arm-blind rule leaves out."""
     slices: int
     """Timed slices of the arm that has fewer, warm-ups left out."""
     baseline_s: float | None = None
@@ -193,7 +195,9 @@ class CaseSeries:
     block_log_ratios: tuple[float, ...] = ()
     """One paired log-ratio for each finished block, candidate over baseline; empty where there is one arm."""
     blocks: tuple[int, ...] = ()
-    """The number of the block of each of them."""
+    """The number of the block of each of them, from 0."""
+    voided: frozenset[int] = frozenset()
+    """Those of them that the arm-blind rule leaves out of the effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

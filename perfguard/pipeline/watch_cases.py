@@ -131,8 +131,8 @@ class WatchedCase:
             self._view = self._row(is_timed=is_timed, voided=voided)
         return self._view
 
-    def series(self) -> CaseSeries:
-        """The case's curves."""
+    def series(self, voided: frozenset[int]) -> CaseSeries:
+        """The case's curves; which of its blocks are left out is told beside them."""
         numbers = self.numbers
         try:
             ratios = [effect.log_ratio for effect in numbers.effects()] if numbers.baseline_s else []
@@ -145,6 +145,7 @@ class WatchedCase:
             candidate_s=tuple(numbers.candidate_s),
             block_log_ratios=tuple(ratio for _, ratio in pairs),
             blocks=tuple(number for number, _ in pairs),
+            voided=voided.intersection(number for number, _ in pairs),
         )
 
     def _row(self, *, is_timed: bool, voided: Collection[int]) -> CaseView:
@@ -153,11 +154,13 @@ class WatchedCase:
         is_paired = len(numbers.baseline_s) > 0
         baseline, candidate = len(numbers.baseline_s), len(numbers.candidate_s)
         effect = self._effect()
+        left_out = sum(block.number in voided for block in numbers.blocks)
         return CaseView(
             case_id=self.case_id,
             is_gating=self.is_gating,
             state=self._state(is_timed=is_timed),
-            blocks=len(numbers.blocks),
+            blocks=len(numbers.blocks) - left_out,
+            voided=left_out,
             slices=min(baseline, candidate) if is_paired else candidate,
             baseline_s=numbers.median_s(Arm.BASELINE, voided),
             candidate_s=numbers.median_s(Arm.CANDIDATE, voided),

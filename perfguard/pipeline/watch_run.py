@@ -85,6 +85,11 @@ class RunFold:
         return self._timed is not None
 
     @property
+    def voided(self) -> frozenset[int]:
+        """Blocks that the arm-blind rule leaves out of all effects."""
+        return self._host.voided
+
+    @property
     def started_at(self) -> float | None:
         """Time of its first event, seconds since the epoch."""
         return self._first.t_wall if self._first else None

@@ -110,7 +110,7 @@ class RunWatch:
     def series(self, case_id: str) -> CaseSeries:
         """The curves of one case; empty ones where it is unknown."""
         case = self._fold.cases.get(case_id)
-        return case.series() if case is not None else CaseSeries(case_id=case_id)
+        return case.series(self._fold.voided) if case is not None else CaseSeries(case_id=case_id)
 
     def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
         """Every op of a case in both arms, largest difference first; empty where its ops were not compared.

@@ -306,4 +306,4 @@ class _Loop:
             reply = canary.receive(_CANARY_TIMEOUT_S)
             self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
         except (WorkerFailure, KeyError, ValueError):
-            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block}"))
+            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block + 1}"))

@@ -88,7 +88,9 @@ class PerfguardApp(ReaderApp):
 
     def action_help_quit(self) -> None:
         """What ctrl+c does: it might be meant for the run, so it stops neither."""
-        self.say("q quits, and the run goes on; stop the run where it was started")
+        quits = f"{self._first_key('quit')} quits"
+        is_over = self.session.view.outcome is not None
+        self.say(quits if is_over else f"{quits}, and the run goes on; stop the run where it was started")
 
     def action_help(self) -> None:
         """All keys."""

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 
-from perfguard.errors import UsageError
+from perfguard.errors import ExitCode, UsageError
 from perfguard.tui.keymap import checked_keys
 from perfguard.tui.options import TuiOptions, Watch
 
@@ -22,7 +22,7 @@ def run_app(watch: Watch, options: TuiOptions) -> int:
         options: How to show it.
 
     Returns:
-        An exit code: 0 unless the application broke.
+        An exit code: 0 where the user left, 143 after SIGTERM, 3 where the application broke.
 
     Raises:
         ConfigError: A key is remapped to what cannot be.
@@ -41,9 +41,11 @@ def run_app(watch: Watch, options: TuiOptions) -> int:
         del os.environ["NO_COLOR"]
 
     from perfguard.tui.app import PerfguardApp
+    from perfguard.tui.reader_app import TERMINATED
 
     app = PerfguardApp(watch, options)
     if options.theme is not None and options.theme not in app.available_themes:
         raise UsageError(f"there is no theme {options.theme!r}; choose from {', '.join(sorted(app.available_themes))}")
-    code = app.run()
-    return app.return_code or code or 0
+    app.run()
+    code = app.return_code or 0
+    return code if code in (0, TERMINATED) else ExitCode.INFRASTRUCTURE

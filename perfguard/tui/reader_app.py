@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,6 +27,8 @@ from perfguard.tui.tables.log import elapsed_text
 from perfguard.tui.themes import DEFAULT_THEME, PLAIN_THEME, THEMES, styles_for
 from perfguard.tui.widgets.painting import Inks
 
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM, as shells give it."""
 _HOST_EVERY_S = 10.0
 _SAID_S = 6.0
 """A sentence in the status line stays so long."""
@@ -87,6 +92,8 @@ class ReaderApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin to look."""
+        with suppress(RuntimeError, ValueError, NotImplementedError):  # only a main thread can be told
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, 0, TERMINATED)
         self.theme = self._first
         if self.session.options.housekeeping:
             self.say(self.session.options.housekeeping)
@@ -150,6 +157,7 @@ class ReaderApp(App[int]):
             said=self._said,
             filter_text=wanted.text if wanted is not None else "",
             is_paused=self.pace.is_paused,
+            is_replay=self.session.watch.replay is not None,
             interval_s=self.pace.interval_s,
             own_ratio=self.pace.own_ratio,
         )

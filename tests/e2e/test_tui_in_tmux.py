@@ -152,3 +152,35 @@ def test_without_colour_no_colour_is_written(terminal, with_recording) -> None:
     assert "\x1b[31m" not in coloured
     terminal.keys("q")
     terminal.wait_for("exited with 0")
+
+
+def test_a_signal_ends_it_and_gives_the_terminal_back(terminal, with_recording) -> None:
+    terminal.start(f"{PERFGUARD} tui recorded", with_recording)
+    terminal.wait_for("[1 Live]", "= finished")
+    own = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [])[1:] == ["-m", "perfguard", "tui", "recorded"]
+        and process.cwd() == str(with_recording)
+    ]
+    own[0].terminate()
+    shown = terminal.wait_for("exited with 143")
+    assert "[1 Live]" not in shown
+
+
+def test_closed_streams_are_no_terminal(with_recording) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {PERFGUARD} tui recorded <&-"],
+        cwd=with_recording,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "terminal" in done.stderr
+
+
+def test_a_speed_without_a_replay_is_refused(terminal, with_recording) -> None:
+    terminal.start(f"{PERFGUARD} tui recorded --speed 10x", with_recording)
+    terminal.wait_for("--speed is that of a replay", "exited with 2")

@@ -13,7 +13,7 @@ from perfguard.cli.watching import find_source, require_tui, show_tui, source_op
 @click.command("tui")
 @click.argument("run", required=False)
 @click.option("--replay", metavar="RUN", help="Play a recorded run again.")
-@click.option("--speed", default="1x", show_default=True, metavar="SPEED", help="Of the replay: 10x, 0.5, or max.")
+@click.option("--speed", metavar="SPEED", help="Of the replay: 10x, 0.5, or max; default 1x.")
 @source_options
 @click.option("--theme", metavar="NAME", help="Colours; `?` in the TUI lists the themes.")
 @click.option("--ascii", is_flag=True, help="Draw with ASCII characters only.")

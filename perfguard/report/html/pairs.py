@@ -91,7 +91,7 @@ def _point(blocks: Sequence[BlockPoint], index: int, axis: LinearAxis) -> Elemen
     block = blocks[index]
     x, y = _x(blocks, index), _y(axis, ratio_of(block.log_ratio))
     why = f", voided: {'; '.join(block.voided)}" if block.voided else ""
-    title = element("title", f"block {block.block} ({block.stage.value}): {format_effect(block.log_ratio)}{why}")
+    title = element("title", f"block {block.block + 1} ({block.stage.value}): {format_effect(block.log_ratio)}{why}")
     if block.voided:
         return element("text", title, _VOIDED, x=percent(x), y=y + 5, text_anchor="middle", class_="voided")
     if block.stage.is_confirmation:
@@ -135,7 +135,7 @@ def _legend(blocks: Sequence[BlockPoint], estimate: Estimate | None) -> tuple[tu
 def _data(blocks: Sequence[BlockPoint]) -> Table:
     rows = (
         (
-            *numbers((str(block.block), float(block.block)), (format_effect(block.log_ratio), block.log_ratio)),
+            *numbers((str(block.block + 1), float(block.block + 1)), (format_effect(block.log_ratio), block.log_ratio)),
             *text_cells(block.stage.value, "; ".join(block.voided)),
         )
         for block in blocks

@@ -21,28 +21,38 @@ _WIDEST_STEP = 8
 """Columns from one block to the next."""
 
 
-def plot_pairs(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Effect of each block as a point over or under zero, with the mean as a dotted line.
+def plot_pairs(
+    series: CaseSeries, effect_log_ratio: float | None, width: int, height: int, glyphs: Glyphs
+) -> list[Line]:
+    """Effect of each block as a point over or under zero, with the case's effect as a dotted line.
 
     Args:
-        series: Its block log-ratios are shown; where there are more than columns, means of neighbours.
+        series: Its block log-ratios are shown, but those of voided blocks; where there are more than columns, means
+            of neighbours.
+        effect_log_ratio: What the gate's estimator makes of them; None before it has one.
         width: Columns, labels included.
         height: Lines, title and axis included.
         glyphs: What to draw with.
     """
-    ratios = [ratio_of(value) for value in series.block_log_ratios if math.isfinite(value)]
+    pairs = zip(series.blocks, series.block_log_ratios, strict=True)
+    shown = [pair for pair in pairs if math.isfinite(pair[1]) and pair[0] not in series.voided]
+    blocks, ratios = [number for number, _ in shown], [ratio_of(value) for _, value in shown]
     if not ratios:
         return [line(Span("no pair of blocks yet" if series.baseline_s else "one arm: nothing is paired", Role.MUTED))]
     inner_width, inner_height = width - _LABELS - 1, height - 3
     if inner_width < 5 or inner_height < 3:
         return [line(Span("too little room for this plot; z makes more", Role.MUTED))]
+    effect = ratio_of(effect_log_ratio) if effect_log_ratio is not None and math.isfinite(effect_log_ratio) else None
     limit = limit_for(ratios, covered=1.0)
     grid = Grid(width, inner_height + 2)
     _draw_axes(grid, limit, inner_height, glyphs)
-    _draw_mean(grid, sum(ratios) / len(ratios), limit, inner_height, glyphs)
+    if effect is not None and abs(effect) <= limit:
+        _draw_effect(grid, effect, limit, inner_height, glyphs)
     _draw_points(grid, thinned(ratios, inner_width), limit, inner_height, glyphs)
-    _write_blocks(grid, series.blocks, inner_height + 1)
-    title = f"effect of {format_count(len(ratios), 'block')}, in order; {glyphs.dotted * 2} their mean"
+    _write_blocks(grid, blocks, inner_height + 1)
+    title = f"{format_count(len(ratios), 'block')}, in order"
+    title += f", without {len(series.voided)} voided" if series.voided else ""
+    title += f"; {glyphs.dotted * 2} the effect" if effect is not None else ""
     return [line(title), *grid.lines()]
 
 
@@ -59,8 +69,8 @@ def _draw_axes(grid: Grid, limit: float, height: int, glyphs: Glyphs) -> None:
     grid.write(0, middle, f"{'0':>{_LABELS}}", Role.AXIS)
 
 
-def _draw_mean(grid: Grid, mean: float, limit: float, height: int, glyphs: Glyphs) -> None:
-    row = _row(mean, limit, height)
+def _draw_effect(grid: Grid, effect: float, limit: float, height: int, glyphs: Glyphs) -> None:
+    row = _row(effect, limit, height)
     if row != height // 2:
         for column in range(_LABELS + 1, grid.width):
             grid.put(column, row, glyphs.dotted, Role.MUTED)
@@ -88,7 +98,7 @@ def _row(ratio: float, limit: float, height: int) -> int:
 def _write_blocks(grid: Grid, blocks: Sequence[int], row: int) -> None:
     if not blocks:
         return
-    first, last = f"block {blocks[0]}", str(blocks[-1])
+    first, last = f"block {blocks[0] + 1}", str(blocks[-1] + 1)
     grid.write(_LABELS + 1, row, first, Role.AXIS)
     step = _step(grid, len(blocks))
     shown = min(len(blocks), grid.width - _LABELS - 1)

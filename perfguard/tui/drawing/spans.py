@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from perfguard.units import printable
 
 ELLIPSIS = "…"
+_PARAMETER_NAME = re.compile(r"([\[,])\w+=")
 
 
 class Role(str, Enum):
@@ -110,7 +112,12 @@ def tail(text: str, most: int) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A case's name in so many columns: the middle is left out, since its beginning and its end tell it apart."""
+    """A case's name in so many columns: first its parameters lose their names, since values tell cases apart.
+
+    Then the middle is left out; beginning and end stay.
+    """
+    if cell_len(text) > most and text.endswith("]"):
+        text = _PARAMETER_NAME.sub(r"\1", text)
     if cell_len(text) <= most or most < 5:
         return cut(text, most)
     head = (most - 1) // 2

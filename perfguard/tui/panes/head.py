@@ -16,7 +16,7 @@ from perfguard.units import format_change, format_duration, format_ratio, format
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")
 """In the order of their keys."""
-_NARROW = 64
+_NARROW = 77
 """Below so many columns only the name of the active screen is written out."""
 _BAR_WIDTH = 16
 
@@ -124,7 +124,8 @@ def _states(view: RunView, facts: HeadFacts) -> list[Line]:
     mark = mark_of_state(view.state)
     state = line(Span(f"{mark.sign} {mark.word}", mark.role), " ")
     replay = line(Span(facts.replay, Role.ACCENT), "  ") if facts.replay else EMPTY
-    return [(*replay, *state), state, line(Span(mark.sign, mark.role))]
+    short = line(Span("replay", Role.ACCENT), " ") if facts.replay else EMPTY
+    return [(*replay, *state), (*short, *state), state, line(Span(mark.sign, mark.role))]
 
 
 def _run_line(view: RunView, facts: HeadFacts, width: int) -> Line:

@@ -16,6 +16,7 @@ _SENTENCES = {
     RunState.GONE: "its folder vanished; what was read is still shown",
 }
 """What there is to say of a run that does not go on."""
+_GOING_ON = tuple(state for state in RunState if state not in _SENTENCES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class StatusFacts:
     """The filter that is on."""
     is_paused: bool = False
     """Whether nothing is painted."""
+    is_replay: bool = False
+    """Whether a recording is played again."""
     interval_s: float = 1.0
     """Seconds between two looks."""
     own_ratio: float | None = None
@@ -46,8 +49,10 @@ def status_line(view: RunView, facts: StatusFacts, width: int) -> Line:
 def _left(view: RunView, facts: StatusFacts, width: int) -> Line:
     """The first of these that there is."""
     if facts.is_paused:
-        return line(Span(" paused, the run goes on; space paints again", Role.OPEN))
-    if view.problems and not facts.said and view.state not in _SENTENCES:
+        what = "the replay stands" if facts.is_replay else "nothing is painted"
+        rest = ", the run goes on" if view.outcome is None and not facts.is_replay else ""
+        return line(Span(f" paused: {what}{rest}; space goes on", Role.OPEN))
+    if view.problems and not facts.said and view.state in (*_GOING_ON, RunState.WAITING):
         return problem_line(view.problems, width)
     if facts.filter_text and not facts.said:
         return line(Span(f" /{facts.filter_text}", Role.ACCENT), Span("  esc shows all", Role.MUTED))

@@ -47,7 +47,9 @@ class CompareScreen(CaseScreen):
 
     def _pairs(self, width: int, height: int) -> list[Line]:
         case = self.session.case
-        return plot_pairs(self.session.series(case), width, height, self.glyphs) if case is not None else []
+        if case is None:
+            return []
+        return plot_pairs(self.session.series(case), case.log_ratio, width, height, self.glyphs)
 
     def _ecdf(self, width: int, height: int) -> list[Line]:
         case = self.session.case

@@ -45,5 +45,5 @@ class LiveScreen(CaseScreen):
         lines = case_lines(case, series, width, self.glyphs)
         room = height - len(lines) - 1
         if room >= _PLOT_HEIGHT and series.block_log_ratios:
-            lines += [EMPTY, *plot_pairs(series, width, min(room, 2 * _PLOT_HEIGHT), self.glyphs)]
+            lines += [EMPTY, *plot_pairs(series, case.log_ratio, width, min(room, 2 * _PLOT_HEIGHT), self.glyphs)]
         return lines

@@ -20,7 +20,7 @@ from perfguard.tui.drawing.intervals import (
 from perfguard.tui.drawing.spans import Line, Role, Span, line, plain, shortened
 from perfguard.tui.drawing.verdicts import mark_of, urgency
 from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.units import format_ratio, format_seconds, printable
+from perfguard.units import format_count, format_ratio, format_seconds, printable
 
 EQUIVALENCE_RATIO = 0.02
 """Drawn as the edges of what counts as unchanged."""
@@ -187,11 +187,9 @@ def summary_lines(case: CaseView) -> list[Line]:
     )
     provisional = " so far" if case.outcome is None else ""
     effect = f"effect{provisional} {effect_text(case)}" if case.log_ratio is not None else "no effect yet"
+    blocks = format_count(case.blocks, "block") + (f" and {case.voided} voided" if case.voided else "")
+    slices = format_count(case.slices, "slice")
     return [
         line(f"{arms}, {effect}"),
-        line(
-            Span(
-                f"{case.blocks} blocks, {case.slices} slices an arm, noise {format_ratio(case.noise_ratio)}", Role.MUTED
-            )
-        ),
+        line(Span(f"{blocks}, {slices} an arm, noise {format_ratio(case.noise_ratio)}", Role.MUTED)),
     ]

@@ -236,6 +236,11 @@ def calls_text(delta: OpDelta) -> str:
     return before if before == after else f"{before} → {after}"
 
 
+def called_text(delta: OpDelta) -> str:
+    """`1 → 1,240 calls`, `1 call`."""
+    return f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
+
+
 def _change(row: OpRow, _: int) -> Line:
     node = row.node
     if node.census is not None:

@@ -204,7 +204,7 @@ def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
     assert (result.blocks_total, result.blocks_voided) == (6, 1)
     assert result.notes[0] == "first"
     assert "uncalibrated" in result.notes[1]
-    assert result.notes[2] == "block 3 voided: 20.0% of the time stolen (limit 5%)"
+    assert result.notes[2] == "block 4 voided: 20.0% of the time stolen (limit 5%)"
 
 
 def test_a_pass_tells_what_got_faster():

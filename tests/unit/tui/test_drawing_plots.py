@@ -17,6 +17,10 @@ from perfguard.tui.drawing.sparklines import sparkline, thinned
 from tests.tui_runs import RED, a_history, a_series
 
 
+def of_no_effect(series: CaseSeries, width: int, height: int, glyphs):
+    return plot_pairs(series, None, width, height, glyphs)
+
+
 def text(lines) -> str:
     return "\n".join(plain(content) for content in lines)
 
@@ -70,14 +74,14 @@ def test_slices_of_one_value_are_drawn() -> None:
     assert "100 %" in text(plot_ecdf(CaseSeries(case_id="c", candidate_s=(1e-3,) * 5), 60, 12, UNICODE))
 
 
-@pytest.mark.parametrize("plot", [plot_ecdf, plot_pairs])
+@pytest.mark.parametrize("plot", [plot_ecdf, of_no_effect])
 def test_nothing_measured_is_said_in_words(plot) -> None:
     assert "yet" in text(plot(CaseSeries(case_id="c", baseline_s=()), 60, 12, UNICODE)) or "one arm" in text(
         plot(CaseSeries(case_id="c"), 60, 12, UNICODE)
     )
 
 
-@pytest.mark.parametrize("plot", [plot_ecdf, plot_pairs])
+@pytest.mark.parametrize("plot", [plot_ecdf, of_no_effect])
 @pytest.mark.parametrize(("width", "height"), [(10, 3), (4, 20), (60, 2), (1, 1)])
 def test_too_little_room_is_said_in_words(plot, width: int, height: int) -> None:
     assert "z makes more" in text(plot(a_series("c"), width, height, UNICODE))
@@ -85,7 +89,7 @@ def test_too_little_room_is_said_in_words(plot, width: int, height: int) -> None
 
 def test_slower_blocks_lie_above_zero_and_faster_ones_below() -> None:
     series = replace(a_series("c"), block_log_ratios=(0.05, -0.05, 0.02), blocks=(0, 1, 2))
-    drawn = text(plot_pairs(series, 40, 13, ASCII)).splitlines()[1:-2]
+    drawn = text(plot_pairs(series, None, 40, 13, ASCII)).splitlines()[1:-2]
     zero = next(row for row, content in enumerate(drawn) if content.lstrip().startswith("0"))
     heights = {content.index("o", 8): row for row, content in enumerate(drawn) if "o" in content[8:]}
     above, below, small = (heights[column] for column in sorted(heights))
@@ -95,7 +99,7 @@ def test_slower_blocks_lie_above_zero_and_faster_ones_below() -> None:
 
 def test_all_blocks_are_shown_where_there_are_more_than_columns() -> None:
     series = replace(a_series("c"), block_log_ratios=(0.01,) * 500, blocks=tuple(range(500)))
-    lines = plot_pairs(series, 50, 12, ASCII)
+    lines = plot_pairs(series, None, 50, 12, ASCII)
     assert "500 blocks" in plain(lines[0])
     assert text(lines[1:]).count("o") == 42 + 1  # one a column, and the o of `block 0`
 
@@ -128,3 +132,12 @@ def test_thinned_values_follow_the_whole_series() -> None:
     assert thinned([1.0, 1.0, 3.0, 3.0], 2) == (1.0, 3.0)
     assert thinned([1.0, 2.0], 5) == (1.0, 2.0)
     assert thinned([1.0], 0) == ()
+
+
+def test_the_dotted_line_is_the_effect_and_voided_blocks_are_left_out() -> None:
+    series = replace(a_series("c"), block_log_ratios=(0.01, 0.01, 0.5), blocks=(0, 1, 2), voided=frozenset({2}))
+    title, *drawn = plot_pairs(series, 0.01, 40, 13, ASCII)
+    assert plain(title).startswith("2 blocks, in order, without 1 voided; ")
+    assert plain(title).endswith("the effect")
+    assert plain(drawn[0]).lstrip().startswith("+2 %")  # the scale is that of the blocks that count
+    assert "the effect" not in plain(plot_pairs(series, None, 40, 13, ASCII)[0])

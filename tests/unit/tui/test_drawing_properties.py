@@ -78,12 +78,12 @@ def test_distributions_fit_whatever_the_slices(baseline, candidate, width, heigh
 
 
 @settings(deadline=None)
-@given(ratios=some.lists(ANY, max_size=200), width=WIDTH, height=HEIGHT, glyphs=GLYPHS)
-def test_paired_differences_fit_whatever_the_blocks(ratios, width, height, glyphs) -> None:
+@given(ratios=some.lists(ANY, max_size=200), effect=some.none() | ANY, width=WIDTH, height=HEIGHT, glyphs=GLYPHS)
+def test_paired_differences_fit_whatever_the_blocks(ratios, effect, width, height, glyphs) -> None:
     series = CaseSeries(
         case_id="c", baseline_s=(1.0,), block_log_ratios=tuple(ratios), blocks=tuple(range(len(ratios)))
     )
-    lines = plot_pairs(series, width, height, glyphs)
+    lines = plot_pairs(series, effect, width, height, glyphs)
     assert fits(lines, width, height)
     assert is_drawn_with(lines[1:], glyphs)
 

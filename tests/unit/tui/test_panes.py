@@ -165,7 +165,13 @@ def test_the_status_line_fits_its_place(width: int) -> None:
 def test_texts_are_cut_to_columns_not_to_characters() -> None:
     assert plain(fitted(line("日本語テスト"), 7)) == "日本語…"
     assert tail("ResNet.layer3.conv1", 8) == "…3.conv1"
-    assert shortened("kernel.linear[m=512,dtype=bf16]", 15) == "kernel.…e=bf16]"
+    assert shortened("kernel.linear[m=512,dtype=bf16]", 15) == "kernel.…2,bf16]"
+
+
+def test_parameters_lose_their_names_before_values_are_lost() -> None:
+    assert shortened("step[hidden=128,dtype=fp32]", 27) == "step[hidden=128,dtype=fp32]"
+    assert shortened("step[hidden=128,dtype=fp32]", 26) == "step[128,fp32]"
+    assert shortened("git:HEAD+env:A=1,B=2", 12) == "git:H…=1,B=2"
 
 
 def test_sentences_break_between_words_and_long_words_anywhere() -> None:

@@ -59,7 +59,7 @@ def test_enter_leads_from_case_to_curves_to_ops_and_escape_back(drive) -> None:
     async def script(driver) -> None:
         await driver.press("n", "enter")
         assert driver.mode == "compare"
-        assert "effect of 8 blocks" in driver.screen_text()
+        assert "8 blocks, in order" in driver.screen_text()
         await driver.press("enter")
         assert driver.mode == "ops"
         await driver.press("escape", "escape")
@@ -374,3 +374,12 @@ def test_a_case_that_somebody_chose_stays_selected(drive) -> None:
         assert driver.cursor() == chosen != RED
 
     drive(a_watch(run, ended(run)), script)
+
+
+def test_ctrl_c_says_how_to_leave_with_the_keys_of_the_user(drive) -> None:
+    async def script(driver) -> None:
+        await driver.press("ctrl+c")
+        assert "Q quits" in driver.screen_text()
+        assert driver.app.is_running
+
+    drive(a_watch(), script, options=TuiOptions(interval_s=3600.0, keys={"quit": "Q"}))
