@@ -260,3 +260,5 @@ class Attribution:
     """Pairs of processes that were profiled."""
     steps: int
     """Profiled steps of each arm, all processes together."""
+    notes: tuple[str, ...] = ()
+    """What to know before it is believed: a trace that was cut off, or that does not tell its steps."""

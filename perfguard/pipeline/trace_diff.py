@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from perfguard.model.ops import Attribution
 from perfguard.profile.arm_profile import ArmProfile, EventCost
 from perfguard.profile.attribution import attribute
 from perfguard.profile.op_profile import profile_of
-from perfguard.profile.trace import read_trace
+from perfguard.profile.trace import Trace, read_trace
 
 
 def diff_traces(before: Path, after: Path) -> Attribution:
@@ -21,16 +22,27 @@ def diff_traces(before: Path, after: Path) -> Attribution:
         StoreError: A file is no trace.
         MeasurementError: A trace holds no op.
     """
-    baseline, candidate = (_arm(path) for path in (before, after))
-    return attribute(f"{before.name} → {after.name}", baseline, candidate, ())
+    traces = [_read(path) for path in (before, after)]
+    baseline, candidate = (_arm(trace) for trace in traces)
+    attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
+    notes = [note for trace in traces for note in trace.notes]
+    has_shapes = [any(signature.shapes for signature in trace.signatures) for trace in traces]
+    if has_shapes[0] != has_shapes[1]:
+        named = (before, after)[has_shapes[0]].name
+        notes.append(f"{named} tells no shapes and the other one does, so no op is the same; record both alike")
+    return replace(attribution, notes=tuple(notes))
 
 
-def _arm(path: Path) -> ArmProfile:
+def _read(path: Path) -> Trace:
     if not path.is_file():
         raise UsageError(f"{path} is no file; give two traces that torch.profiler exported (.json or .json.gz)")
+    return read_trace(path)
+
+
+def _arm(trace: Trace) -> ArmProfile:
     nothing = np.array([], dtype=np.float64)
     return ArmProfile(
-        profile=profile_of(read_trace(path)),
+        profile=profile_of(trace),
         bare_s=nothing,
         bare_thread_s=nothing,
         bare_process=np.array([], dtype=np.int64),

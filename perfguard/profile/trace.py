@@ -205,7 +205,9 @@ def _has_window(trace: Trace) -> bool:
 def _with_window(trace: Trace) -> Trace:
     """The same with a window around all that the busiest thread did, as its first event."""
     busiest = np.bincount(trace.thread[trace.kind == EventKind.OP]).argmax()
-    on_it = (trace.thread == busiest) & (trace.kind != EventKind.FRAME)
+    is_module = np.array([name.startswith(FRAME_OF_MODULE) for name in trace.names])[trace.name]
+    # A module's frame begins before its first op; the window holds it, so that the frame does not hold the window.
+    on_it = (trace.thread == busiest) & ((trace.kind != EventKind.FRAME) | is_module)
     start_ns = trace.start_ns[on_it].min()
     window = {
         "kind": EventKind.ANNOTATION,

@@ -31,6 +31,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 _ATTEMPTS = 4
 """Boundaries that are tried before more is read: the last one may lie inside an event."""
+_MOST_OBJECTS = 200
+"""In one event that was cut off; each is tried as its end, which means reading all that stands before it."""
 _LAST_BYTES = 32
 """A number or a name that is cut off is malformed, not truncated; that it stands at the end tells what happened."""
 
@@ -65,6 +67,8 @@ class TraceFile(Generic[Event]):
                 elif len(text) > LONGEST_BYTES:
                     raise self._malformed(f"no whole event in {LONGEST_BYTES} bytes")
             yield self._last(text)
+        except RecursionError:
+            raise self._malformed("an event is nested too deeply") from None
         except OSError as error:
             raise StoreError(
                 f"{self.path} cannot be read: {error.strerror or error}; name a trace that torch.profiler exported"
@@ -130,7 +134,9 @@ class TraceFile(Generic[Event]):
     def _whole_ones(self, text: bytearray) -> list[Event]:
         """The events of a list that was cut off."""
         text += b" "  # in the place of which the last event's list can be closed
-        for end in _ends_of_objects(text):
+        for attempt, end in enumerate(_ends_of_objects(text)):
+            if attempt == _MOST_OBJECTS:
+                raise self._malformed(f"its last event holds more than {_MOST_OBJECTS} objects")
             try:
                 events = self._closed_at(end, text)
             except msgspec.DecodeError:

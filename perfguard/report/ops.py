@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+_ROUNDING_S = 1e-12
 SHOWN_OPS = 15
 """Rows of a table of ops."""
 _LEAST_SHARE = 0.01
@@ -36,6 +37,7 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
     parts: list[RenderableType] = [
         Text(printable(f"ops of {attribution.case_id}"), style="bold"),
         Text(printable(attribution.sentence)),
+        *(Text(printable(f"! {note}"), style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
     ]
     parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]
@@ -50,17 +52,23 @@ def balance_line(attribution: Attribution) -> str:
     b = attribution.balance
     parts = " ".join(
         f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value))}"
-        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", b.unexplained_s))
+        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", _no_rounding(b.unexplained_s)))
     )
     overhead = (
         ""
         if math.isnan(b.overhead_ratio)
         else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
     )
+    pairs = "1 pair of processes" if attribution.processes == 1 else f"{attribution.processes} pairs of processes"
     return (
         f"step {format_signed_seconds(b.delta_s)} = ops {format_signed_seconds(b.ops_s)} {parts} "
-        f"({attribution.steps} steps in {attribution.processes} pairs of processes{overhead})"
+        f"({format_count(attribution.steps, 'step')} in {pairs}{overhead})"
     )
+
+
+def _no_rounding(residual_s: float) -> float:
+    """What is left of a sum that adds up is not told as 8e-19 s."""
+    return 0.0 if abs(residual_s) < _ROUNDING_S else residual_s
 
 
 def render_breakdown(breakdown: Breakdown, totals: Sequence[OpTotal], *, rows: int = SHOWN_OPS) -> list[RenderableType]:

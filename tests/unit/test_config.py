@@ -156,6 +156,7 @@ def test_variables_are_read_as_their_key_wants(load, name, text, value):
         ("pass_env = ['A=1']", "pass_env = .* must be names of variables"),
         ("threads = 0", "threads = 0 must be at least 1"),
         ("fail_on = ['regresion']", r"unknown outcome 'regresion'; did you mean 'regression'\?"),
+        ("keys = {sort = ['x', 's']}", r"keys\.sort: write one text with commas"),
         ("suites = 3", "suites: Expected `object`, got `int`"),
         ("[suites.x]\ngating = ['a']\nbudget_s = nan", r"suites\.x\.budget_s = nan must be positive"),
         ("[suites.x]\nadvisory = ['a']", "suites: Object missing required field `gating`"),

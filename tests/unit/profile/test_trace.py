@@ -284,3 +284,26 @@ def test_times_since_the_epoch_do_not_lose_whole_microseconds(tmp_path):
     assert np.diff(trace.start_ns).tolist() == [0]
     assert trace.start_ns[0] == 1_700_000_000_000_000_000
     assert trace.duration_ns.tolist() == [5000, 5000]
+
+
+def test_a_window_around_everything_holds_the_modules_too(tmp_path):
+    events = [
+        {"ph": "X", "cat": "python_function", "name": "nn.Module: Linear_0", "ts": 10, "dur": 20, "tid": 1, "pid": 1},
+        {"ph": "X", "cat": "python_function", "name": "train.py(1): <module>", "ts": 1, "dur": 99, "tid": 1, "pid": 1},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "ts": 15, "dur": 5, "tid": 1, "pid": 1},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::sum", "ts": 40, "dur": 10, "tid": 1, "pid": 1},
+    ]
+    trace = read_text(tmp_path, json.dumps({"traceEvents": events}))
+    assert names_of(trace) == [STEP_WINDOW, "nn.Module: Linear_0", "aten::addmm", "aten::sum"]
+    assert (trace.start_ns[0], trace.duration_ns[0]) == (10_000, 40_000)
+
+
+def test_an_event_that_is_nested_without_end_is_refused(tmp_path):
+    nested = '{"traceEvents": [{"ph": "X", "other": ' + "[" * 100_000 + "]" * 100_000 + "}]}"
+    with pytest.raises(StoreError, match=r"trace\.json is not a readable trace: .*nested"):
+        read_text(tmp_path, nested)
+
+
+def test_a_cut_event_of_nothing_but_ends_is_given_up(tmp_path):
+    with pytest.raises(StoreError, match="its last event holds more than 200 objects"):
+        read_text(tmp_path, '{"traceEvents": [{"ph": "X", "name": "' + "}" * 5_000)
