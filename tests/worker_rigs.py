@@ -12,6 +12,7 @@ from perfguard.model.events import BlockFinished, CaseFailed, CaseFinished
 from perfguard.model.plan import CasePlan, MeasureSettings
 from perfguard.runner.arm_worker import ArmWorker
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
+from tests.tiny_projects import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +56,11 @@ class Rig:
         return events
 
     def survivors(self) -> list[psutil.Process]:
-        """Live processes whose command line or environment names a path of this rig."""
+        """Live processes whose command line or environment names a path of this rig; the killed get a moment."""
+        wait_for(lambda: not self._living(), seconds=5.0)
+        return self._living()
+
+    def _living(self) -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
             try:

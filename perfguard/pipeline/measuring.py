@@ -157,13 +157,11 @@ def calibrate(
         facts[role] = attested(arm, reports[role].ready, reports[role].attested)
         _introduce(session, role, arm, reports[role])
     if len(facts) == 2:
-        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE]):
+        is_same = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE])
+        is_believed = not is_same or _is_vouched_for(session, arms)
+        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE], is_believed=is_believed):
             session.note(note)
-        session.identical = (
-            are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE])
-            and not session.request.injections
-            and _is_vouched_for(session, arms)
-        )
+        session.identical = is_same and is_believed and not session.request.injections
         session.emit(ArmsCompared(identical=session.identical))
     session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
     session.folder.write_json("fingerprint.json", session.fingerprint)

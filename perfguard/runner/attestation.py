@@ -83,8 +83,13 @@ def are_identical(baseline: Attested, candidate: Attested) -> bool:
     )
 
 
-def compare_attested(baseline: Attested, candidate: Attested) -> Sequence[str]:
+def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[str]:
     """Notes on what differs between the arms.
+
+    Args:
+        baseline: What its worker says.
+        candidate: The same.
+        is_believed: Whether workers that say the same are identical.
 
     Raises:
         ArmError: The source trees differ, but nothing of either was imported, so the difference was never measured.
@@ -97,7 +102,7 @@ def compare_attested(baseline: Attested, candidate: Attested) -> Sequence[str]:
             "perfguard.toml), or compare interpreters (python:) or environments (env:)"
         )
     notes = []
-    if same_stack and baseline.code == candidate.code:
+    if same_stack and baseline.code == candidate.code and is_believed:
         notes.append("both arms ran identical code in the same environment (A/A)")
     if changed := _changed_files(baseline, candidate):
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""

@@ -135,7 +135,7 @@ def test_a_gate_that_fails_on_nothing_reports_all_the_same(project, tmp_path):
 
 
 def test_an_unchanged_pull_request_passes_without_annotations(project, tmp_path):
-    project.write("notes.txt", "nothing that is measured\n")
+    project.write("notes.md", "nothing that is measured\n")
     project.commit("notes")
     ran = gate(project, tmp_path)
     assert not ran.failed, ran.step("gate").log

@@ -8,7 +8,7 @@ from perfguard.model.ops import Attribution, OpDelta
 from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.tables.ops import called_text, role_of_delta
+from perfguard.tui.tables.ops import called_text, change_text, role_of_delta
 from perfguard.units import format_seconds, format_share, format_signed_seconds
 
 
@@ -57,7 +57,7 @@ def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) 
     lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))
     times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
     lines += wrapped(f"{times}, {called_text(delta)}, q = {delta.q:.2g}", width, indent=2)
-    lines.append(line(Span(delta.change.value, role_of_delta(node))))
+    lines.append(line(Span(change_text(delta), role_of_delta(node))))
     for name, text in (
         ("as", delta.detail),
         ("shapes", key.shapes),

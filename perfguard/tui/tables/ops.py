@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.model.ops import OpDelta
+from perfguard.model.ops import ChangeClass, OpDelta
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
@@ -110,7 +110,7 @@ def text_of_node(node: OpNode) -> str:
         return f"{node.level.value} {node.name}"
     key = delta.key
     return (
-        f"{key.op} {key.phase.value} {key.module} {key.shapes} {key.dtypes} {key.layouts} {delta.change.value} "
+        f"{key.op} {key.phase.value} {key.module} {key.shapes} {key.dtypes} {key.layouts} {change_text(delta)} "
         f"{delta.detail} {delta.source or ''}"
     )
 
@@ -241,6 +241,11 @@ def called_text(delta: OpDelta) -> str:
     return f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
 
 
+def change_text(delta: OpDelta) -> str:
+    """What happened to the op. `unchanged` is what gates say of cases, which they prove; of an op nothing is proved."""
+    return "no clear change" if delta.change is ChangeClass.UNCHANGED else delta.change.value
+
+
 def _change(row: OpRow, _: int) -> Line:
     node = row.node
     if node.census is not None:
@@ -248,5 +253,5 @@ def _change(row: OpRow, _: int) -> Line:
     if node.level is OpLevel.IMPLEMENTATION:
         return ()
     if node.delta is not None:
-        return line(Span(node.delta.change.value, role_of_delta(node)))
-    return line(Span(f"{node.changed} changed" if node.changed else "unchanged", Role.MUTED))
+        return line(Span(change_text(node.delta), role_of_delta(node)))
+    return line(Span(f"{node.changed} changed" if node.changed else "no clear change", Role.MUTED))
