@@ -59,7 +59,11 @@ def measuring_options(function: F) -> F:
                 help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
             ),
             click.option(
-                "--budget", "budget_s", type=float, metavar="SECONDS", help="Wall-clock budget; default: the suite's."
+                "--budget",
+                "budget_s",
+                type=float,
+                metavar="SECONDS",
+                help="Wall-clock budget of measuring, before ops of red cases are looked at; default: the suite's.",
             ),
             click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
             click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),

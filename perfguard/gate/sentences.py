@@ -82,7 +82,10 @@ def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
     """Which blocks were left out and why, one note for each."""
     if voiding is None:
         return ()
-    return tuple(f"block {entry.block + 1} voided: {'; '.join(entry.reasons)}" for entry in voiding.voided)
+    return tuple(
+        f"block {entry.block + 1} voided: {'; '.join(entry.reasons)}"
+        for entry in sorted(voiding.voided, key=lambda entry: entry.block)
+    )
 
 
 def _gate_part(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, voiding: Voiding | None) -> str:

@@ -17,6 +17,7 @@ from perfguard.model.verdict import GateResult
 from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
+from perfguard.units import format_count
 
 
 def finish(
@@ -124,7 +125,7 @@ def _conclusion(
     failed = [m.case_id for m in measured if m.problem]
     if failed:
         return ExitCode.INFRASTRUCTURE, "failed", f"{len(failed)} of {len(measured)} cases failed"
-    return ExitCode.PASS, "measured", f"{len(measured)} cases measured"
+    return ExitCode.PASS, "measured", f"{format_count(len(measured), 'case')} measured"
 
 
 def _emit_verdicts(session: Session, gate: GateResult) -> None:

@@ -22,6 +22,7 @@ from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.runner.run_folder import read_events
+from perfguard.units import format_count
 
 
 def find_run(loaded: LoadedConfig, name: str | None) -> Path:
@@ -78,7 +79,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         measured=measured,
         exit_code=int(_code(loaded, gate, end)),
         verdict=gate.outcome.value if gate else "measured",
-        reason=(gate.reason if gate else f"{len(measured)} cases measured") + broken,
+        reason=(gate.reason if gate else f"{format_count(len(measured), 'case')} measured") + broken,
         notes=tuple(event.text for event in events if isinstance(event, Noted)),
         duration_s=data.measured_s,
         census_changes=dict(data.census_changes),

@@ -115,7 +115,7 @@ def _numbers(blocks: Sequence[BlockPoint]) -> list[Element]:
     """Numbers of some of the blocks, below."""
     step = max(1, math.ceil(len(blocks) / 12))
     return [
-        element("text", str(blocks[index].block), x=percent(_x(blocks, index)), y=_HEIGHT - 6,
+        element("text", str(blocks[index].block + 1), x=percent(_x(blocks, index)), y=_HEIGHT - 6,
                 text_anchor="middle", class_="tick")
         for index in range(0, len(blocks), step)
     ]  # fmt: skip
