@@ -16,7 +16,8 @@ _SENTENCES = {
     RunState.GONE: "its folder vanished; what was read is still shown",
 }
 """What there is to say of a run that does not go on."""
-_GOING_ON = tuple(state for state in RunState if state not in _SENTENCES)
+_ENDED_BADLY = (RunState.SILENT, RunState.GONE)
+"""Graver than what is wrong with the recording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ def _left(view: RunView, facts: StatusFacts, width: int) -> Line:
         what = "the replay stands" if facts.is_replay else "nothing is painted"
         rest = ", the run goes on" if view.outcome is None and not facts.is_replay else ""
         return line(Span(f" paused: {what}{rest}; space goes on", Role.OPEN))
-    if view.problems and not facts.said and view.state in (*_GOING_ON, RunState.WAITING):
+    if view.problems and not facts.said and view.state not in _ENDED_BADLY:
         return problem_line(view.problems, width)
     if facts.filter_text and not facts.said:
         return line(Span(f" /{facts.filter_text}", Role.ACCENT), Span("  esc shows all", Role.MUTED))
