@@ -51,6 +51,7 @@ def build_request(
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
+        patterns=patterns,
         notes=(*notes, *_suite_notes(catalog, cases)),
     )
 
@@ -94,6 +95,11 @@ def _print(result: RunResult, output_format: str) -> None:
         from perfguard.report.markdown import render_markdown
 
         click.echo(render_markdown(result))
+    elif output_format == "comment":
+        from perfguard.pipeline.pull_requests import reproducing
+        from perfguard.report.comment import CommentContext, render_comment
+
+        click.echo(render_comment(result, CommentContext(marker="gate", reproduce=reproducing(result))), nl=False)
     else:
         from perfguard.cli.output import print_result
 

@@ -91,10 +91,10 @@ def output_options(function: F) -> F:
             click.option(
                 "--format",
                 "output_format",
-                type=click.Choice(["table", "json", "md"]),
+                type=click.Choice(["table", "json", "md", "comment"]),
                 default="table",
                 show_default=True,
-                help="How to print the result on stdout.",
+                help="How to print the result on stdout; comment: as the Action comments on a pull request.",
             ),
             click.option("--no-progress", is_flag=True, help="Do not show progress on stderr."),
         )

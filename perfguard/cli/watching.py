@@ -54,15 +54,20 @@ def tui_option(function: F) -> F:
     )(function)
 
 
-def find_source(loaded: LoadedConfig, options: dict[str, Any]) -> EventSource:
+def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
     """Where the run is that the options name.
+
+    Args:
+        loaded: The configuration.
+        options: Of the command.
+        may_wait: Whether the first run of a project may yet be to come.
 
     Raises:
         UsageError: Options that exclude each other, or a host that is none.
         StoreError: There is no such run.
     """
-    from perfguard.pipeline.shown import find_run
-    from perfguard.store.event_sources import LocalSource, ReplaySource
+    from perfguard.pipeline.shown import find_run, runs_of
+    from perfguard.store.event_sources import EVENTS_FILE, LocalSource, ReplaySource, UpcomingSource
 
     run, replay, host = options.get("run"), options.get("replay"), options.get("host")
     if replay is not None and (run is not None or host is not None):
@@ -75,6 +80,8 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any]) -> EventSource:
         return _remote_source(host, options.get("remote_project"), run)
     if options.get("remote_project") is not None:
         raise UsageError("--remote-project belongs to --host ssh:HOST")
+    if may_wait and run is None and not any(runs_of(loaded).glob(f"*/{EVENTS_FILE}")):
+        return UpcomingSource(runs_of(loaded))
     return LocalSource(find_run(loaded, run))
 
 
@@ -202,7 +209,17 @@ def _tui_options(loaded: LoadedConfig, watch: RunWatch, options: dict[str, Any],
         read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
         read_cpus=watch.selection,
         start_command=None if options.get("read_only") else _starter(loaded),
+        hint=_hint(watch, is_read_only=bool(options.get("read_only"))),
     )
+
+
+def _hint(watch: RunWatch, *, is_read_only: bool) -> str:
+    from perfguard.store.event_sources import UpcomingSource
+
+    if not isinstance(watch.source, UpcomingSource):
+        return ""
+    start = "" if is_read_only else "R starts one, and "
+    return f"no run is recorded in this project yet: {start}one that is started elsewhere will be shown"
 
 
 def _starter(loaded: LoadedConfig) -> Callable[[tuple[str, ...]], StartedCommand]:

@@ -79,12 +79,14 @@ def gate_sentence(
 
 
 def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
-    """Which blocks were left out and why, one note for each."""
+    """Which blocks were left out and why, and which should have been, one note for each."""
     if voiding is None:
         return ()
+    told = [(entry, "voided") for entry in voiding.voided]
+    told += [(entry, "disturbed too, but kept, since no more may be voided") for entry in voiding.spared]
     return tuple(
-        f"block {entry.block + 1} voided: {'; '.join(entry.reasons)}"
-        for entry in sorted(voiding.voided, key=lambda entry: entry.block)
+        f"block {entry.block + 1} {fate}: {'; '.join(entry.reasons)}"
+        for entry, fate in sorted(told, key=lambda pair: pair[0].block)
     )
 
 
@@ -102,7 +104,9 @@ def _gate_part(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, 
         return text
     if outcome is GateOutcome.HOST_UNSTABLE and voiding is not None:
         disturbed = len(voiding.voided) + len(voiding.spared)
-        return f"host unstable: {disturbed} of {voiding.blocks_total} blocks were disturbed"
+        return (
+            f"{disturbed} of {voiding.blocks_total} blocks were disturbed, of which {len(voiding.voided)} may be voided"
+        )
     if not gating:
         return "no case is left to decide by: none is gating, or all were too noisy"
     concerned = [verdict for verdict in gating if verdict.outcome.value == outcome.value]

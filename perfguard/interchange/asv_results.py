@@ -209,8 +209,8 @@ def write(run: RunExport, suite: ImportedSuite) -> bytes:
     """
     if run.commit is None or not _COMMIT.fullmatch(run.commit):
         raise StoreError(
-            "asv files its results by commit, and a run does not record the one of an arm; name it: --commit "
-            "$(git rev-parse HEAD)"
+            "asv files its results by commit, and this arm was not measured at one: it holds changes that are not "
+            "committed, or lies outside git; name one: --commit $(git rev-parse HEAD)"
         )
     rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == SECONDS and s.samples}
     if not rows:

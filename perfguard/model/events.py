@@ -62,6 +62,8 @@ class ArmReady:
     """Identity of the software stack."""
     missing_signals: dict[str, str] = field(default_factory=dict)
     """Signals that its workers cannot read on this machine, each with the reason."""
+    commit: str | None = None
+    """Commit that the source tree is, or was made from; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,4 +175,4 @@ class RunExport:
     measured_until: float | None
     """End of the last block, seconds since the epoch; None where none ended."""
     commit: str | None = None
-    """Commit of the exported arm, as given on the command line."""
+    """Commit of the exported arm."""

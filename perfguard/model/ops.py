@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -215,6 +216,11 @@ class StepBalance:
     overhead_ratio: float
     """How much longer a profiled step of the baseline takes; never part of a verdict."""
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the difference is within its noise, so that it has no direction and no parts."""
+        return math.isfinite(self.lower_s) and self.lower_s <= 0 <= self.upper_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
@@ -235,9 +241,14 @@ class Culprit:
     upper_s: float
     """Upper end."""
     share: float
-    """Part of the step's difference, 1 for all of it."""
+    """Part of the step's difference, 1 for all of it; nan where either is within its noise."""
     ops: tuple[OpKey, ...]
     """The ops, largest difference first."""
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether it is executed otherwise for certain, at a cost that cannot be told from none."""
+        return math.isfinite(self.lower_s) and self.lower_s <= 0 <= self.upper_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +258,11 @@ class Attribution:
     case_id: str
     """The case."""
     sentence: str
-    """`step +6.2 % [5.1, 7.4]; 94 % of it: Adam no longer fused, … (train.py:88)`."""
+    """`step +6.2 % [+5.1 %, +7.4 %]; 94 % of it: Adam no longer fused, … (train.py:88)`."""
     balance: StepBalance
     """Where the difference went."""
     culprits: tuple[Culprit, ...]
-    """Largest part first; only what is significant or counted exactly."""
+    """What is to blame, largest part first; then what is executed otherwise at a cost within the noise."""
     deltas: tuple[OpDelta, ...]
     """Every op, largest absolute difference first."""
     census_changes: tuple[CensusChange, ...]

@@ -56,6 +56,8 @@ class ResolvedArm:
     """Directories that hold the code under test."""
     source_id: str
     """Git tree id or content description of the source tree, for attestation."""
+    commit: str | None
+    """Commit that the source tree is, or was made from; None outside git."""
     environment: tuple[tuple[str, str], ...]
     """The whole environment of the worker, sorted, without the padding and per-block values."""
     writable: tuple[str, ...] | None = None

@@ -27,6 +27,8 @@ class ArmSummary:
     """torch version."""
     stack_id: str | None
     """Identity of the software stack."""
+    commit: str | None = None
+    """Commit that the source tree is, or was made from; where `source_id` has a plus, something was changed since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,8 @@ class ArmView:
     """torch version."""
     source_id: str
     """Identity of the source tree."""
+    commit: str | None = None
+    """Commit that it is, or was made from, where known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,8 @@ class HistoryPoint:
     """Identity of the software stack."""
     outcome: str | None
     """Value of Outcome where it was compared."""
+    commit: str | None = None
+    """Commit that the source tree is, or was made from, where known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         notes=(
             (
                 "no stored baseline fits this machine and suite: the last commit (git:HEAD) is paired with the working "
-                f"tree; to store one, run `perfguard baseline update --suite {request.suite}`"
+                f"tree; to store one, run `perfguard baseline update {request.selecting_options}`"
             ),
         ),
         census=census_of_another_machine(request.loaded, request.suite, machine_isa()),

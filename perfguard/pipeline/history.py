@@ -26,7 +26,7 @@ from perfguard.store.pyperf_files import write_text
 MAX_RUNS = 500
 """The latest ones; older runs are left out of a series."""
 _CACHE_FILE = "history.json"
-_CACHE_SCHEMA = 1
+_CACHE_SCHEMA = 2
 _SLOWED = "--inject"
 """Runs with this option were made slower on purpose, to test the gate."""
 
@@ -141,6 +141,7 @@ def _points(run_id: str, fold: RunFold) -> Iterator[HistoryPoint]:
             machine_id=start.machine_id,
             stack_id=ready.stack_id if ready else None,
             outcome=case.verdict.outcome if case.verdict else None,
+            commit=ready.commit if ready else None,
         )
 
 

@@ -26,6 +26,7 @@ from perfguard.model.interchange import (
     ImportReport,
     RunExport,
 )
+from perfguard.model.result import RunResult
 from perfguard.model.run import Round
 from perfguard.model.spec import Case
 from perfguard.model.verdict import Outcome, Policy, Verdict
@@ -66,7 +67,8 @@ def export(
         name: The format.
         arm: Role of the arm that formats with one side get.
         samples: Raw samples instead of verdicts, where a format has both.
-        commit: Commit of that arm, where a format asks for one.
+        commit: Commit of that arm, where a format asks for one; None takes the one that was measured, if it was
+            measured as committed.
 
     Raises:
         StoreError: The run cannot be read, or holds nothing that the format could hold.
@@ -79,9 +81,15 @@ def export(
         arms=arms_of(events, result, perfguard=__version__),
         perfguard=__version__,
         measured_until=measured_until(events),
-        commit=commit,
+        commit=commit or _measured_commit(result, arm),
     )
     return export_run(ExportRequest(run=run, arm=arm, samples=samples), name)
+
+
+def _measured_commit(result: RunResult, arm: str) -> str | None:
+    """The commit of an arm; None where it held changes that are in no commit, or lies outside git."""
+    summary = result.arms.get(arm)
+    return None if summary is None or "+" in (summary.source_id or "+") else summary.commit
 
 
 def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> ImportReport:

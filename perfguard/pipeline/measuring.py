@@ -15,12 +15,22 @@ from perfguard.model.plan import ArmSpec, CasePlan, ResolvedArm
 from perfguard.model.result import ArmSummary
 from perfguard.model.run import Arm, Stage
 from perfguard.model.spec import Case
+from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.session import Session
 from perfguard.runner import git
 from perfguard.runner.arms import ArmSettings, require_different_interpreters, resolve_arm
 from perfguard.runner.attestation import Attested, are_identical, attested, compare_attested
 from perfguard.runner.bundle import build_bundle
-from perfguard.runner.calibrate import ArmReport, Calibration, calibrate_arm, fit_slices, plan_cases
+from perfguard.runner.calibrate import (
+    ArmReport,
+    BlockCost,
+    Calibration,
+    block_cost,
+    budget_shortage,
+    calibrate_arm,
+    fit_slices,
+    plan_cases,
+)
 from perfguard.runner.environment import enlarge, mismatched_threads, pad_to_equal_size
 from perfguard.runner.measure import Measuring, measure_blocks
 from perfguard.runner.schedule import plan_blocks
@@ -174,13 +184,21 @@ def calibrate(
         emit=session.emit,
     )
     _note_skipped(session)
-    slices = fit_slices(plans, found, session.settings, left_s=session.left_s())
-    if slices < session.settings.slices:
-        session.note(
-            f"{slices} slices a block instead of {session.settings.slices}, so that enough blocks fit the budget"
-        )
-        session.settings = replace(session.settings, slices=slices)
+    _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
     return plans
+
+
+def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None:
+    """Take fewer slices where blocks would be too long for the budget, and say where that does not help either."""
+    left_s, wanted = session.left_s(), session.settings.slices
+    slices = fit_slices(cost, session.settings, left_s=left_s)
+    session.settings = replace(session.settings, slices=slices)
+    least = policy_of(session.request.loaded.config).min_blocks if is_compared else 0
+    shortage = budget_shortage(cost, session.settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
+    if shortage is not None:
+        session.note(shortage, level="warning")
+    elif slices < wanted:
+        session.note(f"{slices} slices a block instead of {wanted}, so that enough blocks fit the budget")
 
 
 def _note_skipped(session: Session) -> None:
@@ -279,6 +297,7 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
         python=interpreter["version"],
         torch=software.torch_version,
         stack_id=completed.stack_id,
+        commit=arm.commit,
     )
     session.summaries.setdefault(role.value, summary)  # a stored baseline stays the baseline
     session.emit(
@@ -292,5 +311,6 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
             import_s=float(report.ready.get("import_s", 0.0)),
             stack_id=completed.stack_id,
             missing_signals=dict(report.ready.get("missing_signals") or {}),
+            commit=arm.commit,
         )
     )

@@ -112,15 +112,19 @@ def profile_user_script(
             raise MeasurementError("interrupted before a step of the script was profiled")
         if found.is_whole:
             session.note(
-                "the script makes no optimizer step, so it was profiled from its beginning to its end as one step"
+                "the script makes no optimizer step, so it was profiled from its beginning to its end as one step; "
+                "where it trains in processes of its own (torchrun, mp.spawn), name a script that one of them would run"
             )
+        for note in found.notes:
+            session.note(note)
+        problems = {} if found.failure is None else {str(script): found.failure}
         isa_class = machine_isa()
         arm = read_arm(str(script), found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
         steps = Profiled(processes={(str(script), Arm.CANDIDATE): found.processes})
         projection = _projections(session, starter, steps, size).get(str(script))
         subject = Subject(script=(str(script), *arguments), arm=spec)
         advice = _advice(session, subject, arm, found.processes, ready=found.ready, isa_class=isa_class)
-        return _report(session, found.ready, [profiled_case(str(script), arm, projection, advice)], {})
+        return _report(session, found.ready, [profiled_case(str(script), arm, projection, advice)], problems)
 
 
 def run_profiles(
@@ -257,6 +261,7 @@ def _report(
         cases=tuple(cases),
         problems=problems,
         notes=tuple(session.notes),
+        interrupted=session.interrupts.asked,
     )
     session.folder.write_json("profile.json", report)
     return report

@@ -194,6 +194,7 @@ def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:
         python=software.python_version if software else None,
         torch=software.torch_version if software else None,
         stack_id=stored.info.stack_id,
+        commit=stored.info.commit,
     )
 
 

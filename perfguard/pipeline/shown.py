@@ -25,13 +25,18 @@ from perfguard.runner.run_folder import read_events
 from perfguard.units import format_count
 
 
+def runs_of(loaded: LoadedConfig) -> Path:
+    """The folder that a project's runs are recorded in; need not exist."""
+    return loaded.project / ".perfguard" / "runs"
+
+
 def find_run(loaded: LoadedConfig, name: str | None) -> Path:
     """Folder of a run by its id or path; the latest one for None.
 
     Raises:
         StoreError: There is none.
     """
-    runs = loaded.project / ".perfguard" / "runs"
+    runs = runs_of(loaded)
     if name is not None:
         for place in (runs / name, loaded.project / name):
             if (place / "events.jsonl").is_file():
@@ -142,6 +147,7 @@ def _summary(ready: ArmReady) -> ArmSummary:
         python=ready.python,
         torch=ready.torch,
         stack_id=ready.stack_id,
+        commit=ready.commit,
     )
 
 

@@ -230,6 +230,8 @@ class RunFold:
             problems: What is wrong with the recording.
         """
         start, end = self.start, self.end
+        if state is not RunState.MEASURING:
+            self._time(None)  # of a run that died nothing is timed, whatever it said last
         return RunView(
             run_id=start.run_id if start else None,
             state=state,
@@ -289,7 +291,12 @@ class RunFold:
 
 def _arm_view(ready: ArmReady) -> ArmView:
     return ArmView(
-        arm=ready.arm, text=printable(ready.text), python=ready.python, torch=ready.torch, source_id=ready.source_id
+        arm=ready.arm,
+        text=printable(ready.text),
+        python=ready.python,
+        torch=ready.torch,
+        source_id=ready.source_id,
+        commit=ready.commit,
     )
 
 

@@ -70,7 +70,7 @@ class RunWatch:
         self._fold = RunFold(listen)
         self._problems: tuple[str, ...] = ()
         self._rounds_planned: int | None = None
-        self._writer = WriterSearch(source.folder / EVENTS_FILE) if source.folder is not None else None
+        self._writer: WriterSearch | None = None
         self._is_held: bool | None = None
         self._was_held = False
         self._asked_at: float | None = None
@@ -201,7 +201,7 @@ class RunWatch:
         is_late = quiet_s > SHORT_SILENCE_S
         if self._asked_at is None or (is_late and abs(now - self._asked_at) >= _SEARCH_EVERY_S):
             self._asked_at = now
-            self._is_held = self._writer.has_writer() if self._writer is not None else None
+            self._is_held = self._has_writer()
             self._was_held = self._was_held or bool(self._is_held)
         if self._is_held or not is_late:
             return False
@@ -209,6 +209,13 @@ class RunWatch:
             return True
         slowest_s = _SLOWEST_BLOCKS * fold.slowest_block_s
         return quiet_s > (max(SILENCE_S, slowest_s) if fold.blocks_finished else FIRST_SILENCE_S)
+
+    def _has_writer(self) -> bool | None:
+        """Whether a process of this machine writes the events; None where that cannot be told."""
+        folder = self.source.folder
+        if self._writer is None and folder is not None:
+            self._writer = WriterSearch(folder / EVENTS_FILE)
+        return self._writer.has_writer() if self._writer is not None else None
 
 
 def doctor_rows(loaded: LoadedConfig) -> tuple[CheckResult, ...]:

@@ -29,10 +29,10 @@ def attribute(
     diff = diff_ops(baseline, candidate)
     balance = balance_of(baseline, candidate, diff)
     found = find_culprits(diff, balance)
-    moved = [moved_phrase(diff, cost) for cost in found.moved if is_worth_telling(cost, balance, found.culprits)]
+    moved = [moved_phrase(diff, cost) for cost in found.moved if is_worth_telling(cost, balance, found.blamed)]
     return Attribution(
         case_id=case_id,
-        sentence=attribution_sentence(balance, found.culprits, moved, census_changes),
+        sentence=attribution_sentence(balance, found.blamed, found.facts, moved, census_changes),
         balance=balance,
         culprits=found.culprits,
         deltas=op_deltas(diff, found.moved_columns(diff)),

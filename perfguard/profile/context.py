@@ -80,7 +80,7 @@ def context_of(trace: Trace) -> Context:
     sources = sources_of(trace)
     phase = around.phase[:-1]
     is_outside = phase == OUTSIDE
-    marks = marks_of(role, ~is_outside & (around.phase[tree.parent] == OUTSIDE), step)
+    marks = marks_of(role, ~is_outside & (around.phase[tree.parent] == OUTSIDE), step, trace.sequence)
     stray = np.flatnonzero(is_outside & (step >= 0))
     phase[stray] = marks.phase_at(stray, step[stray])
     return Context(

@@ -9,6 +9,8 @@ import msgspec
 
 NO_SEQUENCE = -1
 """Sequence number of events that autograd gave none."""
+NO_DURATION = -1.0
+"""Duration of events whose file gives none."""
 
 
 class EventKind(IntEnum):
@@ -62,7 +64,7 @@ class TraceEvent(msgspec.Struct, gc=False, frozen=True):
     name: str = ""
     tid: int | float | str | None = None
     ts: float = 0.0
-    dur: float = 0.0
+    dur: float = NO_DURATION
     args: Arguments = _NO_ARGUMENTS
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.model.ops import StepPhase
+from perfguard.profile.events import NO_SEQUENCE
 from perfguard.profile.names import Role
 from perfguard.profile.nesting import IntArray
 
@@ -53,6 +54,8 @@ class _Mark(IntEnum):
     LOSS = 2
     GRADIENT = 3
     UPDATE = 4
+    NEXT_BACKWARD = 5
+    """The first gradient of a backward that follows another one of its step, as with several micro-batches."""
 
 
 _NO_MARK = -1
@@ -67,12 +70,13 @@ _MARK_OF_ROLE = np.array([_MARKS.get(role, _NO_MARK) for role in Role], dtype=np
 
 _BETWEEN = np.array(
     [
-        # next: EDGE    MODEL     LOSS      GRADIENT   UPDATE
-        [_FORWARD, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER],  # after EDGE
-        [_FORWARD, _FORWARD, _LOSS, _LOSS, _LOSS],  # after MODEL
-        [_LOSS, _FORWARD, _LOSS, _LOSS, _LOSS],  # after LOSS
-        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER],  # after GRADIENT
-        [_OPTIMIZER, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER],  # after UPDATE
+        # next: EDGE    MODEL     LOSS      GRADIENT   UPDATE  NEXT_BACKWARD
+        [_FORWARD, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after EDGE
+        [_FORWARD, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after MODEL
+        [_LOSS, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after LOSS
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after GRADIENT
+        [_OPTIMIZER, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after UPDATE
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after NEXT_BACKWARD
     ],
     dtype=np.int8,
 )
@@ -112,13 +116,31 @@ class Marks:
         return found
 
 
-def marks_of(role: npt.NDArray[np.int8], outermost: npt.NDArray[np.bool_], step: IntArray) -> Marks:
+def marks_of(
+    role: npt.NDArray[np.int8], outermost: npt.NDArray[np.bool_], step: IntArray, sequence: npt.NDArray[np.int64]
+) -> Marks:
     """The marks among all events.
 
     Args:
         role: Values of Role, shape `(events,)`.
         outermost: Whether an event, but nothing that it lies in, tells a phase.
         step: Step of each, negative for none.
+        sequence: Autograd's number of each, or NO_SEQUENCE.
     """
     event = np.flatnonzero(outermost & (step >= 0) & (_MARK_OF_ROLE[role] != _NO_MARK))
-    return Marks(event=event, step=step[event], mark=_MARK_OF_ROLE[role[event]])
+    mark = _MARK_OF_ROLE[role[event]]
+    mark[_begins_next_backward(mark, step[event], sequence[event])] = _Mark.NEXT_BACKWARD
+    return Marks(event=event, step=step[event], mark=mark)
+
+
+def _begins_next_backward(mark: PhaseArray, step: IntArray, sequence: npt.NDArray[np.int64]) -> IntArray:
+    """Marks that are the first gradient of a further backward of their step.
+
+    Autograd counts up as it makes nodes, and a backward runs those that are ready from the highest number down. So the
+    numbers of one backward fall, and a number above that of the gradient before begins another.
+    """
+    numbered = np.flatnonzero((mark == _Mark.GRADIENT) & (sequence != NO_SEQUENCE))
+    rises = np.diff(sequence[numbered]) > 0
+    in_one_step = np.diff(step[numbered]) == 0
+    found: IntArray = numbered[1:][rises & in_one_step]
+    return found

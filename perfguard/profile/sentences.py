@@ -28,19 +28,22 @@ _MORE_THAN_IT = 1.25
 
 def attribution_sentence(
     balance: StepBalance,
-    culprits: Sequence[Culprit],
+    blamed: Sequence[Culprit],
+    facts: Sequence[Culprit],
     moved: Sequence[str],
     census_changes: Sequence[CensusChange],
 ) -> str:
-    """`step +6.2 % [5.1, 7.4]; 94 % of it: Adam no longer fused, … (train.py:88)`.
+    """`step +6.2 % [+5.1 %, +7.4 %]; 94 % of it: Adam no longer fused, … (train.py:88)`.
 
     Args:
         balance: Of the step.
-        culprits: Largest part first.
+        blamed: Culprits, largest part first.
+        facts: What is executed otherwise and not to blame; the first is told where nothing is to blame, or where no
+            interval says what is.
         moved: What only moved, a phrase for each.
         census_changes: Gravest first; the first is told where no culprit explains the step.
     """
-    return "; ".join((_step(balance), *_reasons(balance, culprits, census_changes), *moved[:1]))
+    return "; ".join((_step(balance), *_reasons(balance, blamed, facts, census_changes), *moved[:1]))
 
 
 def culprit_name(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
@@ -70,10 +73,10 @@ def culprit_sentence(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
     return _SENTENCES[cause.rule](diff, cause, columns) + line(diff, columns)
 
 
-def is_worth_telling(cost: MovedCost, balance: StepBalance, culprits: Sequence[Culprit]) -> bool:
+def is_worth_telling(cost: MovedCost, balance: StepBalance, blamed: Sequence[Culprit]) -> bool:
     """Whether a cost that moved belongs into the sentence: where culprits are named, only what is as large as they."""
     moved_s = sum(rise.delta_s for rise in cost.rises)
-    return not culprits or moved_s >= WORTH_NAMING * abs(balance.delta_s)
+    return not blamed or moved_s >= WORTH_NAMING * abs(balance.delta_s)
 
 
 def moved_phrase(diff: OpDiff, cost: MovedCost) -> str:
@@ -99,12 +102,24 @@ def _step(balance: StepBalance) -> str:
     base_s = balance.baseline_s
     if base_s <= 0:
         return f"step {format_seconds(balance.delta_s)}"
-    return "step " + format_change(balance.delta_s / base_s, balance.lower_s / base_s, balance.upper_s / base_s)
+    said = format_change(balance.delta_s / base_s)
+    if math.isfinite(balance.lower_s) and math.isfinite(balance.upper_s):
+        said += f" [{format_change(balance.lower_s / base_s)}, {format_change(balance.upper_s / base_s)}]"
+    return f"the profiled steps cannot be told apart ({said})" if balance.is_in_doubt else f"step {said}"
 
 
-def _reasons(balance: StepBalance, culprits: Sequence[Culprit], census_changes: Sequence[CensusChange]) -> list[str]:
-    if culprits:
-        return [f"{_part(balance, culprit)}: {culprit.sentence}" for culprit in _worth_naming(culprits)]
+def _reasons(
+    balance: StepBalance,
+    blamed: Sequence[Culprit],
+    facts: Sequence[Culprit],
+    census_changes: Sequence[CensusChange],
+) -> list[str]:
+    reasons = [f"{_part(balance, culprit)}: {culprit.sentence}" for culprit in _worth_naming(blamed)]
+    if facts and (not blamed or not math.isfinite(balance.lower_s)):
+        cost = ", at a cost within the noise" if facts[0].is_within_noise else ""
+        reasons.append(f"executed otherwise{cost}: {facts[0].sentence}")
+    if reasons:
+        return reasons
     if census_changes:
         return [f"executed otherwise: {census_changes[0].sentence}"]
     known = math.isfinite(balance.lower_s)

@@ -136,12 +136,13 @@ def _built(columns: Columns, file: TraceFile[TraceEvent]) -> Trace:
         raise StoreError(f"{file.path} holds no op that ran on a CPU; record it with activities=[ProfilerActivity.CPU]")
     if not (np.abs(columns.start_us).max() < _LATEST_US and np.abs(columns.duration_us).max() < _LATEST_US):
         raise StoreError(f"{file.path} holds times that are no microseconds of a clock; export it again")
+    untimed = int(((columns.duration_us < 0) & (columns.kind != EventKind.ALLOCATION)).sum())
     base = _BASE_TIME.search(file.head) or _BASE_TIME.search(file.tail)
     times, positions = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
     return Trace(
         path=file.path,
         base_ns=int(base.group(1)) if base else 0,
-        notes=_notes(file),
+        notes=_notes(file, untimed),
         names=columns.names,
         signatures=columns.signatures,
         kind=columns.kind,
@@ -188,9 +189,14 @@ def _without_marks(trace: Trace) -> Trace:
     return replace(_chosen(trace, ~is_mark), line_marks=marks)
 
 
-def _notes(file: TraceFile[TraceEvent]) -> tuple[str, ...]:
+def _notes(file: TraceFile[TraceEvent], untimed: int) -> tuple[str, ...]:
     notes = []
-    if file.dropped_bytes is not None:
+    if untimed:
+        events = "1 event has" if untimed == 1 else f"{untimed} events have"
+        notes.append(f"{events} no duration in {file.path.name}, or one below 0, and count as 0 s")
+    if file.is_damaged:
+        notes.append(f"{file.path.name} is a damaged gzip file; what can be unpacked was read")
+    elif file.dropped_bytes is not None:
         dropped = format_count(file.dropped_bytes, "byte")
         notes.append(f"{file.path.name} was cut off; what is whole was read, {dropped} of a last event were not")
     if _GPU_LISTED.search(file.head):

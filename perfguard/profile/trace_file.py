@@ -48,6 +48,9 @@ class TraceFile(Generic[Event]):
         """What stands after them; known at the end."""
         self.dropped_bytes: int | None = None
         """Bytes of the event that a cut-off file ends in; None for a whole file."""
+        self.is_damaged = False
+        """Whether it is a gzip file that cannot be unpacked to its end, which says no more where that is."""
+        self._lacks_an_end = False
         self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
 
     def lists(self) -> Iterator[list[Event]]:
@@ -87,6 +90,8 @@ class TraceFile(Generic[Event]):
                 return bytearray(text.lstrip())
             if len(text) > LONGEST_BYTES:
                 break
+        if self.is_damaged:
+            raise StoreError(f"{self.path} is a damaged gzip file: nothing in it can be unpacked; export it again")
         raise StoreError(
             f'{self.path} is not a Chrome trace: it has no list "traceEvents"; '
             "name a file that export_chrome_trace of torch.profiler wrote"
@@ -128,7 +133,9 @@ class TraceFile(Generic[Event]):
             self.tail = bytes(text[end:])
             return self._decoder.decode(memoryview(text)[:end])
         if position < len(text) - _LAST_BYTES:
-            raise self._malformed(problem)
+            if not self._lacks_an_end:
+                raise self._malformed(problem)
+            self.is_damaged = True  # gzip finds damage late, and what it unpacks until then is rubbish
         return self._whole_ones(text)
 
     def _whole_ones(self, text: bytearray) -> list[Event]:
@@ -154,32 +161,35 @@ class TraceFile(Generic[Event]):
             text[end] = replaced
 
     def _malformed(self, problem: str) -> StoreError:
+        if self.is_damaged:
+            problem = f"it is a damaged gzip file ({problem})"
         return StoreError(f"{self.path} is not a readable trace: {problem}; export it again")
 
     def _pieces(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
             first = file.read(PIECE_BYTES)
             if first.startswith(_GZIP_MAGIC):
-                yield from _inflated(first, file)
+                yield from self._inflated(first, file)
                 return
             while first:
                 yield first
                 first = file.read(PIECE_BYTES)
 
-
-def _inflated(packed: bytes, file: BinaryIO) -> Iterator[bytes]:
-    """What gzip holds, as far as it can be unpacked: one member after another, up to the first damage."""
-    inflater = zlib.decompressobj(_GZIP_WINDOW)
-    while packed:
-        try:
-            yield inflater.decompress(packed, PIECE_BYTES)
-        except zlib.error:
-            return
-        packed = inflater.unconsumed_tail
-        if inflater.eof:
-            packed = inflater.unused_data
-            inflater = zlib.decompressobj(_GZIP_WINDOW)
-        packed = packed or file.read(PIECE_BYTES)
+    def _inflated(self, packed: bytes, file: BinaryIO) -> Iterator[bytes]:
+        """What gzip holds, as far as it can be unpacked: one member after another, up to the first damage."""
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        while packed:
+            try:
+                yield inflater.decompress(packed, PIECE_BYTES)
+            except zlib.error:
+                self.is_damaged = self._lacks_an_end = True
+                return
+            packed = inflater.unconsumed_tail
+            self._lacks_an_end = not inflater.eof
+            if inflater.eof:
+                packed = inflater.unused_data
+                inflater = zlib.decompressobj(_GZIP_WINDOW)
+            packed = packed or file.read(PIECE_BYTES)
 
 
 def _ends_of_objects(text: bytearray) -> Iterator[int]:

@@ -14,6 +14,10 @@ BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})
 """Changes of an op that the baseline has more of."""
 AFTER = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS})
 """Changes of an op that the candidate has more of."""
+LAYOUT_COPIES = frozenset({"copy_", "clone", "contiguous", "empty_like", "empty_strided", "reorder", "to_mkldnn"})
+"""Ops that copy a tensor into another memory format, with the allocations for it."""
+CASTS = frozenset({"copy_", "to", "_to_copy", "type_as", "empty_like", "empty_strided"})
+"""Ops that copy a tensor into another dtype, likewise."""
 
 
 class Property(str, Enum):
@@ -39,7 +43,10 @@ class Twin:
 
 
 def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> tuple[Twin, ...]:
-    """Twins among the given columns, in the order of their first column."""
+    """Twins among the given columns, in the order of their first column.
+
+    A copy of a tensor of another shape is another copy: one that came is no twin of one that went.
+    """
     before: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     after: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for column in sorted(among):
@@ -51,7 +58,7 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
         elif changes[column] in AFTER:
             after[key.phase.value, key.module, key.op].append(column)
     baseline_s, candidate_s = ops.baseline_s.mean(axis=0), ops.candidate_s.mean(axis=0)
-    return tuple(
+    twins = (
         _twin(
             ops,
             tuple(sorted(columns, key=lambda column: -baseline_s[column])),
@@ -60,6 +67,11 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
         for place, columns in before.items()
         if place in after
     )
+    return tuple(twin for twin in twins if twin.changed is not Property.SHAPE or not _is_copy(ops, twin))
+
+
+def _is_copy(ops: PairedOps, twin: Twin) -> bool:
+    return ops.keys[twin.before[0]].op.rpartition("::")[2] in LAYOUT_COPIES | CASTS
 
 
 def _twin(ops: PairedOps, before: tuple[int, ...], after: tuple[int, ...]) -> Twin:

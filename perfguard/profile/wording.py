@@ -5,10 +5,11 @@ Columns are always a cause's ops, those first that drive it most.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from perfguard.model.ops import PYTHON_OP, OpKey
+from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
 from perfguard.profile.arm_profile import FloatArray
 from perfguard.profile.culprits.causes import short_op
 from perfguard.profile.diff import OpDiff
@@ -32,11 +33,20 @@ def where(diff: OpDiff, columns: Sequence[int]) -> str:
     keys = diff.ops.keys
     module = main_module(diff, columns)
     if module is not None:
-        return f"in {module}" if module else f"in {keys[columns[0]].phase.value}"
+        return f"in {module}" if module else f"in {main_phase(diff, columns).value}"
     modules = sorted({keys[column].module for column in columns})
     above = common_module(modules)
     # That everything is inside the whole model goes without saying.
     return f"in {len(modules)} places" + (f" of {above}" if "." in above else "")
+
+
+def main_phase(diff: OpDiff, columns: Sequence[int]) -> StepPhase:
+    """The part of the step that has most of the cause's difference."""
+    phases: dict[StepPhase, float] = defaultdict(float)
+    for column in columns:
+        phases[diff.ops.keys[column].phase] += float(diff.differences.mean[column])
+    sign = math.copysign(1.0, sum(phases.values()))
+    return max(phases, key=lambda phase: sign * phases[phase])
 
 
 def main_module(diff: OpDiff, columns: Sequence[int]) -> str | None:

@@ -26,6 +26,7 @@ from perfguard.model.events import (
 from perfguard.model.run import Stage
 from perfguard.model.verdict import GateOutcome, Outcome
 from perfguard.model.view import LogLine
+from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
     format_duration,
@@ -82,7 +83,8 @@ def _preparation(event: Event) -> tuple[str, str]:
             )
         case ArmReady():
             torch = f", torch {event.torch}" if event.torch else ""
-            return "info", f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {event.source_id}"
+            source = short_source(event.source_id, event.commit)
+            return "info", f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
         case ArmsCompared(identical=True):
             return "info", "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():

@@ -71,9 +71,22 @@ def _no_rounding(residual_s: float) -> float:
     return 0.0 if abs(residual_s) < _ROUNDING_S else residual_s
 
 
-def render_breakdown(breakdown: Breakdown, totals: Sequence[OpTotal], *, rows: int = SHOWN_OPS) -> list[RenderableType]:
-    """A step by kind of work, by phase, and its largest ops."""
-    return [_slice_table(breakdown), _phase_table(breakdown), _op_table(totals[:rows], breakdown.step_s)]
+def render_breakdown(
+    breakdown: Breakdown, totals: Sequence[OpTotal], *, rows: int = SHOWN_OPS, has_library_calls: bool = True
+) -> list[RenderableType]:
+    """A step by kind of work, by phase, and its largest ops.
+
+    Args:
+        breakdown: The step in parts.
+        totals: Its ops, largest first.
+        rows: Ops in the table.
+        has_library_calls: Whether a step was looked at that tells the calls of oneDNN and MKL.
+    """
+    return [
+        _slice_table(breakdown),
+        _phase_table(breakdown, has_library_calls=has_library_calls),
+        _op_table(totals[:rows], breakdown.step_s),
+    ]
 
 
 def _slice_table(breakdown: Breakdown) -> Table:
@@ -89,7 +102,7 @@ def _slice_table(breakdown: Breakdown) -> Table:
     return table
 
 
-def _phase_table(breakdown: Breakdown) -> Table:
+def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> Table:
     table = plain_table("phase", ">ops", ">time", ">share", ">in oneDNN and MKL", ">Python")
     for phase in breakdown.phases:
         table.add_row(
@@ -97,7 +110,7 @@ def _phase_table(breakdown: Breakdown) -> Table:
             format_number(phase.calls),
             format_seconds(phase.time_s),
             f"{phase.share * 100:.1f} %",
-            format_seconds(phase.primitives_s),
+            format_seconds(phase.primitives_s) if has_library_calls else "-",
             format_seconds(phase.python_s),
         )
     return table
@@ -125,7 +138,8 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
 
 def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
     """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
-    large = [c for number, c in enumerate(culprits) if number == 0 or abs(c.share) >= _LEAST_SHARE]
+    # A share that is not known is no small one.
+    large = [c for number, c in enumerate(culprits) if number == 0 or not abs(c.share) < _LEAST_SHARE]
     lines = [
         f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.phase.value}: {c.sentence}"
         for c in large

@@ -25,7 +25,7 @@ def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[P
         most: Culprits that get a part of their own.
     """
     balance = attribution.balance
-    shown = attribution.culprits[:most]
+    shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:most]
     parts = [Part(culprit.name.removeprefix("aten::"), culprit.delta_s) for culprit in shown]
     in_python = sum(c.delta_s for c in shown if c.ops and all(key.op == PYTHON_OP for key in c.ops))
     in_ops = sum(c.delta_s for c in shown) - in_python

@@ -60,7 +60,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     """
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
-    tree, source_id = _tree(spec, settings, place / "tree")
+    tree, source_id, commit = _tree(spec, settings, place / "tree")
     writable = _own_folders(spec, place) if settings.confine else None
     interpreter = _interpreter(spec, settings, tree, source_id, writable)
     from_tree = build_bundle(place / "lib", tree=tree)
@@ -90,6 +90,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         python_path=tuple(map(str, entries)),
         code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
         source_id=source_id,
+        commit=commit,
         environment=tuple(sorted(environment.items())),
         writable=writable,
     )
@@ -117,8 +118,8 @@ def glibc_version() -> tuple[int, int] | None:
         return None
 
 
-def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]:
-    """The source tree at `place`, a worktree or a link of the same length, and its identity."""
+def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str, str | None]:
+    """The source tree at `place`, a worktree or a link of the same length, its identity, and its commit."""
     if spec.revision is not None:
         repository = git.top_level(settings.project)
         if repository is None:
@@ -129,13 +130,13 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str]
             raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
         if not place.resolve().is_relative_to(place.parent.resolve()):
             raise ArmError(f"arm {spec.text!r}: {settings.project} is a link to another place in that revision")
-        return place, git.tree_of(repository, commit)
+        return place, git.tree_of(repository, commit), commit
     directory = (settings.project / (spec.directory or ".")).resolve()
     if not directory.is_dir():
         raise ArmError(f"arm {spec.text!r}: {directory} is not a directory")
     place.symlink_to(directory, target_is_directory=True)
     state = git.tree_state(directory)
-    return place, state.source_id if state.tree else f"dir:{directory}"
+    return place, state.source_id if state.tree else f"dir:{directory}", state.commit
 
 
 def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> None:

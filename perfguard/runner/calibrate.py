@@ -17,6 +17,7 @@ from perfguard.runner.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.process import WorkerFailure
 from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
+from perfguard.units import format_count, format_duration
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
@@ -27,6 +28,8 @@ _UNTIMED_CALLS = 3
 """Calls of each instance in a block outside any slice: one at set-up, two before the first slice."""
 _INSTANCE_BUDGET_S = 0.25
 """Seconds that each arm may spend on further instances of a case, in every block."""
+_ROOM = 1.25
+"""A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""
 
@@ -191,13 +194,22 @@ def plan_cases(
     return tuple(plans)
 
 
-def fit_slices(
-    plans: Sequence[CasePlan], reports: Sequence[ArmReport], settings: MeasureSettings, *, left_s: float
-) -> int:
-    """As many slices as are wanted, or fewer where too few blocks would fit into what is left of the budget.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCost:
+    """What a block of some cases takes, as far as that is known before the first one."""
 
-    The block is the unit of inference: ten blocks of six slices say more than four of twelve.
-    """
+    fixed_s: float
+    """Processes, imports, instances; seconds."""
+    slice_s: float
+    """One slice of every case in every arm; 0 where there is no case."""
+
+    def block_s(self, settings: MeasureSettings) -> float:
+        """Seconds of a block, its warm-up slices with it."""
+        return self.fixed_s + (settings.slices + settings.warmups) * self.slice_s
+
+
+def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> BlockCost:
+    """What a block of these cases takes in these arms."""
     fixed_s = sum(float(report.ready.get("import_s", 0.0)) + _PROCESS_S for report in reports)
     pair_s = 0.0
     for plan in plans:
@@ -206,10 +218,40 @@ def fit_slices(
             pair_s += plan.inner_loops * iteration_s
             further_s = 0.0 if plan.instances == 1 else report.instance_s.get(plan.case.id, 0.0)
             fixed_s += plan.instances * (further_s + _UNTIMED_CALLS * iteration_s)
-    if pair_s <= 0:
+    return BlockCost(fixed_s=fixed_s, slice_s=pair_s)
+
+
+def fit_slices(cost: BlockCost, settings: MeasureSettings, *, left_s: float) -> int:
+    """As many slices as are wanted, or fewer where too few blocks would fit into what is left of the budget.
+
+    The block is the unit of inference: ten blocks of six slices say more than four of twelve.
+    """
+    if cost.slice_s <= 0:
         return settings.slices
-    affordable = int((left_s / _WANTED_BLOCKS - fixed_s) / pair_s) - settings.warmups
+    affordable = int((left_s / _WANTED_BLOCKS - cost.fixed_s) / cost.slice_s) - settings.warmups
     return max(min(_LEAST_SLICES, settings.slices), min(settings.slices, affordable))
+
+
+def budget_shortage(
+    cost: BlockCost, settings: MeasureSettings, *, least: int, budget_s: float, left_s: float
+) -> str | None:
+    """A sentence where too few blocks fit what is left of a budget, and which budget holds enough; else None.
+
+    Args:
+        cost: Of a block.
+        settings: Slices, already as few as the budget makes them.
+        least: Blocks that a verdict needs.
+        budget_s: The whole budget, as asked for.
+        left_s: What is left of it.
+    """
+    block_s = cost.block_s(settings)
+    if cost.slice_s <= 0 or left_s >= least * block_s:
+        return None
+    enough_s = math.ceil((budget_s - left_s + _ROOM * least * block_s) / 10) * 10
+    return (
+        f"about {format_count(max(0, int(left_s / block_s)), 'block')} of {format_duration(block_s)} fit the budget of "
+        f"{format_duration(budget_s)}, and a verdict needs {least}: give it --budget {enough_s} or more, or fewer cases"
+    )
 
 
 def _further_instance_s(report: ArmReport, case_id: str) -> float:

@@ -1,8 +1,8 @@
 """Started between the parent and foreign code: pins and confines the process, then becomes the command.
 
 `python -I launcher.py PARENT CPUS NODE WRITABLE -- COMMAND…` sets affinity and memory policy before exec, so that no
-library of the worker ever sees another mask, ties the worker's life to the parent's, and where WRITABLE is given leaves
-the command only these paths to write to. `-` leaves CPUS, NODE or WRITABLE as they are.
+library of the worker ever sees another mask, ties the worker's life to the parent's, and what it starts to the worker.
+Where WRITABLE is given the command has only these paths to write to. `-` leaves CPUS, NODE or WRITABLE as they are.
 Standard library only; runs as a script, never imported by perfguard.
 """
 
@@ -19,6 +19,7 @@ _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _MPOL_BIND = 2
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> None:
     if separator != "--" or not command:
         sys.exit("launcher: usage: PARENT CPUS|- NODE|- WRITABLE|- -- COMMAND…")
     die_with(int(parent))
+    keep_descendants()
     if cpus != "-":
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
     if node != "-":
@@ -57,6 +59,14 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit("launcher: the parent is gone")
+
+
+def keep_descendants() -> None:
+    """Stay, also after exec, the ancestor of all that is started from here, so that the parent finds it and ends it.
+
+    A process whose own parent has gone comes to the nearest ancestor that asked for this, otherwise to init.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def bind_memory(node: int) -> None:

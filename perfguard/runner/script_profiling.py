@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import MeasurementError
@@ -17,6 +17,7 @@ from perfguard.runner.profiling import ProfiledProcess, StepFiles
 from perfguard.runner.profiling_worker import ProfilingWorker, ScriptEnd
 from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
+from perfguard.units import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +66,19 @@ class ProfiledScript:
     """What the first worker said of itself, its software with it."""
     is_whole: bool = False
     """Whether the script makes no optimizer step, so that it was profiled from its beginning to its end."""
+    notes: list[str] = field(default_factory=list)
+    """How the script ended, where that was before all steps were profiled that had been asked for."""
+    failure: str | None = None
+    """Why it failed, after steps of it had been profiled; no further process is started then."""
 
 
 def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript:
     """Run a script in fresh processes and look at some of its steps; it is ended after the last of them.
 
+    What was profiled before a script failed is kept.
+
     Raises:
-        MeasurementError: It cannot be started, it fails, or it ends before a step could be looked at.
+        MeasurementError: It cannot be started, or it fails or ends before a step could be looked at.
     """
     found = ProfiledScript(processes=[], ready={})
     profiling.folder.mkdir(parents=True, exist_ok=True)
@@ -79,14 +86,20 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
         if profiling.should_stop():
             break
         profiling.progress(f"profiling {script.path.name}, process {process + 1} of {profiling.processes}")
-        with ExitStack() as closing:
-            worker = _start(process, profiling, closing, found)
-            try:
+        try:
+            with ExitStack() as closing:
+                worker = _start(process, profiling, closing, found)
                 _one_process(process, script, worker, profiling, found)
-            except (CaseRefused, WorkerFailure) as failure:
-                raise MeasurementError(
-                    f"{script.path} cannot be profiled: {failure.reason}\n{failure.detail}".strip()
-                ) from failure
+        except (CaseRefused, WorkerFailure) as failure:
+            found.failure = f"{script.path} cannot be profiled: {failure.reason}\n{failure.detail}".strip()
+            if not found.processes:
+                raise MeasurementError(found.failure) from failure
+        except MeasurementError as failure:
+            found.failure = str(failure)
+            if not found.processes:
+                raise
+        if found.failure is not None:
+            break
     return found
 
 
@@ -108,17 +121,20 @@ class _Held:
     worker: ProfilingWorker
     folder: Path
     record: ProfiledProcess
+    should_stop: Callable[[], bool]
 
-    def step(self, kind: StepKind, label: str) -> bool:
-        """Look at the script's next step; False where it ended instead."""
-        trace = None if kind is StepKind.BARE else self.folder / f"candidate-{label}.json.gz"
-        log = self.folder / f"candidate-{label}.log" if kind is StepKind.JOINED else None
-        step = self.worker.script_step(kind, timeout_s=self.script.timeout_s, trace=trace, log=log)
-        if isinstance(step, ScriptEnd):
-            _require_success(self.script, step)
-            return False
-        _record(self.record, step, trace, log)
-        return True
+    def steps(self, wanted: Sequence[tuple[StepKind, str]]) -> ScriptEnd | None:
+        """Look at the script's next steps; how it ended, where it did before the last of them."""
+        for kind, label in wanted:
+            if self.should_stop():
+                break
+            trace = None if kind is StepKind.BARE else self.folder / f"candidate-{label}.json.gz"
+            log = self.folder / f"candidate-{label}.log" if kind is StepKind.JOINED else None
+            step = self.worker.script_step(kind, timeout_s=self.script.timeout_s, trace=trace, log=log)
+            if isinstance(step, ScriptEnd):
+                return step
+            _record(self.record, step, trace, log)
+        return None
 
 
 def _one_process(
@@ -136,18 +152,41 @@ def _one_process(
             _whole(process, script, _start(process, profiling, closing, found), profiling, found)
         return
     record = ProfiledProcess(process=process)
-    held = _Held(script, worker, profiling.folder, record)
-    wanted = [(kind, f"p{process}-s{n}") for n in range(script.steps) for kind in (StepKind.BARE, StepKind.TRACE)]
-    if not found.processes:
-        wanted += [(kind, kind.value) for kind in (StepKind.JOINED, StepKind.WHERE)]
-    if all(held.step(kind, label) for kind, label in wanted):
+    held = _Held(script, worker, profiling.folder, record, profiling.should_stop)
+    try:
+        ended = held.steps(_wanted(process, script, is_first=not found.processes))
+    finally:
+        if record.traced:
+            found.processes.append(record)
+    if ended is None:
         worker.stop_script(timeout_s=script.timeout_s)
+        return
+    _require_success(script, ended)
     if not record.traced:
         raise MeasurementError(
             f"{script.path} ended before one of its steps was profiled; let it make more optimizer steps, or lower "
             "--skip"
         )
-    found.processes.append(record)
+    found.notes.append(_early_end(script, record, ended, process))
+
+
+def _wanted(process: int, script: Script, *, is_first: bool) -> list[tuple[StepKind, str]]:
+    """Steps in their order. Those that are taken once follow the first pair, lest a short script ends before them."""
+    pairs = [(kind, f"p{process}-s{n}") for n in range(script.steps) for kind in (StepKind.BARE, StepKind.TRACE)]
+    once = [(kind, kind.value) for kind in (StepKind.JOINED, StepKind.WHERE)] if is_first else []
+    return [*pairs[:2], *once, *pairs[2:]]
+
+
+def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process: int) -> str:
+    missing = ""
+    if process == 0 and record.where is None:
+        untold = "source lines are" if record.joined is not None else "library calls and source lines are"
+        missing = f"; {untold} not told"
+    seen = f"{len(record.traced)} of its steps {'was' if len(record.traced) == 1 else 'were'} profiled"
+    return (
+        f"the script ended after {format_count(end.steps, 'optimizer step')}, so {seen} instead of {script.steps}"
+        f"{missing}; let it make more, or lower --skip or --steps"
+    )
 
 
 def _whole(

@@ -1,4 +1,4 @@
-"""Where a run that is watched comes from: a folder on this machine, or a recording that is played again.
+"""Where a run that is watched comes from: a folder on this machine, one that is yet to come, a recording played again.
 
 Runs on another machine: `perfguard.store.remote_source`.
 """
@@ -81,6 +81,51 @@ class LocalSource:
     def read_file(self, name: str) -> bytes | None:
         """Another file of the folder; None where there is none, or where it cannot be read."""
         return read_beside(self._folder, name)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class UpcomingSource:
+    """The first run of a project that has none yet: once there is one, it is read."""
+
+    is_live = True
+
+    def __init__(self, runs: Path) -> None:
+        """Wait.
+
+        Args:
+            runs: The folder that runs are recorded in; need not exist.
+        """
+        self._runs = runs
+        self._found: LocalSource | None = None
+
+    @property
+    def name(self) -> str:
+        """What is read; where runs will be, as long as there is none."""
+        return str(self.folder)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder; that of all runs as long as there is none."""
+        return self._found.folder if self._found is not None else self._runs
+
+    def poll(self) -> TailUpdate:
+        """What is new; the newest run, if several came at once."""
+        if self._found is None:
+            found = sorted(path.parent for path in self._runs.glob(f"*/{EVENTS_FILE}"))
+            if not found:
+                return TailUpdate()
+            self._found = LocalSource(found[-1])
+        return self._found.poll()
+
+    def wall_s(self, now_s: float) -> float:
+        """The same clock."""
+        return now_s
+
+    def read_file(self, name: str) -> bytes | None:
+        """Another file of the run's folder; None where there is no run yet."""
+        return self._found.read_file(name) if self._found is not None else None
 
     def close(self) -> None:
         """Nothing is held."""

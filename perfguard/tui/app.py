@@ -15,6 +15,7 @@ from textual.screen import Screen
 from perfguard.errors import PerfguardError
 from perfguard.tui.dialogs.export import ExportDialog
 from perfguard.tui.dialogs.help import HelpDialog
+from perfguard.tui.dialogs.notice import NoticeDialog
 from perfguard.tui.dialogs.start import StartDialog
 from perfguard.tui.export import as_markdown, exported
 from perfguard.tui.keymap import KEYS, Scope
@@ -232,10 +233,12 @@ class PerfguardApp(ReaderApp):
 
     def on_perfguard_app_started(self, event: Started) -> None:
         """Watch the new run, where there is one."""
-        if event.outcome.watch is not None:
-            self.session = Session(event.outcome.watch, self.session.options)
-            self.action_show_screen("live")
-            self.tick()
+        if event.outcome.watch is None:
+            self.push_screen(NoticeDialog("nothing was started", event.outcome.sentence))
+            return
+        self.session = Session(event.outcome.watch, self.session.options)
+        self.action_show_screen("live")
+        self.tick()
         self.say(event.outcome.sentence)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

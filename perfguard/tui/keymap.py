@@ -83,6 +83,7 @@ KEYS: tuple[Key, ...] = (
     Key(id="baseline", keys="b", action="start('baseline')", text="store a new baseline (asks, shows the command)"),
     Key(id="run", keys="R", action="start('run')", text="start a run (asks, shows the command)"),
     Key(id="theme", keys="ctrl+t", action="change_theme", text="choose a theme"),
+    Key(id="suspend", keys="ctrl+z", action="suspend_process", text="go to the background; `fg` brings it back"),
     Key(id="row-up", keys="up,k", action="up", text="up", scope=Scope.TABLE),
     Key(id="row-down", keys="down,j", action="down", text="down", scope=Scope.TABLE),
     Key(id="page-up", keys="pageup,ctrl+b", action="page_up", text="a page up", scope=Scope.TABLE),

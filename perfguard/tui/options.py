@@ -120,3 +120,5 @@ class TuiOptions:
     """Where the run is pinned."""
     start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
     """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""
+    hint: str = ""
+    """What to say while there is nothing to read."""

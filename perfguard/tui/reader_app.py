@@ -160,6 +160,7 @@ class ReaderApp(App[int]):
             is_replay=self.session.watch.replay is not None,
             interval_s=self.pace.interval_s,
             own_ratio=self.pace.own_ratio,
+            hint=self.session.options.hint,
         )
         return status_line(self.session.view, facts, width)
 

@@ -72,3 +72,11 @@ def test_fingerprints_are_compared_with_reasons(project):
     assert "  - " in different.stdout
     path.write_text("nonsense")
     assert "is not a fingerprint" in project.run("fingerprint", "--against", str(path)).stderr
+
+
+def test_the_comment_on_a_pull_request_is_shown_without_a_pull_request(project):
+    measured = project.result("compare", "--max-blocks", "6")
+    shown = project.run("show", "--format", "comment", "--exit-zero")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("<!-- perfguard:gate -->\n\n### ")
+    assert measured["verdict"] in shown.stdout

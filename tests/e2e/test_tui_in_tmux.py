@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,27 @@ def test_a_recorded_run_is_watched_from_start_to_quit(terminal, with_recording) 
     terminal.keys("q")
     shown = terminal.wait_for("exited with 0")
     assert "Traceback" not in shown
+
+
+def test_the_first_run_of_a_project_appears_by_itself(terminal, project) -> None:
+    terminal.start(f"{PERFGUARD} tui", project.path)
+    terminal.wait_for("[1 Live]", "no run is recorded in this project yet: R starts one")
+    runs = project.path / ".perfguard" / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(RECORDING, runs / "recorded")
+    terminal.wait_for("▲ regressed", "= finished")
+    terminal.keys("q")
+    terminal.wait_for("exited with 0")
+
+
+def test_a_job_in_the_background_comes_back(terminal, with_recording) -> None:
+    terminal.start(f"bash -ic '{PERFGUARD} tui recorded; echo stopped with $?; fg'", with_recording)
+    terminal.wait_for("[1 Live]", "= finished")
+    terminal.keys("C-z")
+    terminal.wait_for("[1 Live]", "= finished")
+    terminal.keys("q")
+    shown = terminal.wait_for("exited with 0")
+    assert re.search(r"stopped with 14[78]", shown), shown  # 128 and the signal, which textual chooses
 
 
 def test_a_terminal_that_shrinks_and_grows_is_followed(terminal, with_recording) -> None:

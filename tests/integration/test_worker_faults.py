@@ -113,6 +113,7 @@ def test_a_worker_that_ignores_everything_is_killed_when_it_is_closed(rig):
         "os.fork() or time.sleep(600)",
         "subprocess.Popen(['sleep', '600'])",
         "subprocess.Popen(['sleep', '600'], start_new_session=True)",
+        "subprocess.run(['sh', '-c', 'setsid sleep 600 >/dev/null 2>&1 &'])",
     ],
 )
 def test_a_child_that_a_benchmark_leaves_behind_is_gone_when_the_worker_is(rig, how):

@@ -13,7 +13,7 @@ FORMATS = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "ope
 
 _EPILOG = """\b
 pyperf         raw times of one arm, for `python -m pyperf stats` and `compare_to`
-asv            results file, version 2, of one arm; needs --commit
+asv            results file, version 2, of one arm at a commit
 pytorch        records of PyTorch's benchmark database, version 3, of one arm
 bencher        Bencher Metric Format, of one arm
 github-action  customSmallerIsBetter of github-action-benchmark, of one arm
@@ -36,7 +36,7 @@ For instance: perfguard export --format junit -o perfguard.xml
     help="Which arm, where a format holds one.",
 )
 @click.option("--samples", is_flag=True, help="Raw samples instead of verdicts: csv and parquet.")
-@click.option("--commit", metavar="SHA", help="Commit of the arm: asv.")
+@click.option("--commit", metavar="SHA", help="Commit of the arm, where it was not measured at one: asv.")
 def command(**options: Any) -> None:
     """Write a recorded RUN in the format of another tool; default: the latest run.
 

@@ -106,9 +106,12 @@ def target(**options: Any) -> None:
 
     Steps with and without the profiler alternate, so that its own cost is known. The step of a script ends where its
     optimizer's `step` returns; after the last profiled one the script is ended.
+
+    What was profiled is shown also where a case or the script failed (exit code 3) or Ctrl-C ended it (130).
     """
     from perfguard.cli.measuring import build_request
     from perfguard.cli.profiles import print_report
+    from perfguard.errors import ExitCode
     from perfguard.pipeline.profiling import ProfileSize, profile_arm, profile_user_script
     from perfguard.runner.arm_spec import parse_arm
 
@@ -127,6 +130,9 @@ def target(**options: Any) -> None:
         patterns = (options["target"], *options["arguments"])
         report = profile_arm(build_request("profile", loaded, {**options, "patterns": patterns}), spec, size)
     print_report(report, options["output_format"], options["output"], rows=options["top"])
+    code = ExitCode.INTERRUPTED if report.interrupted else ExitCode.INFRASTRUCTURE if report.problems else ExitCode.PASS
+    if code is not ExitCode.PASS:
+        raise click.exceptions.Exit(int(code))
 
 
 @command.command("diff", context_settings={"help_option_names": ["-h", "--help"]})

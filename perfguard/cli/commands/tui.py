@@ -19,14 +19,14 @@ from perfguard.cli.watching import find_source, require_tui, show_tui, source_op
 @click.option("--ascii", is_flag=True, help="Draw with ASCII characters only.")
 @click.option("--read-only", is_flag=True, help="Offer no dialog that starts a run.")
 def command(**options: Any) -> None:
-    """Watch RUN live: its cases, its ops, the history, the host; default: the latest run.
+    """Watch RUN live: its cases, its ops, the history, the host; default: the latest run, or the first to come.
 
     RUN is an id below .perfguard/runs or a path. The TUI reads what the run writes and never touches it: start it late,
     quit it, start it again, in several terminals. Without a terminal use `perfguard watch`.
     """
     require_tui()
     loaded = load(options, keys=())
-    watch = show_tui(loaded, find_source(loaded, options), options)
+    watch = show_tui(loaded, find_source(loaded, options, may_wait=True), options)
     view = watch.view
     if view.run_id is not None and view.exit_code is None and watch.source.is_live:
         click.echo(f"run {view.run_id} was left alone; to come back: perfguard tui {view.run_id}")

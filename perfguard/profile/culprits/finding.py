@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 
-from perfguard.model.ops import ChangeClass, Culprit, StepBalance, StepPhase
+from perfguard.model.ops import ChangeClass, Culprit, StepBalance
 from perfguard.profile.culprits.causes import Cause, Certainty
 from perfguard.profile.culprits.implementations import implementation_causes
 from perfguard.profile.culprits.offsets import MovedCost, moved_costs
@@ -17,6 +16,7 @@ from perfguard.profile.culprits.times import time_causes
 from perfguard.profile.culprits.weighing import WeighedCause, by_part, established
 from perfguard.profile.diff import MATERIAL_RATIO, OpDiff
 from perfguard.profile.sentences import culprit_name, culprit_sentence
+from perfguard.profile.wording import main_phase
 
 RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, time_causes)
 """In this order: each takes its ops from what the ones before it left; the last takes all the rest."""
@@ -26,10 +26,18 @@ RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, t
 class FoundCulprits:
     """What is to blame, and what is not although it changed."""
 
-    culprits: tuple[Culprit, ...]
+    blamed: tuple[Culprit, ...]
     """Largest part first."""
+    facts: tuple[Culprit, ...]
+    """What is executed otherwise for certain and is not to blame: its cost is within the noise or, where nothing says
+    how large that is, went the other way. Largest estimate first."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
+
+    @property
+    def culprits(self) -> tuple[Culprit, ...]:
+        """What is to blame, then the facts."""
+        return (*self.blamed, *self.facts)
 
     def moved_columns(self, diff: OpDiff) -> frozenset[int]:
         """Ops that these costs left or came to."""
@@ -45,16 +53,34 @@ class FoundCulprits:
 def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
     """Name what made the step slower, or faster where that is what it became.
 
-    A culprit differs significantly in the step's direction, or what it executes changed for certain and its cost went
-    that way.
+    What is to blame differs significantly in the step's direction; where there are no intervals, what it executes
+    changed for certain and its cost went that way.
     """
     weighed = established(diff, find_causes(diff))
     moved = moved_costs(weighed, balance)
     excused = {cause for cost in moved for cause in (*cost.rises, *cost.falls)}
     sign = _direction(balance)
-    blamed = [cause for cause in weighed if cause not in excused and sign * cause.delta_s > 0]
+    left = [cause for cause in weighed if cause not in excused]
+    blamed = [cause for cause in left if sign * cause.delta_s > 0 and not _is_only_a_fact(cause)]
+    has_no_direction = not math.isfinite(balance.lower_s)
+    facts = [
+        cause
+        for cause in left
+        if cause.cause.certainty is Certainty.EXACT
+        and cause not in blamed
+        and (cause.is_within_noise or has_no_direction)
+    ]
     blamed.sort(key=lambda cause: -sign * cause.delta_s)
-    return FoundCulprits(culprits=tuple(_culprit(diff, cause, balance) for cause in blamed), moved=moved)
+    facts.sort(key=lambda cause: -abs(cause.delta_s))
+    return FoundCulprits(
+        blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
+        facts=tuple(_culprit(diff, cause, balance) for cause in facts),
+        moved=moved,
+    )
+
+
+def _is_only_a_fact(cause: WeighedCause) -> bool:
+    return cause.cause.certainty is Certainty.EXACT and cause.is_within_noise
 
 
 def find_causes(diff: OpDiff) -> list[Cause]:
@@ -76,19 +102,15 @@ def _direction(balance: StepBalance) -> int:
 
 def _culprit(diff: OpDiff, weighed: WeighedCause, balance: StepBalance) -> Culprit:
     columns = by_part(diff, weighed)
-    phases: dict[StepPhase, float] = defaultdict(float)
-    sign = math.copysign(1.0, weighed.delta_s)
-    for column in columns:
-        phases[diff.ops.keys[column].phase] += sign * float(diff.differences.mean[column])
     return Culprit(
         name=culprit_name(diff, weighed.cause, columns),
         sentence=culprit_sentence(diff, weighed.cause, columns),
         change=_change(diff, weighed, columns),
-        phase=max(phases, key=lambda phase: phases[phase]),
+        phase=main_phase(diff, columns),
         delta_s=weighed.delta_s,
         lower_s=weighed.lower_s,
         upper_s=weighed.upper_s,
-        share=_share(weighed.delta_s, balance),
+        share=_share(weighed, balance),
         ops=tuple(diff.ops.keys[column] for column in columns),
     )
 
@@ -100,7 +122,7 @@ def _change(diff: OpDiff, weighed: WeighedCause, columns: tuple[int, ...]) -> Ch
     return ChangeClass.SLOWER if weighed.delta_s > 0 else ChangeClass.FASTER
 
 
-def _share(delta_s: float, balance: StepBalance) -> float:
-    """Part of the step's difference; nan where it is not known which way the step went, or where it went the other."""
-    in_doubt = math.isfinite(balance.lower_s) and balance.lower_s <= 0 <= balance.upper_s
-    return delta_s / balance.delta_s if delta_s * balance.delta_s > 0 and not in_doubt else math.nan
+def _share(weighed: WeighedCause, balance: StepBalance) -> float:
+    """Part of the step's difference; nan where either is within its noise, or where they went different ways."""
+    in_doubt = balance.is_in_doubt or weighed.is_within_noise
+    return weighed.delta_s / balance.delta_s if weighed.delta_s * balance.delta_s > 0 and not in_doubt else math.nan

@@ -8,14 +8,9 @@ from collections.abc import Set as AbstractSet
 from perfguard.profile.culprits.causes import Cause, Certainty, Rule, exact_columns, short_op
 from perfguard.profile.culprits.optimizers import is_update
 from perfguard.profile.diff import OpDiff
-from perfguard.profile.twins import Property, Twin, find_twins
+from perfguard.profile.twins import CASTS, LAYOUT_COPIES, Property, Twin, find_twins
 
-LAYOUT_COPIES = frozenset({"copy_", "clone", "contiguous", "empty_like", "empty_strided", "reorder", "to_mkldnn"})
-"""Ops that copy a tensor into another memory format, with the allocations for it."""
-CASTS = frozenset({"copy_", "to", "_to_copy", "type_as", "empty_like", "empty_strided"})
-"""Ops that copy a tensor into another dtype, likewise."""
-
-_COMPANIONS = {Property.LAYOUT: LAYOUT_COPIES, Property.DTYPE: CASTS, Property.SHAPE: frozenset[str]()}
+_COMPANIONS = {Property.LAYOUT: LAYOUT_COPIES, Property.DTYPE: CASTS, Property.SHAPE: LAYOUT_COPIES | CASTS}
 _RULES = {Property.LAYOUT: Rule.LAYOUT, Property.DTYPE: Rule.DTYPE, Property.SHAPE: Rule.SHAPE}
 
 

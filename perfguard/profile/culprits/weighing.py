@@ -36,6 +36,11 @@ class WeighedCause:
         """Whether its own interval excludes 0."""
         return self.lower_s > 0 or self.upper_s < 0
 
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether its own interval includes 0; not where there is none."""
+        return math.isfinite(self.upper_s) and not self.is_significant
+
 
 def established(diff: OpDiff, causes: Sequence[Cause]) -> list[WeighedCause]:
     """Causes that are facts or significant, and large enough to matter; neighbours in one family become one.

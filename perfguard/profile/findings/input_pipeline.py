@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfguard.model.findings import Finding, Gain, Severity
-from perfguard.model.ops import StepPhase
+from perfguard.model.ops import PYTHON_OP, StepPhase
 from perfguard.profile.findings.evidence import Evidence
 from perfguard.profile.findings.rule import Rule, finding_on, severity_by
 from perfguard.profile.findings.subject import after_edit
@@ -13,6 +13,9 @@ ID = "input-pipeline"
 LEAST_SHARE = 0.1
 """Part of a step in loading from which it is told: a batch has to be put together in any case, and less than a tenth of
 a step for that is nothing that a cheaper way could win much of. A judgement, not a measurement."""
+
+_MOSTLY = 0.8
+"""Part of that time in no op from which it may be anything, not only loading."""
 
 _GAIN = Gain(
     text="unknown; on CPUs worker processes are advised against, for they compete with the training threads, and a "
@@ -31,13 +34,21 @@ def _loading(evidence: Evidence) -> Finding | None:
     share = evidence.share_of(loading)
     if share is None or share < LEAST_SHARE:
         return None
+    loading_s = evidence.seconds_of(loading)
+    python_s = evidence.seconds_of([total for total in loading if total.key.op == PYTHON_OP])
+    is_python = python_s >= _MOSTLY * loading_s
+    inside = f", of which {format_seconds(python_s)} in no op: files, decoding, or other Python" if python_s > 0 else ""
     return finding_on(
         evidence,
         loading,
         rule_id=ID,
-        title="the step waits for its data",
+        title="Python holds the model up, for its data or for something else"
+        if is_python
+        else "the step waits for its data",
         severity=severity_by(share),
-        seen=(f"loading takes {format_seconds(evidence.seconds_of(loading))} a step, {format_share(share)} of it",),
+        seen=(
+            f"what precedes the model takes {format_seconds(loading_s)} a step, {format_share(share)} of it{inside}",
+        ),
         gain=_GAIN,
         trial=after_edit(
             evidence.subject,

@@ -13,6 +13,7 @@ from perfguard.report.html.axes import LinearAxis
 from perfguard.report.html.charts import Cell, Chart, Table, levels, numbers
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import bounds_of
+from perfguard.report.sources import short_source
 from perfguard.units import format_count, format_ratio, format_seconds
 
 _HEIGHT, _TOP, _FLOOR = 190, 22, 166
@@ -154,17 +155,9 @@ def _data(points: Sequence[HistoryPoint]) -> Table:
                 (format_ratio(point.spread_ratio), point.spread_ratio),
             ),
             Cell(content=point.outcome or "-"),
-            Cell(content=short_source(point.source_id)),
+            Cell(content=short_source(point.source_id, point.commit)),
         )
         for point in reversed(points)
     )
     columns = ("date", "run", ">median", ">spread", "verdict", "source")
     return Table(columns=columns, rows=tuple(rows), is_sortable=True)
-
-
-def short_source(source_id: str | None) -> str:
-    """`6f076dd97fd2+31bc70`: a commit, and of what was changed since then the beginning of its hash; `-` for None."""
-    if not source_id:
-        return "-"
-    commit, plus, rest = source_id.partition("+")
-    return f"{commit[:12]}{plus}{rest[:6]}"

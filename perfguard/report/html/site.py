@@ -16,7 +16,8 @@ from perfguard.report.html.foreign import middle_cut
 from perfguard.report.html.marks import mark_of_verdict
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
-from perfguard.report.html.series import moment, series, short_source
+from perfguard.report.html.series import moment, series
+from perfguard.report.sources import short_source
 from perfguard.units import format_count, format_effect, format_seconds
 
 PAGES = "runs"
@@ -70,7 +71,7 @@ def site_row(content: RunContent) -> SiteRow:
     return SiteRow(
         run_id=content.run_id,
         started_at=content.started_at,
-        source=short_source(candidate.source_id if candidate else None),
+        source=short_source(candidate.source_id, candidate.commit) if candidate else "-",
         suite=middle_cut(result.suite if result else "", _MOST_CHARACTERS),
         machine=middle_cut(machine.machine_id if machine else "", _MOST_CHARACTERS),
         verdict=middle_cut(verdict_of(content), _MOST_CHARACTERS),

@@ -31,7 +31,8 @@ def waterfall(attribution: Attribution) -> Chart | None:
     axis = LinearAxis(low=max(0.0, low - 4 * room), high=high + room)
     rows = [_total("baseline", balance.baseline_s, axis)]
     for start, part in zip(ends, parts, strict=False):
-        rows.append(_part(part, start, axis, whole_s=balance.delta_s))
+        # Of a difference that is within its noise nothing is a part.
+        rows.append(_part(part, start, axis, whole_s=0.0 if balance.is_in_doubt else balance.delta_s))
     rows.append(_total("candidate", balance.candidate_s, axis))
     return Chart(
         kind="waterfall",

@@ -12,7 +12,7 @@ from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.canvas import Canvas
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.spans import Line, Role, Span, line
+from perfguard.tui.drawing.spans import Line, Role, Span, line, width_of
 from perfguard.units import format_seconds
 
 _LABELS = 5
@@ -41,16 +41,18 @@ def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> li
     _draw_curve(canvas, series.baseline_s, (low, high), Role.BASELINE, "b")
     _draw_curve(canvas, series.candidate_s, (low, high), Role.CANDIDATE, "c")
     rows = [(*_label(row, inner_height, glyphs), *content) for row, content in enumerate(canvas.lines())]
-    return [legend(has_baseline=bool(series.baseline_s), glyphs=glyphs), *rows, *_axis(width, low, high, glyphs)]
+    head = legend(width, has_baseline=bool(series.baseline_s), glyphs=glyphs)
+    return [head, *rows, *_axis(width, low, high, glyphs)]
 
 
-def legend(*, has_baseline: bool, glyphs: Glyphs) -> Line:
-    """Which curve is which arm."""
+def legend(width: int, *, has_baseline: bool, glyphs: Glyphs) -> Line:
+    """Which curve is which arm, with as many words before that as there is room for."""
     marks = ("b", "c") if glyphs.is_ascii else ("⠂⠂", "⠒⠒")
-    candidate = Span(f"{marks[1]} candidate", Role.CANDIDATE)
-    if not has_baseline:
-        return line("slices of an iteration  ", candidate)
-    return line("slices of an iteration  ", Span(f"{marks[0]} baseline", Role.BASELINE), "  ", candidate)
+    arms = line(Span(f"{marks[1]} candidate", Role.CANDIDATE))
+    if has_baseline:
+        arms = line(Span(f"{marks[0]} baseline", Role.BASELINE), "  ", *arms)
+    heads = (line(words, *arms) for words in ("slices of an iteration  ", "slices  "))
+    return next((head for head in heads if width_of(head) <= width), arms)
 
 
 def _without_tails(values: Sequence[float]) -> Sequence[float]:

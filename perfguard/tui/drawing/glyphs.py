@@ -87,7 +87,7 @@ UNICODE = Glyphs(
     housekeeping="◇",
     cursor="▸",
     opened="▾",
-    closed="▸",
+    closed="+",
     done="━",
     ahead="─",
 )

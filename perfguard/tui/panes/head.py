@@ -87,12 +87,13 @@ def arms_text(view: RunView, *, is_swapped: bool = False) -> str:
 
 
 def progress_share(progress: Progress) -> float | None:
-    """Part of the run that is done, by blocks where they are planned, else by its budget; at most 1."""
+    """Part of the run that is done, by its planned blocks or by its budget: it ends with whichever is used up first."""
+    shares = []
     if progress.blocks_planned:
-        return min(1.0, progress.blocks_finished / progress.blocks_planned)
+        shares.append(progress.blocks_finished / progress.blocks_planned)
     if progress.budget_s > 0:
-        return min(1.0, progress.elapsed_s / progress.budget_s)
-    return None
+        shares.append(progress.elapsed_s / progress.budget_s)
+    return min(1.0, max(shares)) if shares else None
 
 
 def progress_text(progress: Progress) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from perfguard.model.ops import Attribution, OpDelta
+from perfguard.model.ops import Attribution, Culprit, OpDelta
 from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
@@ -71,12 +71,13 @@ def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) 
 
 def _blame_lines(delta: OpDelta, attribution: Attribution | None, width: int) -> list[Line]:
     culprits = attribution.culprits if attribution is not None else ()
-    return [
-        content
-        for culprit in culprits
-        if delta.key in culprit.ops
-        for content in wrapped(f"blamed: {culprit.sentence}", width, Role.SLOWER, indent=2)
-    ]
+    return [content for culprit in culprits if delta.key in culprit.ops for content in _blame_of(culprit, width)]
+
+
+def _blame_of(culprit: Culprit, width: int) -> list[Line]:
+    if culprit.is_within_noise:
+        return wrapped(f"executed otherwise, cost within the noise: {culprit.sentence}", width, Role.MUTED, indent=2)
+    return wrapped(f"blamed: {culprit.sentence}", width, Role.SLOWER, indent=2)
 
 
 def balance_lines(attribution: Attribution, width: int) -> list[Line]:

@@ -36,6 +36,8 @@ class StatusFacts:
     """Seconds between two looks."""
     own_ratio: float | None = None
     """The reader's own CPU time over wall time."""
+    hint: str = ""
+    """What to say while there is nothing to read."""
 
 
 def status_line(view: RunView, facts: StatusFacts, width: int) -> Line:
@@ -64,6 +66,8 @@ def _left(view: RunView, facts: StatusFacts, width: int) -> Line:
 def _sentence(view: RunView, facts: StatusFacts) -> tuple[str, Role]:
     if facts.said:
         return facts.said, Role.ACCENT
+    if facts.hint and view.state is RunState.WAITING:
+        return facts.hint, Role.OPEN
     if view.state in _SENTENCES:
         return _SENTENCES[view.state], Role.MUTED if view.state is RunState.WAITING else Role.BROKEN
     return (view.notes[-1] if view.notes and view.outcome is None else ""), Role.MUTED

@@ -131,6 +131,7 @@ _BASELINE: Column[CaseView] = Column(
     rank=5,
     align_right=True,
     sort=lambda case: _known(case.baseline_s, descending=True),
+    is_falling=True,
 )
 _CANDIDATE: Column[CaseView] = Column(
     id="candidate",
@@ -140,6 +141,7 @@ _CANDIDATE: Column[CaseView] = Column(
     rank=4,
     align_right=True,
     sort=lambda case: _known(case.candidate_s, descending=True),
+    is_falling=True,
 )
 _EFFECT: Column[CaseView] = Column(
     id="effect",
@@ -149,6 +151,7 @@ _EFFECT: Column[CaseView] = Column(
     rank=1,
     align_right=True,
     sort=lambda case: _known(case.log_ratio, descending=True),
+    is_falling=True,
 )
 _INTERVAL: Column[CaseView] = Column(
     id="bounds",
@@ -166,6 +169,7 @@ _NOISE: Column[CaseView] = Column(
     rank=6,
     align_right=True,
     sort=lambda case: _known(case.noise_ratio, descending=True),
+    is_falling=True,
 )
 _VERDICT: Column[CaseView] = Column(
     id="verdict",
@@ -173,6 +177,7 @@ _VERDICT: Column[CaseView] = Column(
     draw=_verdict_cell,
     width=16,
     sort=lambda case: (urgency(case), _known(case.log_ratio, descending=True)),
+    is_falling=True,
 )
 
 

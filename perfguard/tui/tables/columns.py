@@ -38,6 +38,8 @@ class Column(Generic[T]):
     """What exports write; None for the cell's own text."""
     sort: Callable[[T], Any] | None = None
     """What rows are sorted by, smallest first; None where one cannot sort by it."""
+    is_falling: bool = False
+    """Whether that puts the largest of what is shown first."""
 
 
 class Place(NamedTuple):

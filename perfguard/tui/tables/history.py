@@ -33,6 +33,7 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
                 rank=3,
                 align_right=True,
                 sort=lambda row: -len(row.points),
+                is_falling=True,
             ),
             Column(
                 id="trend",
@@ -50,6 +51,7 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
                 width=9,
                 align_right=True,
                 sort=lambda row: -row.latest.median_s,
+                is_falling=True,
             ),
             Column(
                 id="change",
@@ -58,6 +60,7 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
                 width=9,
                 align_right=True,
                 sort=lambda row: -(row.log_ratio or 0.0),
+                is_falling=True,
             ),
             Column(id="since", head=titled("since"), draw=_since, width=12, rank=4),
             Column(id="verdict", head=titled("last verdict"), draw=_verdict, width=15, rank=2),

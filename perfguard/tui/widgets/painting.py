@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE, Glyphs, as_ascii
-from perfguard.tui.drawing.spans import Line, Role
+from perfguard.tui.drawing.spans import Line, Role, fitted, width_of
 
 
 class Inks:
@@ -34,7 +34,9 @@ class Inks:
         ]
 
     def strip(self, content: Line, width: int, base: Style) -> Strip:
-        """A line as wide as its widget."""
+        """A line as wide as its widget; one that is too long ends in an ellipsis."""
+        if width_of(content) > width:
+            content = fitted(content, width)
         return Strip(self.segments(content, base)).adjust_cell_length(width, base)
 
     def _on(self, base: Style, role: Role) -> Style:

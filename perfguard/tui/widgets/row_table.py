@@ -283,7 +283,7 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
             column = self.spec.columns[place.column]
             title = column.head(place.width)
             if column.id == self.sort_id:
-                title = (*title, Span("↑" if self.is_reversed else "↓", Role.ACCENT))
+                title = (*title, Span("↓" if column.is_falling != self.is_reversed else "↑", Role.ACCENT))
             segments += inks.segments(fitted(title, place.width, align_right=column.align_right), base)
             segments.append(Segment(" " * GAP, base))
         return Strip(segments).adjust_cell_length(width, base)

@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from perfguard.tui.drawing.spans import EMPTY, Line
+from perfguard.tui.drawing.spans import ELLIPSIS, EMPTY, Line, Span
 from perfguard.tui.keymap import Scope
 from perfguard.tui.widgets.bindings import bindings_in
 from perfguard.tui.widgets.painting import inks_of
@@ -56,8 +56,10 @@ class Lines(Widget, can_focus=False, inherit_bindings=False):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """One line."""
+        """One line; the last one ends in an ellipsis where there are more."""
         content = self._lines[y] if y < len(self._lines) else EMPTY
+        if y == self.size.height - 1 and len(self._lines) > self.size.height:
+            content = (*content, Span(f" {ELLIPSIS}"))
         return inks_of(self).strip(content, self.size.width, self._base)
 
 

@@ -200,11 +200,14 @@ def test_an_inconclusive_case_carries_its_mde():
 
 def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
     result = judge([SAME], POLICY, voiding=UNSTABLE, notes=("first",))
-    assert result.reason.startswith("host unstable: 2 of 6 blocks")
+    assert result.reason.startswith("2 of 6 blocks were disturbed, of which 1 may be voided")
     assert (result.blocks_total, result.blocks_voided) == (6, 1)
     assert result.notes[0] == "first"
     assert "uncalibrated" in result.notes[1]
-    assert result.notes[2] == "block 4 voided: 20.0% of the time stolen (limit 5%)"
+    assert result.notes[2:4] == (
+        "block 4 voided: 20.0% of the time stolen (limit 5%)",
+        "block 5 disturbed too, but kept, since no more may be voided: canary",
+    )
 
 
 def test_a_pass_tells_what_got_faster():

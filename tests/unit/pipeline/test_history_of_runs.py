@@ -131,7 +131,7 @@ def test_a_damaged_memory_is_made_anew(project, record, content):
     cache = project / ".perfguard" / "history.json"
     cache.write_text(content)
     assert read(project) == wanted
-    assert json.loads(cache.read_text())["schema"] == 1
+    assert json.loads(cache.read_text())["schema"] == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -153,6 +153,46 @@ def test_gradients_may_be_accumulated_over_several_batches(places):
     assert list(found.values()) == [LOAD, FORWARD, LOSS, BACKWARD] * 2
 
 
+def test_without_modules_what_precedes_the_backward_of_a_further_batch_is_forward(places):
+    builder = TraceBuilder()
+    with builder.step():
+        for number in range(2):
+            builder.leaf(f"aten::forward{number}", 1, sequence=3 * number)
+            for node in (2, 1):
+                with builder.gradient("MulBackward0", 3 * number + node):
+                    builder.leaf(f"aten::backward{number}_{node}", 1)
+                builder.leaf(f"aten::hook{number}_{node}", 1)
+                with builder.gradient("torch::autograd::AccumulateGrad", None):
+                    builder.leaf(f"aten::accumulate{number}_{node}", 1)
+        builder.leaf("aten::update", 1)
+    assert phases_of(places(builder)) == {
+        **{
+            name: phase
+            for number in range(2)
+            for name, phase in [
+                (f"aten::forward{number}", FORWARD),
+                *(
+                    (f"aten::{part}{number}_{node}", BACKWARD)
+                    for node in (2, 1)
+                    for part in ("backward", "hook", "accumulate")
+                ),
+            ]
+        },
+        "aten::update": OPTIMIZER,
+    }
+
+
+def test_the_backward_of_each_step_begins_anew(places):
+    builder = TraceBuilder()
+    for number in range(2):
+        with builder.step():
+            builder.leaf(f"aten::forward{number}", 1, sequence=number)
+            with builder.gradient("MulBackward0", number):
+                builder.leaf(f"aten::backward{number}", 1)
+            builder.leaf(f"aten::update{number}", 1)
+    assert list(phases_of(places(builder)).values()) == [FORWARD, BACKWARD, OPTIMIZER] * 2
+
+
 def test_a_data_loader_is_load_even_where_its_transforms_are_modules(places):
     builder = TraceBuilder()
     with builder.step():

@@ -236,6 +236,25 @@ def test_without_modules_ops_of_one_call_are_found_by_their_tensors():
     assert set(second.ops) == set(other)
 
 
+def test_without_modules_a_copy_of_another_shape_is_another_copy():
+    plain = Arm({replace(key, module=""): op for key, op in list(NET.ops.items())[:5]})
+    gone = op_key("aten::copy_", "", shapes="[4]")
+    added = op_key("aten::copy_", "", shapes="[2,64,56,56]")
+    baseline = plain.with_ops({gone: Op(1, 1e-5)})
+    result = found(baseline.with_ops({gone: None, added: Op(1, 2e-3)}), baseline)
+    assert result.culprits[0].ops[0] == added
+    assert "1 `copy_` more" in result.sentence
+
+
+def test_copies_at_a_place_whose_shapes_changed_belong_to_that():
+    conv, copy = op_key(CONV, module(1)), copy_in(1)
+    baseline = NET.with_ops({copy: Op(1, 1e-3)})
+    other = {replace(key, shapes="[4,8,16,16]"): Op(1, 9e-3) for key in (conv, copy)}
+    (culprit,) = found(baseline.with_ops({conv: None, copy: None, **other}), baseline).culprits
+    assert {conv, copy} <= set(culprit.ops)
+    assert culprit.sentence.startswith("shape ")
+
+
 def test_fewer_calls_are_no_culprit_of_a_slower_step():
     conv = op_key(CONV, module(0))
     result = found(NET.with_ops({conv: None, **slower(op_key("aten::relu", module(1)), by_s=5e-3)}))

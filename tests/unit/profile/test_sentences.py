@@ -69,7 +69,7 @@ def test_an_unfused_optimizer():
     mul, addcdiv = op_key("aten::mul_", "Adam", OPTIMIZER), op_key("aten::addcdiv_", "Adam", OPTIMIZER)
     changed = {fused_adam(): None, mul: Op(620, 9e-3), addcdiv: Op(620, 6.828e-3), **slower(CONV, 0.372e-3)}
     assert sentence(changed, sources={mul: "train.py:88"}) == (
-        "step +6.2 % [6.2, 6.2]; 94 % of it: Adam no longer fused, 1 `_fused_adam_` → 1,240 `mul_`/`addcdiv_` "
+        "step +6.2 % [+6.2 %, +6.2 %]; 94 % of it: Adam no longer fused, 1 `_fused_adam_` → 1,240 `mul_`/`addcdiv_` "
         "(train.py:88)"
     )
 
@@ -158,12 +158,12 @@ def test_culprits_are_named_until_most_of_the_step_is_explained():
 
 def test_a_culprit_that_is_offset_elsewhere_is_more_than_all_of_it():
     said = sentence({**slower(CONV, 6e-3), **slower(BACK, -3e-3)})
-    assert said.startswith("step +3.0 % [3.0, 3.0]; more than all of it: `mkldnn_convolution`")
+    assert said.startswith("step +3.0 % [+3.0 %, +3.0 %]; more than all of it: `mkldnn_convolution`")
 
 
 def test_a_faster_step_is_explained_too():
     said = sentence(slower(BACK, -30e-3))
-    assert said.startswith("step -30.0 % [-30.0, -30.0]; all of it: `convolution_backward` 50.8 % faster")
+    assert said.startswith("step -30.0 % [-30.0 %, -30.0 %]; all of it: `convolution_backward` 50.8 % faster")
 
 
 def test_without_a_culprit_the_sentence_says_why():
@@ -187,7 +187,31 @@ def test_a_step_in_doubt_has_culprits_with_their_own_size():
     slow = next(iter(small))
     noise = replace(SILENCE, processes=4, layout_sd=(0.1, 0.1))
     said = attribute("case", *profiled(net, net.with_ops({slow: Op(1, 4e-3)}), noise, rng), ()).sentence
+    assert said.startswith("the profiled steps cannot be told apart (")
     assert "% of the step: `op0`" in said
+
+
+def test_what_costs_less_than_its_noise_is_told_as_a_fact_and_not_blamed():
+    rng = np.random.default_rng(3)
+    noisy = replace(SILENCE, processes=4, layout_sd=(0.2, 0.2))
+    added = op_key("aten::copy_", "Net.head")
+    net = NET.with_ops({added: Op(4, 5e-3)})
+    found = attribute("case", *profiled(net, net.with_ops({added: Op(5, 5e-3)}), noisy, rng), ())
+    (fact,) = found.culprits
+    assert fact.is_within_noise
+    assert np.isnan(fact.share)
+    assert found.sentence.endswith(
+        "; executed otherwise, at a cost within the noise: `copy_` called 5 instead of 4 times in Net.head (train.py:5)"
+    )
+
+
+@pytest.mark.parametrize(("others_s", "is_blamed"), [(0.0, True), (-30e-3, False)], ids=["slower", "faster"])
+def test_single_traces_tell_of_an_unfused_optimizer_whatever_the_times_say(others_s, is_blamed):
+    mul = op_key("aten::mul_", "Adam", OPTIMIZER)
+    changed = {fused_adam(): None, mul: Op(620, 15e-3), **slower(BACK, others_s)}
+    said = sentence(changed, noise=replace(SILENCE, processes=1))
+    assert "Adam no longer fused, 1 `_fused_adam_` → 620 `mul_`" in said
+    assert ("executed otherwise: Adam" in said) is not is_blamed
 
 
 def test_a_cost_that_moved_is_told_as_such():

@@ -192,6 +192,31 @@ def test_a_truncated_compressed_trace_keeps_what_is_whole(tmp_path, share):
     assert "was cut off" in trace.notes[0]
 
 
+def test_damage_in_the_middle_of_compressed_events_is_told_as_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace_file, "PIECE_BYTES", 1 << 8)
+    builder = TraceBuilder()
+    for number in range(300):
+        training_step(builder, first_sequence=10 * number)
+    packed = bytearray(gzip.compress(builder.text().encode()))
+    packed[len(packed) // 2 :] = b"\xff" * (len(packed) - len(packed) // 2)
+    (tmp_path / "damaged.json.gz").write_bytes(packed)
+    trace = read_trace(tmp_path / "damaged.json.gz")
+    assert 0 < len(trace) < len(builder.events)
+    assert trace.notes == ("damaged.json.gz is a damaged gzip file; what can be unpacked was read",)
+
+
+def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
+    builder = TraceBuilder()
+    with builder.step():
+        builder.leaf("aten::add", 1)
+        builder.leaf("aten::mul", 1)
+    del builder.events[1]["dur"]
+    builder.events[2]["dur"] = -5.0
+    trace = read_trace(builder.write(tmp_path / "t.json"))
+    assert trace.notes == ("2 events have no duration in t.json, or one below 0, and count as 0 s",)
+    assert trace.duration_ns.tolist() == [2000, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -240,7 +265,9 @@ def test_a_file_that_is_missing_or_no_file_is_refused(tmp_path):
 
 def test_damaged_compression_is_refused_where_nothing_can_be_unpacked(tmp_path):
     (tmp_path / "bad.json.gz").write_bytes(b"\x1f\x8b" + b"\xff" * 100)
-    with pytest.raises(StoreError, match=r"bad\.json\.gz is not a Chrome trace"):
+    with pytest.raises(
+        StoreError, match=r"bad\.json\.gz is a damaged gzip file: nothing in it can be unpacked; export it again"
+    ):
         read_trace(tmp_path / "bad.json.gz")
 
 

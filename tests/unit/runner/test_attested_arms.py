@@ -22,6 +22,7 @@ def arm(text="git:main", role=Arm.BASELINE):
         python_path=(),
         code_roots=("/tree",),
         source_id="s1",
+        commit=None,
         environment=(),
     )
 

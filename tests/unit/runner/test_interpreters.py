@@ -54,6 +54,7 @@ def arm(role, text, interpreter):
         python_path=(),
         code_roots=(),
         source_id="s",
+        commit=None,
         environment=(),
     )
 

@@ -10,7 +10,7 @@ from perfguard.model.events import CaseCalibrated, CaseFailed
 from perfguard.model.plan import Injection, MeasureSettings
 from perfguard.model.run import Arm
 from perfguard.model.spec import Case
-from perfguard.runner.calibrate import ArmReport, fit_slices, plan_cases
+from perfguard.runner.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_slices, plan_cases
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 
@@ -73,7 +73,7 @@ def arm_report(**iteration_s):
 def test_slices_are_as_many_as_wanted_where_ten_blocks_fit():
     reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.01, y=0.01))
     plans, _ = plan(*reports, slice_s=0.02)
-    assert fit_slices(plans, reports, MeasureSettings(slices=12), left_s=150.0) == 12
+    assert fit_slices(block_cost(plans, reports), MeasureSettings(slices=12), left_s=150.0) == 12
 
 
 def test_slices_give_way_to_blocks_where_an_arm_is_far_slower():
@@ -81,15 +81,38 @@ def test_slices_give_way_to_blocks_where_an_arm_is_far_slower():
     reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.5, y=0.5))
     plans, _ = plan(*reports, slice_s=0.02)
     settings = MeasureSettings(slices=12)
-    few = fit_slices(plans, reports, settings, left_s=60.0)
-    more = fit_slices(plans, reports, settings, left_s=150.0)
+    few = fit_slices(block_cost(plans, reports), settings, left_s=60.0)
+    more = fit_slices(block_cost(plans, reports), settings, left_s=150.0)
     assert 3 <= few < more < 12
 
 
 def test_fewer_slices_than_were_asked_for_are_the_least():
     reports = (arm_report(x=5.0, y=5.0), arm_report(x=5.0, y=5.0))
     plans, _ = plan(*reports)
-    assert fit_slices(plans, reports, MeasureSettings(slices=2), left_s=10.0) == 2
+    assert fit_slices(block_cost(plans, reports), MeasureSettings(slices=2), left_s=10.0) == 2
+
+
+def test_a_block_takes_its_processes_instances_and_slices():
+    """Two processes of 1.5 s; of each arm two instances of 10 ms that are called three times before a slice."""
+    reports = (arm_report(x=0.01), arm_report(x=0.03))
+    plans = plan_cases(CASES[:1], reports, settings=MeasureSettings(slices=2), injections=(), emit=lambda event: None)
+    assert plans[0].instances == 2
+    cost = block_cost(plans, reports)
+    loops = plans[0].inner_loops
+    assert cost.slice_s == pytest.approx(loops * 0.04)
+    assert cost.fixed_s == pytest.approx(3.0 + 2 * (0.01 + 0.03) + 2 * (0.01 + 0.09))
+    assert cost.block_s(MeasureSettings(slices=2, warmups=1)) == pytest.approx(cost.fixed_s + 3 * loops * 0.04)
+
+
+def test_a_budget_that_is_too_short_for_a_verdict_is_told_with_one_that_is_not():
+    """3 s of processes and 4 slices of 1.25 s: a block takes 8 s, so two fit what is left, and five need 40 s."""
+    cost = BlockCost(fixed_s=3.0, slice_s=1.25)
+    said = budget_shortage(cost, MeasureSettings(slices=3, warmups=1), least=5, budget_s=30.0, left_s=20.0)
+    assert said == (
+        "about 2 blocks of 8 s fit the budget of 30 s, and a verdict needs 5: give it --budget 60 or more, or fewer "
+        "cases"
+    )
+    assert budget_shortage(cost, MeasureSettings(slices=3, warmups=1), least=5, budget_s=60.0, left_s=50.0) is None
 
 
 @given(instance_s=st.floats(0.0, 100.0), slices=st.integers(1, 50))

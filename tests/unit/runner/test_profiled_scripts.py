@@ -8,6 +8,7 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.model.plan import MeasureSettings
+from perfguard.runner.process import WorkerFailure
 from perfguard.runner.script_profiling import Script, ScriptProfiling, profile_script
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
@@ -57,7 +58,20 @@ class FakeStarter:
         return self.left.pop(0)
 
 
-def profile(tmp_path, *workers, processes=1, steps=2, skip=3):
+class DyingWorker(FakeWorker):
+    """A worker that dies when it is asked for a step after so many."""
+
+    def __init__(self, steps, *, after):
+        super().__init__(steps)
+        self.after = after
+
+    def send(self, do, **fields):
+        if do == "step" and len(self.kinds) == self.after:
+            raise WorkerFailure("the worker was killed by SIGKILL")
+        super().send(do, **fields)
+
+
+def profile(tmp_path, *workers, processes=1, steps=2, skip=3, should_stop=lambda: False):
     starter = FakeStarter(*workers)
     script = Script(path=Path("/project/train.py"), arguments=("--fast",), skip=skip, steps=steps, timeout_s=60.0)
     return profile_script(
@@ -68,7 +82,7 @@ def profile(tmp_path, *workers, processes=1, steps=2, skip=3):
             cpus=CPUS,
             folder=tmp_path / "profiles" / "train",
             processes=processes,
-            should_stop=lambda: False,
+            should_stop=should_stop,
             progress=lambda _: None,
         ),
     )
@@ -77,7 +91,7 @@ def profile(tmp_path, *workers, processes=1, steps=2, skip=3):
 def test_bare_and_traced_steps_alternate_and_the_script_is_ended(tmp_path):
     worker = FakeWorker(100)
     found = profile(tmp_path, worker)
-    assert worker.kinds == ["bare", "trace", "bare", "trace", "joined", "where"]
+    assert worker.kinds == ["bare", "trace", "joined", "where", "bare", "trace"]
     assert worker.sent[-2:] == ["stop", "close"]
     (record,) = found.processes
     assert (len(record.bare), len(record.traced)) == (2, 2)
@@ -95,7 +109,42 @@ def test_only_the_first_process_takes_the_census(tmp_path):
 def test_a_script_that_ends_early_keeps_the_steps_that_were_seen(tmp_path):
     found = profile(tmp_path, FakeWorker(3 + 4))
     (record,) = found.processes
-    assert (len(record.traced), record.joined) == (2, None)
+    assert len(record.traced) == 1
+    assert record.where is not None
+    (note,) = found.notes
+    assert note == (
+        "the script ended after 7 optimizer steps, so 1 of its steps was profiled instead of 2; let it make more, or "
+        "lower --skip or --steps"
+    )
+
+
+def test_what_a_script_that_ends_early_does_not_tell_is_said(tmp_path):
+    found = profile(tmp_path, FakeWorker(3 + 2))
+    assert "instead of 2; library calls and source lines are not told; let it make more" in found.notes[0]
+
+
+def test_steps_that_were_seen_are_kept_where_the_script_fails_later(tmp_path):
+    unused = FakeWorker(100)
+    found = profile(tmp_path, FakeWorker(3 + 5, problem="ValueError: no"), unused, processes=2)
+    (record,) = found.processes
+    assert len(record.traced) == 1
+    assert found.failure.startswith("/project/train.py failed: ValueError: no\n")
+    assert unused.sent == []
+
+
+def test_steps_that_were_seen_are_kept_where_the_worker_dies(tmp_path):
+    found = profile(tmp_path, DyingWorker(100, after=3))
+    (record,) = found.processes
+    assert len(record.traced) == 1
+    assert found.failure.startswith("/project/train.py cannot be profiled: ")
+
+
+def test_an_interrupt_ends_the_script_after_the_step_at_hand(tmp_path):
+    worker = FakeWorker(100)
+    found = profile(tmp_path, worker, should_stop=lambda: len(worker.kinds) == 2)
+    assert worker.kinds == ["bare", "trace"]
+    assert worker.sent[-2:] == ["stop", "close"]
+    assert len(found.processes) == 1
 
 
 def test_a_script_without_optimizer_steps_is_profiled_as_a_whole(tmp_path):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
-from perfguard.store.event_sources import LocalSource, ReplaySource
+from perfguard.store.event_sources import LocalSource, ReplaySource, UpcomingSource
+from perfguard.store.event_tail import TailUpdate
 from tests.recorded_runs import DATA, STARTED
 
 PAIRED = DATA / "paired"
@@ -51,6 +53,26 @@ class TestLocal:
     def test_a_pipe_among_the_files_is_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "plan.json")
         assert LocalSource(tmp_path).read_file("plan.json") == b""
+
+
+class TestUpcoming:
+    def test_the_first_run_of_a_project_is_read_once_it_is_there(self, tmp_path):
+        runs = tmp_path / ".perfguard" / "runs"
+        source = UpcomingSource(runs)
+        assert source.poll() == TailUpdate()
+        assert (source.folder, source.name, source.read_file("plan.json")) == (runs, str(runs), None)
+        shutil.copytree(PAIRED, runs / "20200101T000000-aaaaaa")
+        assert all_of(source)[-1].seq == 463
+        assert source.folder == runs / "20200101T000000-aaaaaa"
+        assert (source.read_file("plan.json") or b"").startswith(b"{")
+
+    def test_a_later_run_does_not_take_its_place(self, tmp_path):
+        source = UpcomingSource(tmp_path)
+        shutil.copytree(PAIRED, tmp_path / "first")
+        source.poll()
+        shutil.copytree(PAIRED, tmp_path / "second")
+        source.poll()
+        assert source.folder == tmp_path / "first"
 
 
 class TestReplay:

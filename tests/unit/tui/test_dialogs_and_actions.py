@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ConfigError, UsageError
+from perfguard.model.view import RunState, RunView
 from perfguard.tui.launch import run_app
 from perfguard.tui.options import StartedCommand, TuiOptions
 from tests.tui_runs import RED, a_run, a_watch
@@ -100,6 +101,38 @@ def test_a_run_is_started_only_after_its_command_was_shown(drive) -> None:
         assert driver.app.session.view.run_id == "second"
 
     drive(a_watch(), script, options=options(start_command=start))
+
+
+def test_why_nothing_was_started_stays_until_it_is_closed(drive) -> None:
+    long = (
+        "another run measures on this host since 14:02, by ana, pid 4711; "
+        + "wait until it has ended, " * 8
+        + "or end it"
+    )
+
+    async def script(driver) -> None:
+        await driver.press("R")
+        await driver.press("enter")
+        shown = " ".join(driver.screen_text().split())
+        assert "nothing was started" in shown
+        assert "pid 4711" in shown
+        assert "or end it" in shown
+        await driver.press("escape")
+        assert driver.app.screen is driver.app.view_screen
+        assert driver.app.session.view.run_id == a_run().run_id
+
+    drive(a_watch(), script, options=options(start_command=lambda words: StartedCommand(sentence=long)))
+
+
+def test_a_project_without_a_run_says_how_one_begins(drive) -> None:
+    empty = RunView(run_id=None, state=RunState.WAITING)
+
+    async def script(driver) -> None:
+        assert "no run is recorded in this project yet" in driver.status()
+        await driver.press("R")
+        assert "perfguard gate" in driver.screen_text()
+
+    drive(a_watch(empty), script, options=options(hint="no run is recorded in this project yet: R starts one"))
 
 
 def test_a_baseline_is_proposed_and_can_be_left(drive) -> None:

@@ -76,7 +76,8 @@ def test_a_run_without_events_has_a_head() -> None:
 def test_progress_goes_by_blocks_else_by_the_budget() -> None:
     progress = a_run().progress
     assert progress is not None
-    assert progress_share(progress) == pytest.approx(8 / 12)
+    assert progress_share(progress) == pytest.approx(81 / 120)
+    assert progress_share(replace(progress, elapsed_s=40.0)) == pytest.approx(8 / 12)
     assert progress_share(replace(progress, blocks_planned=None)) == pytest.approx(81 / 120)
     assert progress_share(replace(progress, blocks_planned=None, budget_s=0.0)) is None
 

@@ -8,7 +8,7 @@ import pytest
 
 from perfguard.codec import encode_event
 from perfguard.model.events import Noted, RunStarted
-from perfguard.model.view import RunState
+from perfguard.model.view import CaseState, RunState
 from perfguard.pipeline.watching import FIRST_SILENCE_S, MAX_PROBLEMS, SILENCE_S, RunWatch
 from perfguard.store.event_sources import LocalSource, ReplaySource
 from tests.recorded_runs import CASE_IDS, DATA, SAME, SLOWER, STARTED
@@ -59,6 +59,15 @@ class TestDying:
         clock.now_s = STARTED + 20.0
         write(first(b"block_finished") + 5)
         assert watch.poll().state is RunState.MEASURING
+
+    def test_no_case_of_a_run_that_died_is_being_measured(self, folder, write, clock):
+        watch = RunWatch(LocalSource(folder), clock)
+        write(first(b"slice") + 1)
+        assert CaseState.MEASURING in {case.state for case in watch.poll().cases}
+        clock.now_s += 2 * FIRST_SILENCE_S
+        view = watch.poll()
+        assert view.state is RunState.SILENT
+        assert CaseState.MEASURING not in {case.state for case in view.cases}
 
     def test_the_end_of_a_recording_without_a_conclusion_is_silence(self, folder, write, clock):
         write(100)

@@ -104,8 +104,18 @@ def test_misses_are_counted_over_all_places():
 
 def test_waiting_for_data_is_told_with_its_time():
     finding = only(input_pipeline, op("stack", 8, phase=LOAD, module=""), python(5, phase=LOAD, module=""))
-    assert finding.seen == ("loading takes 13.00 ms a step, 13 % of it",)
+    (seen,) = finding.seen
+    assert seen == (
+        "what precedes the model takes 13.00 ms a step, 13 % of it, of which 5.000 ms in no op: files, decoding, or "
+        "other Python"
+    )
+    assert finding.title == "the step waits for its data"
     assert finding.severity is Severity.NOTABLE
+
+
+def test_python_before_the_model_is_not_taken_for_loading_alone():
+    finding = only(input_pipeline, op("stack", 2, phase=LOAD, module=""), python(18, phase=LOAD, module=""))
+    assert finding.title == "Python holds the model up, for its data or for something else"
 
 
 @pytest.mark.parametrize(
