@@ -103,6 +103,16 @@ def gates_of_scope(banked: Calibration | None, scope: Scope) -> tuple[AAGate, ..
     return tuple(replace(gate, banked=True) for gate in banked.gates)
 
 
+def gates_of_suite(gates: Sequence[AAGate], case_ids: Iterable[str]) -> tuple[AAGate, ...]:
+    """Those that measured the cases that a suite has now: a suite with other cases has other errors.
+
+    A case that no gate measured, because its own suite skips it here or because it is new, is no difference yet.
+    """
+    measured = {case_id for gate in gates for case_id in gate.cases}
+    wanted = measured.intersection(case_ids)
+    return tuple(gate for gate in gates if gate.cases.keys() == wanted)
+
+
 def _sample(entries: Sequence[CaseSlices], *, is_gating: bool) -> CaseSample:
     effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in entries]
     pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in entries]

@@ -24,7 +24,7 @@ from perfguard.gate.contract import (
     calibration_state,
     scope_difference,
 )
-from perfguard.gate.recorded import with_gates
+from perfguard.gate.recorded import gates_of_suite, with_gates
 from perfguard.gate.sequential import LOOKS
 from perfguard.model.calibration import AAGate, Calibration, Scope
 from perfguard.model.contract import CalibrationSummary
@@ -41,6 +41,7 @@ from perfguard.pipeline.contracts import (
     sentence_for,
     stored_calibration,
     utc_now,
+    with_present_cases,
 )
 from perfguard.pipeline.measuring import Place, needs_torch
 from perfguard.pipeline.paired import compare_arms
@@ -50,7 +51,7 @@ from perfguard.runner.arm_spec import parse_arm
 from perfguard.runner.arms import find_interpreter, glibc_version
 from perfguard.runner.environment import base_environment
 from perfguard.runner.run_folder import read_events
-from perfguard.store.calibrations import calibration_file, save_calibration
+from perfguard.store.calibrations import calibration_file, load_calibration, save_calibration
 
 LONGEST_PATH_PADDING = 96
 """Characters; a folder's name must stay below 255."""
@@ -117,10 +118,10 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
         PerfguardError: A gate could not be run; the gates before are kept.
     """
     machine_id = probe().machine_id
-    stored = stored_calibration(request.loaded, machine_id, request.suite)
+    stored = stored_calibration(request, machine_id)
     scope = current_scope(request.loaded, request.cases)
     kept = stored if stored is not None and scope_difference(stored.scope, scope) is None else None
-    notes = _left_behind(stored, scope)
+    notes = (*_left_behind(stored, scope), *_of_other_cases(request, machine_id, stored))
     for note in notes:
         request.progress(note)
     calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
@@ -151,7 +152,7 @@ def stored_contract(request: Request) -> Calibrated:
         StoreError: It is corrupt.
     """
     scope = current_scope(request.loaded, request.cases)
-    return _described(request, stored_calibration(request.loaded, scope.machine_id, request.suite), scope)
+    return _described(request, stored_calibration(request, scope.machine_id), scope)
 
 
 def current_scope(loaded: LoadedConfig, cases: Sequence[Case]) -> Scope:
@@ -222,12 +223,21 @@ def _left_behind(stored: Calibration | None, scope: Scope) -> tuple[str, ...]:
     )
 
 
+def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[str, ...]:
+    whole = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
+    if not others:
+        return ()
+    return (f"{others} of the stored A/A gates measured other cases than the suite has now, and do not count any more",)
+
+
 def _take_in(
     request: Request, calibration: Calibration | None, banked: Sequence[AAGate], scope: Scope
 ) -> Calibration | None:
     """The calibration with the gates that were banked since, stored."""
     known = {gate.run_id for gate in calibration.gates} if calibration else set()
     new = [gate for gate in banked if gate.run_id not in known]
+    new = list(gates_of_suite(new, (case.id for case in request.cases)))
     if not new:
         return calibration
     request.progress(f"taking in {len(new)} banked A/A gates")
@@ -236,6 +246,7 @@ def _take_in(
 
 def _store(request: Request, calibration: Calibration | None, gates: Sequence[AAGate], scope: Scope) -> Calibration:
     merged = with_gates(calibration, gates, scope=scope, suite=request.suite, perfguard=__version__)
+    merged = with_present_cases(merged, request) or merged
     save_calibration(calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite), merged)
     return merged
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from perfguard.gate.calibrated import calibrated_margins, detectable_effects, su
 from perfguard.gate.contract import CalibrationState, CalibrationStatus, calibration_state, contract_sentence
 from perfguard.gate.pace import Pace
 from perfguard.gate.planned import planned_gating
-from perfguard.gate.recorded import aa_gate, gates_of_scope, with_gates
+from perfguard.gate.recorded import aa_gate, gates_of_scope, gates_of_suite, with_gates
 from perfguard.gate.sequential import LOOKS
 from perfguard.model.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.model.contract import CalibrationSummary
@@ -77,13 +77,22 @@ def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | No
     )
 
 
-def stored_calibration(loaded: LoadedConfig, machine_id: str, suite: str) -> Calibration | None:
-    """The committed calibration of a machine and suite; None where there is none.
+def stored_calibration(request: Request, machine_id: str) -> Calibration | None:
+    """The committed calibration of a machine for the request's suite, as far as its gates measured the present cases.
+
+    None where there is no such gate.
 
     Raises:
         StoreError: It is corrupt.
     """
-    return load_calibration(calibration_file(baselines_of(loaded), machine_id, suite))
+    stored = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    return None if stored is None else with_present_cases(stored, request)
+
+
+def with_present_cases(calibration: Calibration, request: Request) -> Calibration | None:
+    """Only the gates that measured the cases that the suite has now; None where there is none."""
+    gates = gates_of_suite(calibration.gates, (case.id for case in request.cases))
+    return replace(calibration, gates=gates) if gates else None
 
 
 def gate_contract(session: Session) -> GateContract:
@@ -98,7 +107,7 @@ def gate_contract(session: Session) -> GateContract:
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
     try:
-        calibration = stored_calibration(session.request.loaded, machine_id, session.request.suite)
+        calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
         state = CalibrationState(status=CalibrationStatus.ABSENT, reason=str(error))
         sentence = contract_sentence(state, None, alpha=config.alpha)

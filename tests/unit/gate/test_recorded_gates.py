@@ -8,7 +8,7 @@ import pytest
 
 from perfguard.gate.compare import compare_paired
 from perfguard.gate.policy import judge
-from perfguard.gate.recorded import aa_gate, case_samples, full_block_s, gates_of_scope, with_gates
+from perfguard.gate.recorded import aa_gate, case_samples, full_block_s, gates_of_scope, gates_of_suite, with_gates
 from perfguard.model.calibration import Scope
 from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.model.spec import Case, Gating
@@ -136,6 +136,13 @@ class TestPuttingGatesTogether:
         found = self.put(before, [gate_of("b")], scope=replace(SCOPE, cpus=2))
         assert [gate.run_id for gate in found.gates] == ["b"]
         assert found.scope.cpus == 2
+
+    def test_counts_only_those_of_the_cases_that_a_suite_has_now(self):
+        old, new = gate_of("a", cases={"x": None, "gone": None}), gate_of("b", cases={"x": None, "added": None})
+        assert gates_of_suite([old, new], ["x", "added", "skipped"]) == (new,)
+        assert gates_of_suite([old], ["x"]) == ()
+        assert gates_of_suite([new], ["x", "added", "skipped"]) == (new,)
+        assert gates_of_suite([], ["x"]) == ()
 
     def test_takes_banked_gates_of_the_same_scope_only(self):
         banked = self.put(None, [gate_of("a")])

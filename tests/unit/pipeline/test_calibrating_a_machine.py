@@ -216,6 +216,17 @@ class TestCalibrating:
         assert len(again.calibration.gates) == 1
         assert "starting afresh" in again.notes[0]
 
+    def test_gates_of_other_cases_than_the_suite_has_now_do_not_count(self, request_, tmp_path):
+        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        smaller = replace(request_, cases=CASES[:1])
+        assert stored_contract(smaller).calibration is None
+        again = calibrate_machine(smaller, CalibrateOptions(gates=3, resume=True), run_gate=Gates(tmp_path))
+        assert len(again.calibration.gates) == 3
+        assert again.notes == (
+            "2 of the stored A/A gates measured other cases than the suite has now, and do not count any more",
+        )
+        assert {case.case_id for case in again.summary.cases} == {CASES[0].id}
+
     def test_a_corrupt_file_is_not_overwritten(self, request_, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)
