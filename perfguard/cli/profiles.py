@@ -11,7 +11,7 @@ import click
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.model.profile import ProfiledCase, ProfileReport
-from perfguard.units import format_seconds, format_share, printable
+from perfguard.units import format_count, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,9 +67,10 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
     ]
     for case in report.cases:
         parts += _case(case, rows)
-    parts += [
-        Text(printable(f"✗ {case_id}: {reason}"), style="bold red") for case_id, reason in report.problems.items()
-    ]
+    for case_id, reason in report.problems.items():
+        sentence, *detail = reason.splitlines()
+        parts.append(Text(printable(f"✗ {case_id}: {sentence}"), style="bold red"))
+        parts += [Text(f"  {printable(line)}", style="dim") for line in detail]
     return parts
 
 
@@ -92,12 +93,13 @@ def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
 
 
 def _step_line(case: ProfiledCase) -> str:
-    of = f"{case.steps} steps in {case.processes} process{'' if case.processes == 1 else 'es'}"
+    of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
     if case.step_s is None or case.overhead_ratio is None:
         return f"a step takes {format_seconds(case.profiled_step_s)} with the profiler ({of}); without it: not measured"
+    more = "less" if case.overhead_ratio < 0 else "more"
     return (
         f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(case.overhead_ratio)} more; {of}); shares are of the profiled step"
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}); shares are of the profiled step"
     )
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ from perfguard.errors import ExitCode, PerfguardError, UsageError
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
     from perfguard.model.view import LogLine
+    from perfguard.pipeline.housekeeping import StartingThread
     from perfguard.pipeline.watching import RunWatch
     from perfguard.store.event_sources import EventSource
     from perfguard.tui.options import StartedCommand, TuiOptions
@@ -173,17 +175,20 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
-    from perfguard.pipeline.housekeeping import keep_off
+    from perfguard.pipeline.housekeeping import StartingThread, keep_off
     from perfguard.pipeline.run_files import read_selection
     from perfguard.pipeline.watching import RunWatch
     from perfguard.tui.launch import run_app
 
     is_here = source.is_live and source.folder is not None
     selection = read_selection(source.read_file) if is_here else None
-    sentence = keep_off(selection.cpus if selection else ())
-    watch = RunWatch(source, keep_off=keep_off if is_here and selection is None else None)
+    starting = StartingThread()
+    step_aside = partial(keep_off, spared={starting.id})
+    sentence = step_aside(selection.cpus if selection else ())
+    watch = RunWatch(source, keep_off=step_aside if is_here and selection is None else None)
+    start = None if options.get("read_only") else _starter(loaded, starting)
     try:
-        code = run_app(watch, _tui_options(loaded, watch, options, sentence))
+        code = run_app(watch, _tui_options(loaded, watch, options, sentence, start))
     finally:
         watch.close()
     if code:
@@ -191,7 +196,13 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     return watch
 
 
-def _tui_options(loaded: LoadedConfig, watch: RunWatch, options: dict[str, Any], housekeeping: str) -> TuiOptions:
+def _tui_options(
+    loaded: LoadedConfig,
+    watch: RunWatch,
+    options: dict[str, Any],
+    housekeeping: str,
+    start: Callable[[tuple[str, ...]], StartedCommand] | None,
+) -> TuiOptions:
     from perfguard.pipeline.history import read_history
     from perfguard.pipeline.watching import doctor_rows
     from perfguard.tui.options import TuiOptions
@@ -208,21 +219,20 @@ def _tui_options(loaded: LoadedConfig, watch: RunWatch, options: dict[str, Any],
         read_fingerprint=watch.host,
         read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
         read_cpus=watch.selection,
-        start_command=None if options.get("read_only") else _starter(loaded),
-        hint=_hint(watch, is_read_only=bool(options.get("read_only"))),
+        start_command=start,
+        hint=_hint(watch, can_start=start is not None),
     )
 
 
-def _hint(watch: RunWatch, *, is_read_only: bool) -> str:
+def _hint(watch: RunWatch, *, can_start: bool) -> str:
     from perfguard.store.event_sources import UpcomingSource
 
     if not isinstance(watch.source, UpcomingSource):
         return ""
-    start = "" if is_read_only else "R starts one, and "
-    return f"no run is recorded in this project yet: {start}one that is started elsewhere will be shown"
+    return f"no run is recorded here yet: {'R starts one; ' if can_start else ''}one started elsewhere is shown, too"
 
 
-def _starter(loaded: LoadedConfig) -> Callable[[tuple[str, ...]], StartedCommand]:
+def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[str, ...]], StartedCommand]:
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
@@ -233,16 +243,19 @@ def _starter(loaded: LoadedConfig) -> Callable[[tuple[str, ...]], StartedCommand
         from perfguard.tui.options import StartedCommand
 
         try:
-            run = DetachedRun(arguments, loaded.project)
+            run = starting.run(partial(DetachedRun, arguments, loaded.project))
             folder = run.wait_for_folder()
         except PerfguardError as error:
             return StartedCommand(sentence=str(error))
         if folder is None:
             said = run.take_console().strip().rpartition("\n")[2]
             return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
+        watch = RunWatch(LocalSource(folder), keep_off=partial(keep_off, spared={starting.id}))
         return StartedCommand(
             sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
-            watch=RunWatch(LocalSource(folder), keep_off=keep_off),
+            watch=watch,
+            read_fingerprint=watch.host,
+            read_cpus=watch.selection,
         )
 
     return start

@@ -61,11 +61,17 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         notes=(
             (
                 "no stored baseline fits this machine and suite: the last commit (git:HEAD) is paired with the working "
-                f"tree; to store one, run `perfguard baseline update {request.selecting_options}`"
+                f"tree; {_how_to_store(request)}"
             ),
         ),
         census=census_of_another_machine(request.loaded, request.suite, machine_isa()),
     )
+
+
+def _how_to_store(request: Request) -> str:
+    if request.patterns:
+        return "to store one, list these cases in [suites.NAME] and run `perfguard baseline update --suite NAME`"
+    return f"to store one, run `perfguard baseline update --suite {request.suite}`"
 
 
 def _require_no_injection(request: Request) -> None:

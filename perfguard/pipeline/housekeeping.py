@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from perfguard.model.cpuset import format_cpu_list, parse_cpu_list
+
+T = TypeVar("T")
 
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 _LEAST_NICE = 19
 
 
-def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER) -> str:
+class StartingThread:
+    """A thread that keeps the CPUs and the priority which the process had when it was made.
+
+    Whatever is started from it inherits these and not the reader's, which nobody but root could take back.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starting")
+        self.id = self._pool.submit(threading.get_native_id).result()
+        """The kernel's number of it."""
+
+    def run(self, call: Callable[[], T]) -> T:
+        """What a call gives, or raises, in this thread."""
+        return self._pool.submit(call).result()
+
+
+def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER, spared: Collection[int] = ()) -> str:
     """Move this process away from the measured CPUs and give it the lowest priority; say what was done, or why not.
 
     All of its threads; those that they start inherit both.
@@ -21,8 +42,10 @@ def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER) -> str:
     Args:
         cpus: CPUs that are measured on; none where nothing is measured on this machine.
         root: Where the kernel describes CPUs.
+        spared: Threads that are left as they are; they must do nothing but start processes.
     """
-    return f"this reader runs {_moved(frozenset(cpus), root)}, {_lowered()}"
+    threads = [thread for thread in _threads() if thread not in spared]
+    return f"this reader runs {_moved(frozenset(cpus), root, threads)}, {_lowered(threads)}"
 
 
 def housekeeping_cpus(allowed: Collection[int], measured: Collection[int], root: Path = CPU_FOLDER) -> frozenset[int]:
@@ -32,7 +55,7 @@ def housekeeping_cpus(allowed: Collection[int], measured: Collection[int], root:
     return away or beside
 
 
-def _moved(measured: frozenset[int], root: Path) -> str:
+def _moved(measured: frozenset[int], root: Path, threads: Sequence[int]) -> str:
     allowed = os.sched_getaffinity(0)
     if not measured & allowed:
         return f"on CPU {format_cpu_list(allowed)}"
@@ -40,7 +63,7 @@ def _moved(measured: frozenset[int], root: Path) -> str:
     if not chosen:
         return f"on the measured CPU {format_cpu_list(allowed)}, because there is no other: it will disturb the run"
     try:
-        for thread in _threads():
+        for thread in threads:
             os.sched_setaffinity(thread, chosen)
     except OSError as error:
         return f"on CPU {format_cpu_list(allowed)}, also measured ones, because it cannot be moved ({error.strerror})"
@@ -59,11 +82,11 @@ def _siblings(cpu: int, root: Path) -> frozenset[int]:
     return frozenset({cpu})
 
 
-def _lowered() -> str:
+def _lowered(threads: Sequence[int]) -> str:
     """Priority for CPU and disk; what the kernel refuses is left as it is."""
     _lower_disk_priority()
     try:
-        for thread in _threads():
+        for thread in threads:
             os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
     except OSError:
         with suppress(OSError):

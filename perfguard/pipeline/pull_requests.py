@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import ArmError, HostUnfitError, UsageError
-from perfguard.model.result import RunResult
+from perfguard.model.result import ArmSummary, RunResult
 from perfguard.report.comment import CommentContext, render_comment
 from perfguard.runner import git
 
@@ -127,11 +127,18 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 
 def reproducing(result: RunResult) -> str | None:
     """The command that measures the same again; None where the result is of something else than two revisions."""
-    arms = [result.arms[role].text for role in ("baseline", "candidate") if role in result.arms]
+    arms = [_revision(result.arms[role]) for role in ("baseline", "candidate") if role in result.arms]
     if len(arms) != 2 or not all(re.fullmatch(r"git:[0-9a-f]{40}", text) for text in arms):
         return None
     suite = f" --suite {result.suite}" if re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", result.suite) else ""
     return f"perfguard compare --baseline {arms[0]} --candidate {arms[1]}{suite}"
+
+
+def _revision(arm: ArmSummary) -> str:
+    """The arm by its commit, where it was measured as committed and with nothing else about it."""
+    is_plain = re.fullmatch(r"git:[\w./~^@{}-]+|dir:\.", arm.text) is not None
+    is_clean = arm.source_id is not None and "+" not in arm.source_id
+    return f"git:{arm.commit}" if is_plain and is_clean and arm.commit else arm.text
 
 
 def summary_of(result: RunResult, context: CommentContext, destination: Path, *, limit: int) -> str:

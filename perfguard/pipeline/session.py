@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,13 +57,6 @@ class Request:
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
     patterns: tuple[str, ...] = ()
     """Which cases were asked for instead of a suite."""
-
-    @property
-    def selecting_options(self) -> str:
-        """The options that select these cases: `--suite quick`, `-c 'step.bert*'`."""
-        if not self.patterns:
-            return shlex.join(("--suite", self.suite))
-        return shlex.join(word for pattern in self.patterns for word in ("-c", pattern))
 
 
 @dataclass(slots=True)

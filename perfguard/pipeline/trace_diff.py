@@ -11,8 +11,11 @@ from perfguard.errors import UsageError
 from perfguard.model.ops import Attribution
 from perfguard.profile.arm_profile import ArmProfile, EventCost
 from perfguard.profile.attribution import attribute
+from perfguard.profile.context import context_of
+from perfguard.profile.names import Role, role_of
 from perfguard.profile.op_profile import profile_of
 from perfguard.profile.trace import Trace, read_trace
+from perfguard.units import format_number
 
 
 def diff_traces(before: Path, after: Path) -> Attribution:
@@ -26,11 +29,29 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     baseline, candidate = (_arm(trace) for trace in traces)
     attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
     notes = [note for trace in traces for note in trace.notes]
+    updates = [_updates_a_step(trace) for trace in traces]
+    if updates[0] != updates[1]:
+        notes.append(
+            f"a step of {before.name} holds {format_number(updates[0])} updates of optimizers and one of {after.name} "
+            f"{format_number(updates[1])}, so they are not the same work; mark steps alike, with the profiler's step()"
+        )
     has_shapes = [any(signature.shapes for signature in trace.signatures) for trace in traces]
-    if has_shapes[0] != has_shapes[1]:
-        named = (before, after)[has_shapes[0]].name
-        notes.append(f"{named} tells no shapes and the other one does, so no op is the same; record both alike")
-    return replace(attribution, notes=tuple(notes))
+    if has_shapes[0] == has_shapes[1]:
+        return replace(attribution, notes=tuple(notes))
+    named = (before, after)[has_shapes[0]].name
+    return replace(
+        attribution,
+        sentence=f"{named} tells no shapes and the other one does, so no op is the same; record both alike",
+        culprits=(),
+        notes=tuple(notes),
+    )
+
+
+def _updates_a_step(trace: Trace) -> float:
+    """How often optimizers update in a step, on average."""
+    context = context_of(trace)
+    is_update = np.array([role_of(name) is Role.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
+    return float((is_update & (context.step >= 0)).sum()) / max(1, context.windows.size)
 
 
 def _read(path: Path) -> Trace:

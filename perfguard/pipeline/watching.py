@@ -199,7 +199,9 @@ class RunWatch:
             return False
         quiet_s = self.source.wall_s(now) - fold.last.t_wall
         is_late = quiet_s > SHORT_SILENCE_S
-        if self._asked_at is None or (is_late and abs(now - self._asked_at) >= _SEARCH_EVERY_S):
+        # To look at a process that is known costs little; to look for one may mean to look through all.
+        is_due = self._asked_at is None or self._is_held or abs(now - self._asked_at) >= _SEARCH_EVERY_S
+        if self._asked_at is None or (is_late and is_due):
             self._asked_at = now
             self._is_held = self._has_writer()
             self._was_held = self._was_held or bool(self._is_held)

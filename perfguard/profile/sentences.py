@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 
 from perfguard.model.ops import PYTHON_OP, CensusChange, ChangeClass, Culprit, StepBalance
+from perfguard.profile.arm_profile import FloatArray
 from perfguard.profile.culprits.causes import Cause, Rule, short_op
 from perfguard.profile.culprits.offsets import MovedCost
 from perfguard.profile.culprits.weighing import WeighedCause, by_part
 from perfguard.profile.diff import OpDiff
 from perfguard.profile.implementation_changes import implementation_change
-from perfguard.profile.twins import AFTER, BEFORE
+from perfguard.profile.twins import BEFORE
 from perfguard.profile.wording import FUSED_PREFIX, exchange, line, main_op, tensors, where, won_ops
 from perfguard.units import format_change, format_count, format_number, format_ratio, format_seconds, format_share
 
@@ -156,15 +156,14 @@ def _own_size(balance: StepBalance, culprit: Culprit) -> str:
 
 
 def _optimizer(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
-    was, now = (_is_fused(diff, columns, side) for side in (BEFORE, AFTER))
+    was, now = (_has_fused(diff, columns, calls) for calls in (diff.ops.baseline_calls, diff.ops.candidate_calls))
     verb = "" if was == now else (" no longer fused" if was else " now fused")
     return f"{cause.label}{verb}, {exchange(diff, columns)}"
 
 
-def _is_fused(diff: OpDiff, columns: Sequence[int], side: AbstractSet[ChangeClass]) -> bool:
-    return any(
-        diff.changes[column] in side and short_op(diff.ops.keys[column]).startswith(FUSED_PREFIX) for column in columns
-    )
+def _has_fused(diff: OpDiff, columns: Sequence[int], calls: FloatArray) -> bool:
+    """Whether a fused op is among them in the arm with these calls."""
+    return any(calls[column] > 0 and short_op(diff.ops.keys[column]).startswith(FUSED_PREFIX) for column in columns)
 
 
 def _tensors(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:

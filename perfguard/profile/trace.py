@@ -192,8 +192,9 @@ def _without_marks(trace: Trace) -> Trace:
 def _notes(file: TraceFile[TraceEvent], untimed: int) -> tuple[str, ...]:
     notes = []
     if untimed:
-        events = "1 event has" if untimed == 1 else f"{untimed} events have"
-        notes.append(f"{events} no duration in {file.path.name}, or one below 0, and count as 0 s")
+        events = "1 event" if untimed == 1 else f"{untimed} events"
+        verb = "is" if untimed == 1 else "are"
+        notes.append(f"{events} of {file.path.name} without a duration, or with one below 0, {verb} taken for 0 s")
     if file.is_damaged:
         notes.append(f"{file.path.name} is a damaged gzip file; what can be unpacked was read")
     elif file.dropped_bytes is not None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ Event = TypeVar("Event")
 
 PIECE_BYTES = 1 << 20
 """Read at a time: what is decoded from it, a few thousand events, stays in the processor's caches."""
+_SMALL_BYTES = 1 << 9
 LONGEST_BYTES = 1 << 25
 """Without one whole event in so many bytes, a file is no trace."""
 
@@ -91,7 +93,7 @@ class TraceFile(Generic[Event]):
             if len(text) > LONGEST_BYTES:
                 break
         if self.is_damaged:
-            raise StoreError(f"{self.path} is a damaged gzip file: nothing in it can be unpacked; export it again")
+            raise StoreError(f"{self.path} is a damaged gzip file: no event in it can be read; export it again")
         raise StoreError(
             f'{self.path} is not a Chrome trace: it has no list "traceEvents"; '
             "name a file that export_chrome_trace of torch.profiler wrote"
@@ -179,10 +181,12 @@ class TraceFile(Generic[Event]):
         """What gzip holds, as far as it can be unpacked: one member after another, up to the first damage."""
         inflater = zlib.decompressobj(_GZIP_WINDOW)
         while packed:
+            before = inflater.copy()
             try:
                 yield inflater.decompress(packed, PIECE_BYTES)
             except zlib.error:
                 self.is_damaged = self._lacks_an_end = True
+                yield from _up_to_damage(before, packed)
                 return
             packed = inflater.unconsumed_tail
             self._lacks_an_end = not inflater.eof
@@ -190,6 +194,14 @@ class TraceFile(Generic[Event]):
                 packed = inflater.unused_data
                 inflater = zlib.decompressobj(_GZIP_WINDOW)
             packed = packed or file.read(PIECE_BYTES)
+
+
+def _up_to_damage(inflater: Any, packed: bytes) -> Iterator[bytes]:
+    """What comes before the damage, in small pieces: that in which it shows is lost."""
+    with suppress(zlib.error):
+        while packed:
+            yield inflater.decompress(packed, _SMALL_BYTES)
+            packed = inflater.unconsumed_tail
 
 
 def _ends_of_objects(text: bytearray) -> Iterator[int]:

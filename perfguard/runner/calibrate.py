@@ -245,12 +245,14 @@ def budget_shortage(
         left_s: What is left of it.
     """
     block_s = cost.block_s(settings)
-    if cost.slice_s <= 0 or left_s >= least * block_s:
+    if cost.slice_s <= 0 or left_s >= _ROOM * least * block_s:
         return None
+    fitting = int(left_s / block_s)
+    few = f"hardly {least} blocks" if fitting >= least else f"about {format_count(max(0, fitting), 'block')}"
     enough_s = math.ceil((budget_s - left_s + _ROOM * least * block_s) / 10) * 10
     return (
-        f"about {format_count(max(0, int(left_s / block_s)), 'block')} of {format_duration(block_s)} fit the budget of "
-        f"{format_duration(budget_s)}, and a verdict needs {least}: give it --budget {enough_s} or more, or fewer cases"
+        f"{few} of {format_duration(block_s)} fit the budget of {format_duration(budget_s)}, and a verdict needs "
+        f"{least}: give it --budget {enough_s} or more, or fewer cases"
     )
 
 

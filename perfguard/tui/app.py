@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -236,7 +237,16 @@ class PerfguardApp(ReaderApp):
         if event.outcome.watch is None:
             self.push_screen(NoticeDialog("nothing was started", event.outcome.sentence))
             return
-        self.session = Session(event.outcome.watch, self.session.options)
+        outcome = event.outcome
+        options = replace(
+            self.session.options,
+            run_name="",
+            hint="",
+            is_local=True,
+            read_fingerprint=outcome.read_fingerprint,
+            read_cpus=outcome.read_cpus,
+        )
+        self.session = Session(event.outcome.watch, options)
         self.action_show_screen("live")
         self.tick()
         self.say(event.outcome.sentence)

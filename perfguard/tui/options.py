@@ -90,6 +90,10 @@ class StartedCommand:
     """What was started and where its output is, or why not."""
     watch: Watch | None = None
     """The new run, to be watched instead; None to stay with the old one."""
+    read_fingerprint: Callable[[], Fingerprint | None] | None = None
+    """The machine of the new run."""
+    read_cpus: Callable[[], CpuSelection | None] | None = None
+    """Where the new run is pinned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

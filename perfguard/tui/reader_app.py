@@ -95,7 +95,7 @@ class ReaderApp(App[int]):
         with suppress(RuntimeError, ValueError, NotImplementedError):  # only a main thread can be told
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, 0, TERMINATED)
         self.theme = self._first
-        if self.session.options.housekeeping:
+        if self.session.options.housekeeping and not self.session.options.hint:
             self.say(self.session.options.housekeeping)
         self.tick()
         self._ticker = self.set_interval(self.pace.interval_s, self.tick)

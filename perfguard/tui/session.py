@@ -106,7 +106,8 @@ def words_to_start(kind: str, session: Session) -> list[str]:
         kind: `run` for the run's own command again, `baseline` to store a new baseline of its suite.
         session: The run.
     """
-    suite = ["--suite", session.view.suite] if session.view.suite else []
+    has_cases = any(word.startswith(("-c", "--case")) for word in session.view.command)
+    suite = ["--suite", session.view.suite] if session.view.suite and not has_cases else []
     if kind == "baseline":
         return ["baseline", "update", *suite]
     command = list(session.view.command)

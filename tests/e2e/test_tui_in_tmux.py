@@ -117,7 +117,7 @@ def test_a_recorded_run_is_watched_from_start_to_quit(terminal, with_recording) 
 
 def test_the_first_run_of_a_project_appears_by_itself(terminal, project) -> None:
     terminal.start(f"{PERFGUARD} tui", project.path)
-    terminal.wait_for("[1 Live]", "no run is recorded in this project yet: R starts one")
+    terminal.wait_for("[1 Live]", "no run is recorded here yet: R starts one")
     runs = project.path / ".perfguard" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     shutil.copytree(RECORDING, runs / "recorded")

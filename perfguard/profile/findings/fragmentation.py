@@ -18,6 +18,8 @@ ID = "fragmented-trace"
 TINY_CALL_S = 10e-6
 """Seconds of an op's own time below which calling it is most of it: dispatch, autograd and Python take some
 microseconds for each op."""
+MOST_PYTHON_S = 100e-6
+"""Seconds of Python for each op of a phase that calling it can explain, modules and autograd's Python included."""
 LEAST_CALLS = 200
 """Tiny calls a step from which it is fragmented: at some microseconds each, they are a millisecond that fusing could
 save."""
@@ -39,7 +41,7 @@ def _find(evidence: Evidence) -> list[Finding]:
         for total in evidence.totals
         if total.key.op != PYTHON_OP and total.calls > 0 and evidence.per_call_s(total) < TINY_CALL_S
     ]
-    python = [total for total in evidence.totals if total.key.op == PYTHON_OP]
+    python = _python_of_calls(evidence)
     calls = math.fsum(total.calls for total in tiny)
     share = evidence.share_of([*tiny, *python])
     if share is None or calls < LEAST_CALLS or share < LEAST_SHARE:
@@ -64,6 +66,23 @@ def _find(evidence: Evidence) -> list[Finding]:
                 "what stays",
             ),
         )
+    ]
+
+
+def _python_of_calls(evidence: Evidence) -> list[OpTotal]:
+    """Time in no op, of the phases whose calls can explain it: elsewhere Python waits, reads or computes by itself."""
+    calls: dict[StepPhase, float] = defaultdict(float)
+    python: dict[StepPhase, list[OpTotal]] = defaultdict(list)
+    for total in evidence.totals:
+        if total.key.op == PYTHON_OP:
+            python[total.key.phase].append(total)
+        else:
+            calls[total.key.phase] += total.calls
+    return [
+        total
+        for phase, totals in python.items()
+        if evidence.seconds_of(totals) <= MOST_PYTHON_S * calls[phase]
+        for total in totals
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from perfguard.model.findings import Finding, Severity
 from perfguard.model.ops import Attribution, ChangeClass, OpKey, StepPhase
+from perfguard.profile.findings import reorders
 
 _MORE = frozenset(
     {ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, ChangeClass.OTHER_IMPLEMENTATION},
@@ -46,7 +47,9 @@ def _has_cause(finding: Finding, comparison: Attribution, places: Collection[Pla
         return True
     if finding.ops:
         return any(_place(key) in places for key in finding.ops)
-    return finding.share is None or bool(comparison.census_changes)  # of a process; of primitives
+    if finding.id == reorders.ID:  # they are counted, so only more of them are news
+        return any(change.rule == reorders.COUNTED_BY for change in comparison.census_changes)
+    return finding.share is None or bool(comparison.census_changes)  # of a process; of other primitives
 
 
 def _place(key: OpKey) -> Place:

@@ -16,6 +16,8 @@ from perfguard.profile.findings.subject import after_edit
 from perfguard.units import format_bytes, format_number, format_seconds, format_share
 
 ID = "reorders"
+COUNTED_BY = "reorders"
+"""Rule of the census that tells of more or fewer of them."""
 LEAST_SHARE = 0.05
 """Part of a step from which reorders are told. Some are the rule in training, where weights change with every step and
 so are laid out anew: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et

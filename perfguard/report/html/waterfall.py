@@ -13,7 +13,7 @@ from perfguard.report.step_parts import Part, parts_of
 from perfguard.units import format_seconds, format_share
 
 _HEIGHT = 24
-_NOTHING = 1e-9
+_NOTHING = 1e-6
 """Parts of the difference that are smaller than this share of it are rounding."""
 
 

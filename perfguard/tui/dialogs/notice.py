@@ -10,7 +10,7 @@ from textual.containers import Container
 from textual.screen import ModalScreen
 
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, line, wrapped
-from perfguard.tui.widgets.texts import Pane
+from perfguard.tui.widgets.texts import Lines
 
 
 class NoticeDialog(ModalScreen[None]):
@@ -21,16 +21,15 @@ class NoticeDialog(ModalScreen[None]):
     def __init__(self, title: str, sentence: str) -> None:
         super().__init__()
         self._title, self._sentence = title, sentence
-        self.pane = Pane(id="notice")
+        self.text = Lines(id="notice")
 
     def compose(self) -> ComposeResult:
-        """One pane."""
-        yield Container(self.pane, classes="dialog notice")
+        """The sentence."""
+        yield Container(self.text, classes="dialog notice")
 
     def on_mount(self) -> None:
         """Write it."""
-        self.pane.show(lambda width, _: self._lines(width))
-        self.pane.focus()
+        self.text.show(lambda width, _: self._lines(width))
 
     def _lines(self, width: int) -> list[Line]:
         return [
@@ -38,5 +37,5 @@ class NoticeDialog(ModalScreen[None]):
             EMPTY,
             *wrapped(self._sentence, width, Role.BROKEN),
             EMPTY,
-            line(Span("esc closes", Role.MUTED)),
+            line(Span("esc or enter closes", Role.MUTED)),
         ]

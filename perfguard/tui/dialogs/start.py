@@ -45,7 +45,7 @@ class StartDialog(ModalScreen[tuple[str, ...] | None]):
         super().__init__()
         self._title, self._is_read_only = title, is_read_only
         self._problem = ""
-        self.input = Input(shlex.join(["perfguard", *words]), id="command", compact=True)
+        self.input = Input(shlex.join(["perfguard", *words]), id="command", compact=True, select_on_focus=False)
         self.input.cursor_blink = False
         self.text = Lines(id="start-text")
 

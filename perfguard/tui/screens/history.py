@@ -42,6 +42,7 @@ class HistoryScreen(ViewScreen):
         self._problems: tuple[str, ...] = ()
         self._state = "reading the recorded runs"
         self._is_ascii = False
+        self._read_at: tuple[str | None, str | None] | None = None
 
     @property
     def table(self) -> RowTable[Any]:
@@ -55,10 +56,6 @@ class HistoryScreen(ViewScreen):
     def compose_body(self) -> Iterable[Widget]:
         """Table and plot."""
         yield Container(self.cases, self.plot, classes="body stacked")
-
-    def on_mount(self) -> None:
-        """Read the recorded runs once, in a thread."""
-        self.in_thread(self._read, "history")
 
     def _read(self) -> None:
         options = self.session.options
@@ -78,7 +75,11 @@ class HistoryScreen(ViewScreen):
         self.update_body(resort=True)
 
     def update_body(self, *, resort: bool) -> None:
-        """Show the cases and the series of the selected one."""
+        """Show the cases and the series of the selected one; read again, in a thread, when a run has ended."""
+        newest = (self.session.view.run_id, self.session.view.outcome)
+        if self._read_at != newest:
+            self._read_at = newest
+            self.in_thread(self._read, "history")
         spec = None
         if self._is_ascii != self.glyphs.is_ascii:
             self._is_ascii = self.glyphs.is_ascii

@@ -15,6 +15,7 @@ from perfguard.errors import PerfguardError
 from perfguard.model.machine import CheckResult, CpuSelection, Fingerprint
 from perfguard.tui.drawing.spans import Line, Role, wrapped
 from perfguard.tui.keymap import Scope
+from perfguard.tui.options import Watch
 from perfguard.tui.panes.host import host_lines
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.checks import check_lines, checks_table, is_bad
@@ -50,6 +51,7 @@ class HostScreen(ViewScreen):
         self.checks: RowTable[CheckResult] = RowTable(checks_table(), id="checks", classes="pane")
         self.detail = Pane(id="detail", classes="pane")
         self._answer = _Answer()
+        self._asked_for: Watch | None = None
 
     @property
     def table(self) -> RowTable[Any]:
@@ -67,10 +69,6 @@ class HostScreen(ViewScreen):
             Container(self.checks, self.detail, classes="stacked holder"),
             classes="body host",
         )
-
-    def on_mount(self) -> None:
-        """Ask once; again only when told to."""
-        self.action_ask_doctor()
 
     def action_ask_doctor(self) -> None:
         """Read the machine and the doctor's rows, in a thread."""
@@ -94,7 +92,10 @@ class HostScreen(ViewScreen):
         self.update_body(resort=True)
 
     def update_body(self, *, resort: bool) -> None:
-        """Show facts and checks."""
+        """Show facts and checks; ask once for each run, again only when told to."""
+        if self._asked_for is not self.session.watch:
+            self._asked_for = self.session.watch
+            self.action_ask_doctor()
         self.facts.show(self._facts)
         spec = replace(checks_table(), empty=self._answer.state)
         self.checks.show(self._answer.rows, spec=spec if spec.empty != self.checks.spec.empty else None, resort=resort)

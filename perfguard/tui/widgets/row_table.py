@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, fitted, line
+from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, fitted, line, width_of
 from perfguard.tui.keymap import Scope
 from perfguard.tui.tables.columns import GAP, Column, Place, TableSpec, place_columns
 from perfguard.tui.tables.filtering import Filter
@@ -283,7 +283,8 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
             column = self.spec.columns[place.column]
             title = column.head(place.width)
             if column.id == self.sort_id:
-                title = (*title, Span("↓" if column.is_falling != self.is_reversed else "↑", Role.ACCENT))
+                arrow = Span("↓" if column.is_falling != self.is_reversed else "↑", Role.ACCENT)
+                title = (*(fitted(title, place.width - 1) if width_of(title) >= place.width else title), arrow)
             segments += inks.segments(fitted(title, place.width, align_right=column.align_right), base)
             segments.append(Segment(" " * GAP, base))
         return Strip(segments).adjust_cell_length(width, base)

@@ -120,3 +120,20 @@ def test_only_a_comparison_of_two_commits_has_a_command():
         arms = {**PASSED.arms, "baseline": replace(PASSED.arms["baseline"], text=text)}
         assert reproducing(replace(PASSED, arms=arms)) is None
     assert reproducing(replace(PASSED, arms={})) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "source_id", "has_command"),
+    [
+        ("git:main", "t1", True),
+        ("dir:.", "t1", True),
+        ("dir:.", "t1+changed", False),
+        ("git:main+env:X=1", "t1", False),
+        ("git:main; id", "t1", False),
+    ],
+)
+def test_a_commit_that_was_measured_as_it_is_has_a_command(text, source_id, has_command):
+    arm = replace(PASSED.arms["baseline"], text=text, source_id=source_id, commit=BASE)
+    found = reproducing(replace(PASSED, arms={**PASSED.arms, "baseline": arm}))
+    command = f"perfguard compare --baseline git:{BASE} --candidate git:{MERGE} --suite pr"
+    assert found == (command if has_command else None)

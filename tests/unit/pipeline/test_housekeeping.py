@@ -28,6 +28,19 @@ print(seen["affinity"] == os.sched_getaffinity(0), seen["policy"] == os.sched_ge
 """
 
 
+START_FROM_THE_SIDE = """
+import os, subprocess, sys
+from perfguard.pipeline.housekeeping import StartingThread, keep_off
+says = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0))"]
+before = subprocess.run(says, capture_output=True, text=True).stdout
+starting = StartingThread()
+keep_off({max(os.sched_getaffinity(0))}, spared={starting.id})
+print(os.sched_getscheduler(0) == os.SCHED_IDLE or os.getpriority(os.PRIO_PROCESS, 0) == 19)
+print(subprocess.run(says, capture_output=True, text=True).stdout == before)
+print(starting.run(lambda: subprocess.run(says, capture_output=True, text=True).stdout) == before)
+"""
+
+
 @pytest.fixture
 def cores(tmp_path):
     """Four cores of two threads, as the kernel describes them: cpu 0 and 4 are the first one."""
@@ -85,3 +98,11 @@ def test_every_thread_leaves_the_measured_cpus_and_runs_behind_everybody():
 def test_a_reader_without_another_cpu_says_that_it_disturbs():
     said, *_ = step_aside(*os.sched_getaffinity(0))
     assert "because there is no other: it will disturb the run" in said
+
+
+def test_what_a_reader_starts_has_the_cpus_and_the_priority_that_it_had_itself():
+    done = subprocess.run([sys.executable, "-c", START_FROM_THE_SIDE], capture_output=True, text=True, check=True)
+    has_stepped_aside, its_child_is_as_before, a_started_one_is_as_before = done.stdout.splitlines()
+    assert has_stepped_aside == "True"
+    assert its_child_is_as_before == "False"
+    assert a_started_one_is_as_before == "True"

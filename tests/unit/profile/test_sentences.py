@@ -205,6 +205,12 @@ def test_what_costs_less_than_its_noise_is_told_as_a_fact_and_not_blamed():
     )
 
 
+def test_more_updates_by_the_same_fused_op_are_no_change_of_fusion():
+    said = sentence({fused_adam(): Op(2, 30e-3)})
+    assert "fused," not in said
+    assert "Adam, 1 `_fused_adam_` more" in said
+
+
 @pytest.mark.parametrize(("others_s", "is_blamed"), [(0.0, True), (-30e-3, False)], ids=["slower", "faster"])
 def test_single_traces_tell_of_an_unfused_optimizer_whatever_the_times_say(others_s, is_blamed):
     mul = op_key("aten::mul_", "Adam", OPTIMIZER)

@@ -213,7 +213,7 @@ def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
     del builder.events[1]["dur"]
     builder.events[2]["dur"] = -5.0
     trace = read_trace(builder.write(tmp_path / "t.json"))
-    assert trace.notes == ("2 events have no duration in t.json, or one below 0, and count as 0 s",)
+    assert trace.notes == ("2 events of t.json without a duration, or with one below 0, are taken for 0 s",)
     assert trace.duration_ns.tolist() == [2000, 0, 0]
 
 
@@ -266,7 +266,7 @@ def test_a_file_that_is_missing_or_no_file_is_refused(tmp_path):
 def test_damaged_compression_is_refused_where_nothing_can_be_unpacked(tmp_path):
     (tmp_path / "bad.json.gz").write_bytes(b"\x1f\x8b" + b"\xff" * 100)
     with pytest.raises(
-        StoreError, match=r"bad\.json\.gz is a damaged gzip file: nothing in it can be unpacked; export it again"
+        StoreError, match=r"bad\.json\.gz is a damaged gzip file: no event in it can be read; export it again"
     ):
         read_trace(tmp_path / "bad.json.gz")
 

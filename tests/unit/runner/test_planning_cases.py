@@ -112,7 +112,9 @@ def test_a_budget_that_is_too_short_for_a_verdict_is_told_with_one_that_is_not()
         "about 2 blocks of 8 s fit the budget of 30 s, and a verdict needs 5: give it --budget 60 or more, or fewer "
         "cases"
     )
-    assert budget_shortage(cost, MeasureSettings(slices=3, warmups=1), least=5, budget_s=60.0, left_s=50.0) is None
+    settings = MeasureSettings(slices=3, warmups=1)
+    assert "hardly 5 blocks" in budget_shortage(cost, settings, least=5, budget_s=55.0, left_s=45.0)
+    assert budget_shortage(cost, settings, least=5, budget_s=60.0, left_s=50.0) is None
 
 
 @given(instance_s=st.floats(0.0, 100.0), slices=st.integers(1, 50))

@@ -6,7 +6,10 @@ import pytest
 
 from perfguard.model.findings import Severity
 from perfguard.profile.findings import fragmentation, low_precision_loss
-from tests.finding_evidence import BACKWARD, LOSS, evidence, op, python
+from tests.finding_evidence import BACKWARD, LOAD, LOSS, evidence, op, python
+
+PRODUCTS = op("linear", 30, calls=400)
+"""Ops that are not tiny, in forward, where Python calls them."""
 
 
 def only(module, *items, **more):
@@ -29,6 +32,7 @@ def test_tiny_ops_are_told_with_python_and_their_places():
         tiny(1_000, module="Net.layers.0.box", phase=BACKWARD),
         tiny(1_000, module="Net.layers.1.box", phase=BACKWARD),
         python(12, module="Net"),
+        PRODUCTS,
     )
     assert finding.seen == (
         "6,000 calls a step below 10.00 µs take 30 % of it, Python 12 %, with the profiler's own cost",
@@ -40,8 +44,13 @@ def test_tiny_ops_are_told_with_python_and_their_places():
 
 def test_the_profilers_own_cost_is_taken_off_before_anything_is_told():
     assert nothing(fragmentation, tiny(6_000), python(10), event_s=4e-6)
-    finding = only(fragmentation, tiny(6_000), python(30, calls=1_000), event_s=1e-6)
+    finding = only(fragmentation, tiny(6_000), PRODUCTS, python(30, calls=1_000), event_s=1e-6)
     assert "own cost" not in finding.seen[0]
+
+
+def test_python_that_no_call_explains_makes_no_step_fragmented():
+    """50 ms before six ops are files or waiting, however many tiny ops there are elsewhere."""
+    assert nothing(fragmentation, tiny(1_000), op("randn", 1, calls=6, phase=LOAD), python(50, phase=LOAD))
 
 
 @pytest.mark.parametrize(

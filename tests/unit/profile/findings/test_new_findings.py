@@ -84,3 +84,10 @@ def test_the_order_of_the_advice_stays():
         NEW_UPDATES, delta(COPIES, times=2, kind=ChangeClass.NEW), changes=[change("implementation", "→ ref:any")]
     )
     assert ids(new_findings((), after, compared)) == ids(after)
+
+
+@pytest.mark.parametrize(("rule", "is_told"), [("reorders", True), ("implementation", False)])
+def test_reorders_are_news_only_where_there_are_more_of_them(rule, is_told):
+    reorder = primitive("reorder", "jit:uni", 9)
+    compared = comparison(changes=[change(rule, "so it is")])
+    assert ("reorders" in ids(news([], [reorder], compared))) is is_told
