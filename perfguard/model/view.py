@@ -36,6 +36,8 @@ class CaseState(str, Enum):
     """Its slices are being timed now."""
     OPEN = "open"
     """Measured, without an answer yet."""
+    MEASURED = "measured"
+    """Measured in a run that compares nothing, and has ended."""
     ANSWERED = "answered"
     """Has its answer, at a look or at the end."""
     FAILED = "failed"

@@ -48,6 +48,7 @@ class WatchedCase:
         self._estimate: Estimate | None = None
         self._problem = ""
         self._is_estimated = False
+        self._has_ended = False
         self._view: CaseView | None = None
 
     @property
@@ -114,6 +115,11 @@ class WatchedCase:
     def estimate_anew(self) -> None:
         """Its blocks are others, or other ones are voided."""
         self._is_estimated = False
+        self._view = None
+
+    def end_without_comparison(self) -> None:
+        """The run has ended, and compares nothing."""
+        self._has_ended = True
         self._view = None
 
     def touch(self) -> None:
@@ -214,5 +220,6 @@ class WatchedCase:
             return CaseState.FAILED
         if outcome is not None:
             return CaseState.ANSWERED
-        numbers = self.numbers
-        return CaseState.OPEN if numbers.candidate_s or numbers.baseline_s else CaseState.WAITING
+        if not (self.numbers.candidate_s or self.numbers.baseline_s):
+            return CaseState.WAITING
+        return CaseState.MEASURED if self._has_ended else CaseState.OPEN

@@ -38,6 +38,8 @@ from perfguard.units import printable
 MAX_LOG_LINES = 2000
 """The latest ones are kept; all of them are in the recording."""
 MAX_NOTES = 500
+_NOTHING_COMPARED = "measured"
+"""Outcome of runs with one arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,9 @@ class RunFold:
             case RunFinished():
                 self._time(None)
                 self.end = event
+                if event.outcome == _NOTHING_COMPARED:
+                    for case in self.cases.values():
+                        case.end_without_comparison()
             case _:
                 pass
 

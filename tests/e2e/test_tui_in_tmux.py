@@ -126,6 +126,14 @@ def test_the_first_run_of_a_project_appears_by_itself(terminal, project) -> None
     terminal.wait_for("exited with 0")
 
 
+def test_what_is_typed_at_once_after_the_filters_key_runs_no_command(terminal, with_recording) -> None:
+    terminal.start(f"{PERFGUARD} tui recorded", with_recording)
+    terminal.wait_for("[1 Live]", "kernel.reorder")
+    terminal.keys("/6q")
+    terminal.keys("lstm", "Enter")
+    assert "[1 Live]" in terminal.wait_for("lstm  esc shows all")
+
+
 def test_a_job_in_the_background_comes_back(terminal, with_recording) -> None:
     terminal.start(f"bash -ic '{PERFGUARD} tui recorded; echo stopped with $?; fg'", with_recording)
     terminal.wait_for("[1 Live]", "= finished")

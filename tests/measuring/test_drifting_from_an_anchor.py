@@ -108,7 +108,7 @@ def test_small_steps_pass_one_by_one_and_are_red_against_the_anchor(project):
 def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchors_commit(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_taking(place / "anchor", 1e-6)
+    record_as_taking(place / "anchor", 1e-12)
     project.commit("anchor")
     drift(project, 0.5)  # steps that a busy host does not hide; the margin is wider still
     assert project.run(*UPDATE, "--allow-different").returncode == 0
@@ -118,7 +118,7 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
     notes = "\n".join(result["notes"])
     for case_id in ("tiny.sum", "tiny.sort"):
         assert f"{case_id}: +" in notes
-    assert "shown to be beyond 5.00 %" in notes
+    assert ", shown to be beyond 5.00 %" in notes
     assert outcomes(result)["tiny.sum"] == "regressed", result["reason"]
     (verdict,) = [v for v in result["gate"]["verdicts"] if v["case_id"] == "tiny.sum"]
     assert "since the anchor of 20" in verdict["reason"]
@@ -134,10 +134,10 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
 def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_taking(place / "anchor", 1e-6)
+    record_as_taking(place / "anchor", 1e-12)
     result = project.result("gate", "--baseline", "stored", **LIMITS)
     notes = "\n".join(result["notes"])
-    assert "shown to be beyond 5.00 %" in notes
+    assert ", shown to be beyond 5.00 %" in notes
     assert "the candidate imports the very code of the anchor's commit: what differs is the machine" in notes
     assert "regressed" not in outcomes(result).values()
 
@@ -145,7 +145,7 @@ def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with
 def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
     project, place = project_with_baseline, baseline_of(project_with_baseline)
     assert project.run("baseline", "anchor").returncode == 0
-    record_as_taking(place / "anchor", 1e-6)
+    record_as_taking(place / "anchor", 1e-12)
     file = place / "anchor" / "info.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40, "code_id": None}))
     result = project.result("gate", "--baseline", "stored", **LIMITS)

@@ -34,6 +34,7 @@ _STATES = {
     CaseState.WAITING: Mark("·", "waiting", Role.MUTED),
     CaseState.MEASURING: Mark("●", "measuring", Role.ACCENT),
     CaseState.OPEN: Mark("○", "open", Role.MUTED),
+    CaseState.MEASURED: Mark("·", "measured", Role.MUTED),
     CaseState.ANSWERED: Mark("=", "answered", Role.SAME),
     CaseState.FAILED: Mark("✗", "failed", Role.BROKEN),
 }
@@ -114,7 +115,8 @@ def tally(cases: Sequence[CaseView]) -> Line:
     counts: Counter[Mark] = Counter()
     urgencies: dict[Mark, int] = {}
     for case in cases:
-        mark = mark_of(case) if case.outcome is not None or case.state is CaseState.FAILED else _STATES[CaseState.OPEN]
+        is_final = case.outcome is not None or case.state in (CaseState.FAILED, CaseState.MEASURED)
+        mark = mark_of(case) if is_final else _STATES[CaseState.OPEN]
         counts[mark] += 1
         urgencies[mark] = urgency(case)
     parts: list[str | Span] = []

@@ -141,7 +141,7 @@ class ViewScreen(Screen[None]):
         """Let a filter be typed."""
         self.filter_line.display = True
         self.filter_line.value = self.filter.text if self.filter is not None else ""
-        self.filter_line.focus()
+        self.set_focus(self.filter_line)  # at once: the next key may be there already
 
     def leave_filter(self) -> bool:
         """Close the filter's line and show all rows again; False where neither was there."""

@@ -65,6 +65,7 @@ class TestTheWholeRun:
         view = polled(DATA / "rounds").view
         case = case_of(view, SAME)
         assert (view.mode, view.outcome) == ("rounds", "measured")
+        assert {case.state for case in view.cases} == {CaseState.MEASURED}
         assert (case.blocks, case.slices, case.baseline_s, case.log_ratio) == (3, 12, None, None)
         assert case.candidate_s == pytest.approx(0.00042, rel=0.01)
         assert case.noise_ratio is not None
