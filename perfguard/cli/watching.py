@@ -68,8 +68,8 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool
         UsageError: Options that exclude each other, or a host that is none.
         StoreError: There is no such run.
     """
-    from perfguard.pipeline.shown import find_run, runs_of
-    from perfguard.store.event_sources import EVENTS_FILE, LocalSource, ReplaySource, UpcomingSource
+    from perfguard.pipeline.shown import find_run, latest_run, runs_of
+    from perfguard.store.event_sources import LocalSource, ReplaySource, UpcomingSource
 
     run, replay, host = options.get("run"), options.get("replay"), options.get("host")
     if replay is not None and (run is not None or host is not None):
@@ -82,7 +82,7 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool
         return _remote_source(host, options.get("remote_project"), run)
     if options.get("remote_project") is not None:
         raise UsageError("--remote-project belongs to --host ssh:HOST")
-    if may_wait and run is None and not any(runs_of(loaded).glob(f"*/{EVENTS_FILE}")):
+    if may_wait and run is None and latest_run(loaded) is None:
         return UpcomingSource(runs_of(loaded))
     return LocalSource(find_run(loaded, run))
 

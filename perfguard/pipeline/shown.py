@@ -42,10 +42,15 @@ def find_run(loaded: LoadedConfig, name: str | None) -> Path:
             if (place / "events.jsonl").is_file():
                 return place
         raise StoreError(f"there is no run {name!r} in {runs}, and no events.jsonl at that path")
-    found = sorted(path.parent for path in runs.glob("*/events.jsonl"))
-    if not found:
+    latest = latest_run(loaded)
+    if latest is None:
         raise StoreError(f"no run is recorded in {runs}; `perfguard gate` makes one")
-    return found[-1]
+    return latest
+
+
+def latest_run(loaded: LoadedConfig) -> Path | None:
+    """Folder of the latest run; None where none is recorded."""
+    return max((path.parent for path in runs_of(loaded).glob("*/events.jsonl")), default=None)
 
 
 def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:

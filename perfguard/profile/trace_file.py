@@ -22,6 +22,7 @@ Event = TypeVar("Event")
 PIECE_BYTES = 1 << 20
 """Read at a time: what is decoded from it, a few thousand events, stays in the processor's caches."""
 _SMALL_BYTES = 1 << 9
+"""Unpacked at a time once a file is known to be damaged: so much is lost before the damage."""
 LONGEST_BYTES = 1 << 25
 """Without one whole event in so many bytes, a file is no trace."""
 
