@@ -276,7 +276,7 @@ def a_history(runs: int = 12) -> History:
         for index in range(runs)
         for case_id in (RED, "kernel.linear[m=512,dtype=bf16]")
     ]
-    return History(points=tuple(points), baselines_s={RED: 16.0e-3}, problems=("run-x has no events",))
+    return History(points=tuple(points), baselines_s={RED: 16.0e-3}, machine_id="b", problems=("run-x has no events",))
 
 
 @dataclass

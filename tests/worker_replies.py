@@ -27,6 +27,9 @@ class QueuedReplies:
             raise reply
         return reply
 
+    def processes(self) -> tuple[int, ...]:
+        return ()
+
     def close(self) -> None:
         self.is_closed = True
 

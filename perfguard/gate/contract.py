@@ -93,6 +93,21 @@ def contract_sentence(
     return f"calibrated on this machine: {alarms} (latest {latest}){_found(effects)}"
 
 
+def screening_sentence(state: CalibrationState, contract: str) -> str:
+    """What a gate against a stored baseline prints, whose open cases are paired with the baseline's commit.
+
+    Only the pairs can turn such a gate red, and they follow the rule that A/A gates calibrate; the numbers of another
+    day have no error rate that could be measured (docs/decisions/0006-stored-baselines.md).
+
+    Args:
+        state: Whether the calibration of paired gates holds.
+        contract: The `contract_sentence` of paired gates.
+    """
+    if state.status is CalibrationStatus.ABSENT:
+        return contract
+    return f"stored numbers only clear cases; what they leave open is paired, and of paired gates: {contract}"
+
+
 def false_alarm_sentence(found: FalseAlarms) -> str:
     """`0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence`."""
     if not found.gates:

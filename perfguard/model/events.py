@@ -160,6 +160,11 @@ class CaseFinished:
     """Named numbers of that call in the baseline, on which the arms must agree; empty in older recordings."""
     candidate_checks: dict[str, float] = field(default_factory=dict)
     """The same in the candidate."""
+    baseline_intrusion_ratio: float | None = None
+    """CPU time that the baseline's processes used while the candidate was timed, over what the measured CPUs had to
+    give meanwhile, 0 to 1; None where that is not known."""
+    candidate_intrusion_ratio: float | None = None
+    """The same of the candidate's while the baseline was timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from perfguard.model.run import (
     BlockConditions,
     CaseChecks,
     CaseFailure,
+    CaseIntrusion,
     CaseSlices,
     PairedData,
     Round,
@@ -194,6 +195,19 @@ class RunData:
                 data_seed=self._data_seeds.get(block),
                 baseline=done.baseline_checks,
                 candidate=done.candidate_checks,
+            )
+            for (block, case_id), done in self._complete.items()
+            if self.stage_of(block) is stage
+        )
+
+    def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
+        """What each arm's processes used while the other was timed, for each case and block of a stage."""
+        return tuple(
+            CaseIntrusion(
+                case_id=case_id,
+                block=block,
+                baseline_ratio=done.baseline_intrusion_ratio,
+                candidate_ratio=done.candidate_intrusion_ratio,
             )
             for (block, case_id), done in self._complete.items()
             if self.stage_of(block) is stage

@@ -95,6 +95,20 @@ class CaseChecks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseIntrusion:
+    """CPU time that each arm's processes used while the other was timed: one case in one block."""
+
+    case_id: str
+    """The case."""
+    block: int
+    """Block number."""
+    baseline_ratio: float | None
+    """The baseline's, over what the measured CPUs had to give while the candidate was timed; None where not known."""
+    candidate_ratio: float | None
+    """The candidate's while the baseline was timed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConditions:
     """What the host did during a block; says nothing about which arm was running."""
 

@@ -237,6 +237,8 @@ class History:
     points: tuple[HistoryPoint, ...] = ()
     """Sorted by time, then by case."""
     baselines_s: dict[str, float] = field(default_factory=dict)
-    """Median of the stored baseline that fits this machine, by case id."""
+    """Median of the stored baseline of `machine_id`, by case id."""
+    machine_id: str | None = None
+    """The machine that the stored baselines are of; None where that is not known."""
     problems: tuple[str, ...] = ()
     """Runs that could not be read, one sentence each."""

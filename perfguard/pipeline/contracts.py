@@ -10,7 +10,13 @@ from perfguard import __version__
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.calibrated import calibrated_margins, detectable_effects, summarize
-from perfguard.gate.contract import CalibrationState, CalibrationStatus, calibration_state, contract_sentence
+from perfguard.gate.contract import (
+    CalibrationState,
+    CalibrationStatus,
+    calibration_state,
+    contract_sentence,
+    screening_sentence,
+)
 from perfguard.gate.pace import Pace
 from perfguard.gate.planned import planned_gating
 from perfguard.gate.recorded import aa_gate, gates_of_scope, gates_of_suite, with_gates
@@ -95,7 +101,7 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
     return replace(calibration, gates=gates) if gates else None
 
 
-def gate_contract(session: Session) -> GateContract:
+def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
     """What this gate may say of its error rates, and the margins of its cases.
 
     Call it once the arms are known. Whatever is wrong with the stored file is said in the sentence: a gate that was
@@ -103,6 +109,7 @@ def gate_contract(session: Session) -> GateContract:
 
     Args:
         session: The run.
+        screens: Whether a stored baseline clears what it can, and the rest is paired with its commit.
     """
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
@@ -120,9 +127,13 @@ def gate_contract(session: Session) -> GateContract:
     )
     state = calibration_state(calibration, scope, now=utc_now())
     summary = summarize(calibration, looks=LOOKS) if calibration else None
+    if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
+        sentence = screening_sentence(state, contract_sentence(state, summary, alpha=config.alpha))
+    else:
+        sentence = sentence_for(session.request, state, summary)
     return GateContract(
         state=state,
-        sentence=sentence_for(session.request, state, summary),
+        sentence=sentence,
         margins=calibrated_margins(calibration, config.margin) if state.is_valid else {},
     )
 

@@ -65,6 +65,7 @@ def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) 
     found = dict(_read_runs(folder / "runs", known))
     if found != known:
         _save(folder / _CACHE_FILE, found)
+    machine_id = _machine_id()
     points = (point for run in found.values() for point in run.points)
     return History(
         points=tuple(
@@ -73,7 +74,8 @@ def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) 
                 key=lambda point: (point.t_wall, point.case_id),
             )
         ),
-        baselines_s=_baselines_s(loaded, case_ids),
+        baselines_s=_baselines_s(loaded, machine_id, case_ids),
+        machine_id=machine_id,
         problems=tuple(f"run {run_id}: {run.problem}" for run_id, run in found.items() if run.problem),
     )
 
@@ -150,12 +152,19 @@ def _medians_s(case: WatchedCase) -> list[float]:
     return [value_s for value_s in case.numbers.block_medians_s(Arm.CANDIDATE, ()) if value_s > 0]
 
 
-def _baselines_s(loaded: LoadedConfig, case_ids: Collection[str] | None) -> dict[str, float]:
+def _machine_id() -> str | None:
+    """This machine; None where it cannot be looked at, which `perfguard fingerprint` says."""
+    try:
+        return probe().machine_id
+    except PerfguardError:
+        return None
+
+
+def _baselines_s(loaded: LoadedConfig, machine_id: str | None, case_ids: Collection[str] | None) -> dict[str, float]:
     """Median of each case in this machine's stored baselines; of the configured suite where several hold a case."""
     store = store_of(loaded)
     found: dict[str, float] = {}
     try:
-        machine_id = probe().machine_id
         places = [place for place in store.stored() if place.parent.name == machine_id]
         for place in sorted(places, key=lambda place: place.name == loaded.config.suite):
             found |= {case_id: noise.median_s for case_id, noise in store.load(place).noise.items()}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard import __version__
 from perfguard.codec import from_builtins, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
-from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.render import render_fingerprint
 from perfguard.github.artifacts import RESULT_NAME, parse_result
 from perfguard.model.events import Event, OpsCompared, RunFinished, RunStarted
@@ -108,7 +107,7 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         profile=profile,
         evidence=evidence_of(data, problems),
         attributions=_attributions(folder, recording.events, problems),
-        history=_history(loaded, data, result) if with_history and not is_profile else None,
+        history=_history(loaded, data) if with_history and not is_profile else None,
         arm_facts=arm_facts(folder),
         fingerprint=_machine(folder),
         problems=tuple(problems),
@@ -186,16 +185,14 @@ def _attributions(folder: Path, events: Iterable[Event], problems: list[str]) ->
     return found
 
 
-def _history(loaded: LoadedConfig, data: RunData, result: RunResult | None) -> History | None:
-    """The series of the run's cases; a stored baseline only where it is of the run's machine."""
+def _history(loaded: LoadedConfig, data: RunData) -> History | None:
+    """The series of the run's cases."""
     if not data.case_ids:
         return None
     try:
-        history = read_history(loaded, frozenset(data.case_ids))
-        is_here = result is not None and probe().machine_id == result.machine_id
+        return read_history(loaded, frozenset(data.case_ids))
     except PerfguardError:
         return None
-    return history if is_here else replace(history, baselines_s={})
 
 
 def _machine(folder: Path) -> str:

@@ -9,6 +9,7 @@ from datetime import date
 from perfguard.config import Config
 from perfguard.gate.allowances import allowance_notes, apply_allowances
 from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.intrusion import guard_intrusion
 from perfguard.gate.modes import report_modes
 from perfguard.gate.numerics import computed_otherwise, guard_numerics
 from perfguard.gate.policy import conclude
@@ -73,7 +74,7 @@ class PairedJudge:
         timed = report_modes(timed, data.paired(self.stage), self.policy, voided=self._voided)
         verdicts = confirm_signals(timed, self._with_signals(data, timed), data.signals(self.confirmation), self.policy)
         checks = data.checks(self.stage)
-        verdicts = guard_numerics(verdicts, checks)
+        verdicts = guard_intrusion(guard_numerics(verdicts, checks), data.intrusions(self.stage))
         if self.identical:
             return verdicts
         return apply_allowances(

@@ -96,9 +96,7 @@ def require_own_folder(start: Path, revisions: Revisions) -> None:
     """
     repository = git.top_level(start) or start
     specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
-    changed = git.run_git(
-        repository, "diff", "--name-only", "--no-ext-diff", "-z", revisions.baseline, revisions.candidate, "--", *specs
-    )
+    changed = git.run_git(repository, *git.NAMES_OF_CHANGES, revisions.baseline, revisions.candidate, "--", *specs)
     if changed:
         name = changed.split(b"\0")[0].decode(errors="replace")
         raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")

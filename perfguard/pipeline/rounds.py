@@ -24,6 +24,7 @@ from perfguard.model.spec import Case
 from perfguard.model.verdict import Comparison, Design, GateResult, Outcome
 from perfguard.pipeline.allowances import allowances_of, tags_of, utc_today
 from perfguard.pipeline.attribution import count_against
+from perfguard.pipeline.contracts import gate_contract
 from perfguard.pipeline.drift import Drifted, pair_drifted, screen
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.measuring import calibrate, measure, start_arms
@@ -87,9 +88,12 @@ def gate_against_stored(
         rounds = session.request.loaded.config.rounds
         starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
+        contract = None
         if obstacle := obstacle_to_pairing(session, stored):
             session.note(f"what these numbers do not clear cannot be paired: {obstacle}", level="warning")
-        result = judge_stored(session, stored)
+        else:
+            contract = gate_contract(session, screens=True).sentence
+        result = judge_stored(session, stored, contract=contract)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
         result = pair_open_cases(
@@ -97,11 +101,17 @@ def gate_against_stored(
         )
         if drifted is not None:
             result = pair_drifted(session, drifted, candidate, result, allowances)
-        return finish(session, _allowed(session, stored, result, allowances))
+        return finish(session, _allowed(session, stored, result, allowances), error_rate=contract or "uncalibrated")
 
 
-def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
-    """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ."""
+def judge_stored(session: Session, stored: StoredBaseline, *, contract: str | None = None) -> GateResult:
+    """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ.
+
+    Args:
+        session: The run, with its fresh rounds measured.
+        stored: The baseline.
+        contract: What is known of the gate's error rates; None where nothing is.
+    """
     config = session.request.loaded.config
     policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
     data = session.data
@@ -115,7 +125,8 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     unchecked = unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session))
-    return conclude(verdicts, policy, notes=(*speed_note(stored.rounds, data.rounds()), *unchecked))
+    notes = (*speed_note(stored.rounds, data.rounds()), *unchecked)
+    return conclude(verdicts, policy, contract=contract, notes=notes)
 
 
 def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
-from perfguard.errors import PerfguardError, StoreError, UsageError
-from perfguard.fingerprint.probe import probe
+from perfguard.errors import StoreError, UsageError
 from perfguard.pipeline.history import MAX_RUNS, read_history
 from perfguard.pipeline.html_report import read_run, source_of
 from perfguard.pipeline.pages import may_overwrite, page_head, write_page
@@ -108,11 +107,7 @@ def _row_of(page: Path) -> SiteRow | None:
 
 def _write_index(loaded: LoadedConfig, site: Path, rows: list[SiteRow], *, force: bool) -> bool:
     """Whether it had to be written."""
-    try:
-        machine_id = probe().machine_id
-    except PerfguardError:
-        machine_id = None
-    text = render_index(rows, read_history(loaded), source=look(), machine_id=machine_id)
+    text = render_index(rows, read_history(loaded), source=look())
     index = site / INDEX
     if index.is_file() and index.read_text(encoding="utf-8", errors="replace") == text:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import Annotated
 
@@ -11,6 +12,8 @@ NO_SEQUENCE = -1
 """Sequence number of events that autograd gave none."""
 NO_DURATION = -1.0
 """Duration of events whose file gives none."""
+NO_START = math.nan
+"""Start of events whose file gives none; no number that JSON can hold."""
 
 
 class EventKind(IntEnum):
@@ -63,7 +66,7 @@ class TraceEvent(msgspec.Struct, gc=False, frozen=True):
     cat: str = ""
     name: str = ""
     tid: int | float | str | None = None
-    ts: float = 0.0
+    ts: float = NO_START
     dur: float = NO_DURATION
     args: Arguments = _NO_ARGUMENTS
 

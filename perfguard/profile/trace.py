@@ -131,9 +131,16 @@ def read_trace(path: Path) -> Trace:
 
 
 def _built(columns: Columns, file: TraceFile[TraceEvent]) -> Trace:
-    """All events in the file's order, frames among them."""
+    """All events in the file's order, frames among them; those without a start are left out."""
+    has_start = ~np.isnan(columns.start_us)
+    unplaced = int((~has_start).sum())
+    if unplaced:
+        columns = columns.chosen(has_start)
     if not (columns.kind == EventKind.OP).any():
-        raise StoreError(f"{file.path} holds no op that ran on a CPU; record it with activities=[ProfilerActivity.CPU]")
+        lost = f" with a start (ts; {format_count(unplaced, 'event')} without)" if unplaced else ""
+        raise StoreError(
+            f"{file.path} holds no op that ran on a CPU{lost}; record it with activities=[ProfilerActivity.CPU]"
+        )
     if not (np.abs(columns.start_us).max() < _LATEST_US and np.abs(columns.duration_us).max() < _LATEST_US):
         raise StoreError(f"{file.path} holds times that are no microseconds of a clock; export it again")
     untimed = int(((columns.duration_us < 0) & (columns.kind != EventKind.ALLOCATION)).sum())
@@ -142,7 +149,7 @@ def _built(columns: Columns, file: TraceFile[TraceEvent]) -> Trace:
     return Trace(
         path=file.path,
         base_ns=int(base.group(1)) if base else 0,
-        notes=_notes(file, untimed),
+        notes=_notes(file, untimed, unplaced),
         names=columns.names,
         signatures=columns.signatures,
         kind=columns.kind,
@@ -189,8 +196,11 @@ def _without_marks(trace: Trace) -> Trace:
     return replace(_chosen(trace, ~is_mark), line_marks=marks)
 
 
-def _notes(file: TraceFile[TraceEvent], untimed: int) -> tuple[str, ...]:
+def _notes(file: TraceFile[TraceEvent], untimed: int, unplaced: int) -> tuple[str, ...]:
     notes = []
+    if unplaced:
+        events = format_count(unplaced, "event")
+        notes.append(f"{events} of {file.path.name} without a start (ts) {'is' if unplaced == 1 else 'are'} left out")
     if untimed:
         events = "1 event" if untimed == 1 else f"{untimed} events"
         verb = "is" if untimed == 1 else "are"

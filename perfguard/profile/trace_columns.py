@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -41,6 +41,14 @@ class Columns:
     """Names of events."""
     signatures: tuple[Signature, ...]
     """What ops were called with; the first is that of no tensors."""
+
+    def chosen(self, events: npt.NDArray[np.bool_]) -> Columns:
+        """Only some events; shape `(events,)`."""
+        columns: dict[str, Any] = {name: getattr(self, name)[events] for name in _COLUMNS}
+        return replace(self, **columns)
+
+
+_COLUMNS = ("kind", "name", "signature", "thread", "start_us", "duration_us", "sequence", "size_bytes")
 
 
 class _Positions(dict[Key, int]):

@@ -79,7 +79,7 @@ def _legend(summary: CalibrationSummary) -> list[str]:
 def _case_table(summary: CalibrationSummary) -> Table:
     minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
     table = plain_table(
-        "case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
+        "~case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
         *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
     )  # fmt: skip
     for case in summary.cases:
@@ -137,7 +137,7 @@ def _effect(mde_ratio: float) -> str:
 
 
 def _plan_table(plan: SuitePlan) -> Table:
-    table = plain_table("case", ">block SD", ">margin", ">blocks", ">minutes", "")
+    table = plain_table("~case", ">block SD", ">margin", ">blocks", ">minutes", "~")
     for case in plan.cases:
         table.add_row(*_plan_row(case))
     return table

@@ -19,7 +19,9 @@ class CaseHistory:
     points: tuple[HistoryPoint, ...]
     """Sorted by time; never empty."""
     baseline_s: float | None
-    """Median of the stored baseline that fits this machine."""
+    """Median of its stored baseline; None without one."""
+    baseline_machine_id: str | None = None
+    """The machine that the stored baseline is of."""
 
     @property
     def latest(self) -> HistoryPoint:
@@ -27,14 +29,28 @@ class CaseHistory:
         return self.points[-1]
 
     @property
+    def reference(self) -> str | None:
+        """What the newest run is told against: `stored baseline`, else `run before`; None with neither.
+
+        Both are of the newest run's machine: a time of another one says nothing of a change.
+        """
+        return self._reference[0]
+
+    @property
     def log_ratio(self) -> float | None:
-        """The newest run against the stored baseline, else against the run before; None with neither."""
-        before_s = self.baseline_s
-        if before_s is None:
-            before_s = self.points[-2].median_s if len(self.points) > 1 else None
-        if before_s is None or before_s <= 0 or self.latest.median_s <= 0:
-            return None
-        return math.log(self.latest.median_s / before_s)
+        """The newest run against `reference`; None without one."""
+        before_s = self._reference[1]
+        return None if before_s is None else math.log(self.latest.median_s / before_s)
+
+    @property
+    def _reference(self) -> tuple[str, float] | tuple[None, None]:
+        latest = self.latest
+        is_here = latest.machine_id is not None and latest.machine_id == self.baseline_machine_id
+        before_s = next((p.median_s for p in self.points[-2::-1] if p.machine_id == latest.machine_id), None)
+        name, value_s = (
+            ("stored baseline", self.baseline_s) if self.baseline_s and is_here else ("run before", before_s)
+        )
+        return (None, None) if not value_s or value_s <= 0 or latest.median_s <= 0 else (name, value_s)
 
 
 def histories_of(history: History) -> tuple[CaseHistory, ...]:
@@ -43,7 +59,12 @@ def histories_of(history: History) -> tuple[CaseHistory, ...]:
     for point in history.points:
         points.setdefault(point.case_id, []).append(point)
     return tuple(
-        CaseHistory(case_id=case_id, points=tuple(found), baseline_s=history.baselines_s.get(case_id))
+        CaseHistory(
+            case_id=case_id,
+            points=tuple(found),
+            baseline_s=history.baselines_s.get(case_id),
+            baseline_machine_id=history.machine_id,
+        )
         for case_id, found in points.items()
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from perfguard.report.comment_cases import Detail, case_sections, code_of, fold,
 from perfguard.report.escaping import code_block
 from perfguard.report.findings import render_findings_markdown
 from perfguard.report.lines import note_lines
-from perfguard.units import format_ratio
+from perfguard.units import format_count, format_ratio
 
 COMMENT_CHARACTERS = 60_000
 """Room for a comment; GitHub's own limit is 65,536."""
@@ -44,6 +44,8 @@ _WORDS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌
 _NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
 _TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
 """Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
+_MOST_ACCEPTED = 8
+"""Commands that accept a case each; of more, a glob is the shorter way."""
 _CUT = "\n\n…and more than a comment has room for.\n"
 
 
@@ -191,9 +193,7 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
         commands += ["# measure it again", context.reproduce]
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]
-    if worst is not None and _ceiling(worst) <= 100 * LARGEST_RATIO:
-        allow = f"perfguard allow '{worst.case_id}' --max {_ceiling(worst)}% --until 30d --reason '…'"
-        commands += ["# accept it: on the base branch, whose allow-list is the one that counts", allow]
+    commands += _acceptance(red)
     parts = (
         [fold("Measure it again" + (", or accept it" if red else ""), code_block(commands, "sh"))] if commands else []
     )
@@ -202,6 +202,29 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
     if context.report_url:
         parts.append(f"[Everything that the run left]({context.report_url}): result, raw samples, traces.")
     return parts
+
+
+def _acceptance(red: Sequence[Verdict]) -> list[str]:
+    """Commands that allow the regressions that fail the gate, the worst first."""
+    failing = [
+        verdict
+        for verdict in red
+        if verdict.gating is Gating.GATING
+        and _TYPABLE.fullmatch(verdict.case_id)
+        and _ceiling(verdict) <= 100 * LARGEST_RATIO
+    ]
+    if not failing:
+        return []
+    more = len(failing) - _MOST_ACCEPTED
+    rest = f"# and {format_count(more, 'case')} more; a glob covers several: perfguard allow 'kernel.*' …"
+    return [
+        "# accept it: on the base branch, whose allow-list is the one that counts",
+        *(
+            f"perfguard allow '{verdict.case_id}' --max {_ceiling(verdict)}% --until 30d --reason '…'"
+            for verdict in failing[:_MOST_ACCEPTED]
+        ),
+        *([rest] if more > 0 else []),
+    ]
 
 
 def _ceiling(verdict: Verdict) -> int:

@@ -119,7 +119,7 @@ def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> Table:
 def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
     from rich.markup import escape
 
-    table = plain_table(">self time", ">share", ">calls", "op", "phase", "module", "shapes", "dtypes", "source")
+    table = plain_table(">self time", ">share", ">calls", "~op", "phase", "~module", "~shapes", "dtypes", "~source")
     for total in totals:
         key = total.key
         table.add_row(
@@ -157,7 +157,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> Table:
     from rich.markup import escape
 
     table = plain_table(
-        "op", "phase", "module", ">calls", ">baseline", ">Δ a step", "95 % interval", "change", "source"
+        "~op", "phase", "~module", ">calls", ">baseline", ">Δ a step", "95 % interval", "~change", "~source"
     )
     for delta in deltas:
         table.add_row(

@@ -84,7 +84,7 @@ def _against(projection: Projection, noun: str, rows: int) -> list[RenderableTyp
 def _projected_table(problems: Sequence[Projected], noun: str) -> Table:
     from rich.markup import escape
 
-    table = plain_table(noun, "problem", "phase", ">calls", ">in the step", ">alone", ">lost", ">efficiency")
+    table = plain_table(noun, "~problem", "phase", ">calls", ">in the step", ">alone", ">lost", ">efficiency")
     for problem in problems:
         table.add_row(
             escape(printable(shorten(problem.name, _NAME_CHARACTERS))),
@@ -103,7 +103,7 @@ def _missing_table(problems: Sequence[Projected], noun: str) -> Table:
     """What was not replayed, by reason: the longest of each and how many more there are."""
     from rich.markup import escape
 
-    table = plain_table(f"not replayed {noun}", ">in the step", "because")
+    table = plain_table(f"not replayed {noun}", ">in the step", "~because")
     alike: dict[str, list[Projected]] = {}
     for problem in problems:
         alike.setdefault(problem.reason or "-", []).append(problem)
@@ -150,7 +150,7 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
 def _roofline_table(points: Sequence[RooflinePoint]) -> Table:
     from rich.markup import escape
 
-    table = plain_table("#", "op", "problem", ">FLOP/byte", ">achieved", ">memory", "roof", ">of the roof", ">alone")
+    table = plain_table("#", "op", "~problem", ">FLOP/byte", ">achieved", ">memory", "roof", ">of the roof", ">alone")
     for mark, point in zip(MARKS, points, strict=False):
         table.add_row(
             mark,

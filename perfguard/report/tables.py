@@ -9,14 +9,20 @@ if TYPE_CHECKING:
 
 
 def plain_table(*columns: str) -> Table:
-    """An empty table without vertical lines; a column whose name begins with `>` is right-aligned."""
+    """An empty table without vertical lines.
+
+    A column whose name begins with `>` is right-aligned, and one that begins with `~` is folded where the table is
+    wider than the output; all others are cut off there.
+    """
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        right = name.startswith(">")
         table.add_column(
-            name.lstrip(">"), justify="right" if right else "left", no_wrap=name != "case", overflow="fold"
+            name.lstrip(">~"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=not name.startswith("~"),
+            overflow="fold",
         )
     return table

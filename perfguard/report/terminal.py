@@ -119,7 +119,7 @@ def _stacked(verdict: Verdict) -> list[RenderableType]:
 
 
 def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
-    table = plain_table("case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
+    table = plain_table("~case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
     for verdict in verdicts:
         table.add_row(*_verdict_row(verdict))
     return table
@@ -155,7 +155,7 @@ def format_interval(comparison: Comparison) -> str:
 def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
     from rich.markup import escape
 
-    table = plain_table("case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "")
+    table = plain_table("~case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "~")
     for case in measured:
         table.add_row(
             escape(printable(case.case_id)),

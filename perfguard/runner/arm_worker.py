@@ -218,6 +218,10 @@ class ArmWorker:
         self._worker.send("attest", roots=roots, foreign_roots=foreign_roots)
         return self._expect("attested", self._settings.setup_timeout_s)
 
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started."""
+        return self._worker.processes()
+
     def close(self) -> None:
         """End the process."""
         self._worker.close()

@@ -14,6 +14,7 @@ from perfguard.codec import from_builtins
 from perfguard.errors import ConfigError
 from perfguard.model.spec import BenchmarkSpec
 from perfguard.runner.bundle import START_SCRIPT, build_bundle
+from perfguard.runner.captured import run_captured
 from perfguard.runner.environment import looks_secret
 from perfguard.runner.launching import launched
 
@@ -88,22 +89,18 @@ def _ask(interpreter: str, bundle: Path, project: Path, arguments: Sequence[str]
         "PYTHONNOUSERSITE": "1",
     }
     try:
-        done = subprocess.run(
-            launched(
-                [interpreter, str(bundle / START_SCRIPT), *arguments],
-                writable=() if confined else None,
-            ),
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        done = run_captured(
+            launched([interpreter, str(bundle / START_SCRIPT), *arguments], writable=() if confined else None),
+            directory=project,
+            environment=environment,
+            timeout_s=_TIMEOUT_S,
+            ends_what_it_started=True,
         )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{interpreter} cannot look for benchmarks: {error}") from error
     except ValueError:
-        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        tail = done.stderr.strip().splitlines()[-3:]
         raise ConfigError(f"{interpreter} cannot look for benchmarks: {' | '.join(tail) or 'no answer'}") from None
     if not isinstance(answer, dict):
         raise ConfigError(f"{interpreter} gave no usable answer about benchmarks")

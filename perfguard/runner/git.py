@@ -17,6 +17,8 @@ _SEARCHED = 100
 """Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
 _OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
 """A tree may hold what looks like a bare repository, with a configuration and hooks of its own; no hook is needed."""
+NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", "-z")
+"""Every file that is there on one side only is named: a module that becomes a text is no change of texts."""
 _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 
 
@@ -171,7 +173,7 @@ def _commits(repository: Path, *arguments: str) -> tuple[Commit, ...]:
 def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path]) -> tuple[str, ...]:
     """Files below `paths`, relative to the repository, that differ between two revisions."""
     specs = [f":(top,literal){path.as_posix()}" for path in paths]
-    output = run_git(repository, "diff", "--name-only", "--no-ext-diff", "-z", older, newer, "--", *specs)
+    output = run_git(repository, *NAMES_OF_CHANGES, older, newer, "--", *specs)
     return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
 
 
@@ -192,7 +194,7 @@ def _is_object(name: str) -> bool:
 def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:
     """Files below a folder, both relative to the repository, that are new, changed or gone since the last commit."""
     spec = f":(top,literal){folder.as_posix()}"
-    changed = run_git(repository, "diff", "--name-only", "--no-ext-diff", "--no-renames", "-z", "HEAD", "--", spec)
+    changed = run_git(repository, *NAMES_OF_CHANGES, "HEAD", "--", spec)
     new = run_git(repository, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", spec)
     return tuple(sorted({name.decode(errors="surrogateescape") for name in (changed + new).split(b"\0") if name}))
 

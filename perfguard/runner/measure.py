@@ -25,6 +25,7 @@ from perfguard.model.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.model.run import Arm
 from perfguard.runner.arm_worker import ArmWorker, CaseRefused, Prepared
 from perfguard.runner.host_counters import read_steal, steal_ratio
+from perfguard.runner.intrusion import IntrusionWatch
 from perfguard.runner.process import Worker, WorkerFailure
 from perfguard.runner.starter import Starter
 
@@ -211,7 +212,8 @@ class _Loop:
         first = plan.first_arms[index]
         order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
         opened: list[ArmWorker] = []
-        switches = self._time_case(plan.index, index, case, order, opened)
+        watch = IntrusionWatch(order, cpus=len(self._m.cpus))
+        switches = self._time_case(plan.index, index, case, opened, order=order, watch=watch)
         if self._cases[index] is None:
             self._take_back(opened)
             return switches
@@ -224,12 +226,21 @@ class _Loop:
                 candidate_digest=candidate.digest if candidate else None,
                 baseline_checks=baseline.checks if baseline else {},
                 candidate_checks=candidate.checks if candidate else {},
+                baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
+                candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
             )
         )
         return switches
 
     def _time_case(
-        self, block: int, index: int, case: CasePlan, order: Sequence[ArmWorker], opened: list[ArmWorker]
+        self,
+        block: int,
+        index: int,
+        case: CasePlan,
+        opened: list[ArmWorker],
+        *,
+        order: Sequence[ArmWorker],
+        watch: IntrusionWatch,
     ) -> int:
         """Open a case and time its slices; where a worker refuses, `opened` keeps those that still wait."""
         switches = 0
@@ -242,7 +253,7 @@ class _Loop:
                 return switches
         for position in range(self._m.settings.warmups + self._m.settings.slices):
             for worker in order:
-                with self._failures_of(index, worker.arm):
+                with self._failures_of(index, worker.arm), watch.turn(worker.arm):
                     switches += self._time_slice(block, case.case.id, worker, position)
                 if self._cases[index] is None:
                     opened.remove(worker)

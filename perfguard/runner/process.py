@@ -47,6 +47,10 @@ class Worker(Protocol):
         """
         ...
 
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started; empty where it has none."""
+        ...
+
     def close(self) -> None:
         """End the worker, whatever state it is in."""
         ...
@@ -111,6 +115,10 @@ class WorkerProcess:
     def pid(self) -> int:
         """Process id, the same before and after exec."""
         return self._process.pid
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started."""
+        return (self.pid, *(process.pid for process in _descendants(self.pid)))
 
     def send(self, do: str, **fields: object) -> None:
         """Give one command; a worker that is gone shows at the next receive."""

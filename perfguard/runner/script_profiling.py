@@ -161,13 +161,14 @@ def _one_process(
     if ended is None:
         worker.stop_script(timeout_s=script.timeout_s)
         return
+    if record.traced:
+        found.notes.append(_early_end(script, record, ended, process))
     _require_success(script, ended)
     if not record.traced:
         raise MeasurementError(
             f"{script.path} ended before one of its steps was profiled; let it make more optimizer steps, or lower "
             "--skip"
         )
-    found.notes.append(_early_end(script, record, ended, process))
 
 
 def _wanted(process: int, script: Script, *, is_first: bool) -> list[tuple[StepKind, str]]:
@@ -183,9 +184,10 @@ def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process:
         untold = "source lines are" if record.joined is not None else "library calls and source lines are"
         missing = f"; {untold} not told"
     seen = f"{len(record.traced)} of its steps {'was' if len(record.traced) == 1 else 'were'} profiled"
+    how, remedy = ("failed", "") if _has_failed(end) else ("ended", "; let it make more, or lower --skip or --steps")
     return (
-        f"the script ended after {format_count(end.steps, 'optimizer step')}, so {seen} instead of {script.steps}"
-        f"{missing}; let it make more, or lower --skip or --steps"
+        f"the script {how} after {format_count(end.steps, 'optimizer step')}, so {seen} instead of {script.steps}"
+        f"{missing}{remedy}"
     )
 
 
@@ -227,7 +229,11 @@ def _require_no_steps(script: Script, end: ScriptEnd) -> None:
         )
 
 
+def _has_failed(end: ScriptEnd) -> bool:
+    return end.problem is not None or end.exit_code != 0
+
+
 def _require_success(script: Script, end: ScriptEnd) -> None:
-    if end.problem is not None or end.exit_code != 0:
+    if _has_failed(end):
         reason = end.problem or f"it ended with exit code {end.exit_code}"
         raise MeasurementError(f"{script.path} failed: {reason}\n{end.detail}".strip())

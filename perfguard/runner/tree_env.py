@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from perfguard.errors import ArmError
+from perfguard.runner.captured import run_captured
 from perfguard.runner.environment import looks_secret
 from perfguard.runner.launching import launched
 
@@ -63,14 +64,11 @@ def _absolute(interpreter: str) -> str:
 
 def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, writable: tuple[str, ...] | None) -> None:
     try:
-        done = subprocess.run(
+        done = run_captured(
             launched(arguments, writable=writable),
-            cwd=tree,
-            env=_environment(venv, writable),
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            text=True,
+            directory=tree,
+            environment=_environment(venv, writable),
+            timeout_s=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ArmError(f"{failure}: {error}") from error

@@ -14,6 +14,7 @@ from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind, encode
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
 from perfguard.worker.compile_events import CompileEvents
+from perfguard.worker.settling import settle
 from perfguard.worker.signals import Meters
 from perfguard.worker.timing import SliceTimer
 
@@ -148,6 +149,7 @@ class Worker:
             told.update(self._cases_profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
 
         case.hold(look)
+        settle()
         self._control.send("profiled", case=case.id, **told)
 
     def _script(self, command: Message) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from perfguard.worker.cases import PreparedCase
+from perfguard.worker.settling import settle
 from perfguard.worker.signals import Meters
 
 _CLOCK = time.perf_counter
@@ -71,6 +72,7 @@ class SliceTimer:
         # torch brings 165,000 objects; frozen, they no longer cost 0.1 s in the collection before each slice.
         gc.collect()
         gc.freeze()
+        settle()
 
     def __call__(self, loops: int) -> float:
         """Seconds for `loops` times the inner loops; pyperf divides by both."""
@@ -98,6 +100,7 @@ class SliceTimer:
             **used,
             affinity=sorted(os.sched_getaffinity(0)),
         )
+        settle()
         return value_s * iterations
 
     def _time(self, call: Callable[[], object], iterations: int, *, of: int) -> tuple[Elapsed, dict[str, Any]]:

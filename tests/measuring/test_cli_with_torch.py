@@ -68,7 +68,7 @@ def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
         "-c", NORM, "-c", LINEAR, "-c", STEP, "--inject", f"{LINEAR}=+60%", "--inject", f"{STEP}=+60%",
-        "--no-ops", *FAST, "--format", "json",
+        "--no-ops", *FOR_HUGE_EFFECTS, "--format", "json",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     found = outcomes(json.loads(done.stdout))
@@ -79,7 +79,7 @@ def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None
 def test_an_injected_speed_up_is_an_improvement_and_passes(checkout: Path) -> None:
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
-        "-c", LINEAR, "--inject", f"{LINEAR}=-40%", *FAST, "--format", "json",
+        "-c", LINEAR, "--inject", f"{LINEAR}=-40%", *FOR_HUGE_EFFECTS, "--format", "json",
     )  # fmt: skip
     result = json.loads(done.stdout)
     assert outcomes(result) == {LINEAR: "improved"}, done.stdout

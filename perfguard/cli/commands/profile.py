@@ -105,7 +105,8 @@ def target(**options: Any) -> None:
     """Say which ops a step's time is in: by primitive and direction, by phase, op by op.
 
     Steps with and without the profiler alternate, so that its own cost is known. The step of a script ends where its
-    optimizer's `step` returns; after the last profiled one the script is ended.
+    optimizer's `step` returns; after the last profiled one the script is ended. All of it takes skip + 2 x steps + 4
+    of a script's steps, 21 by default; where a script makes fewer, what there is is shown.
 
     What was profiled is shown also where a case or the script failed (exit code 3) or Ctrl-C ended it (130).
     """

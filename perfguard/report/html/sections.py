@@ -176,7 +176,7 @@ def _facts(content: RunContent) -> list[tuple[str, str]]:
     if result is not None and result.gate is not None:
         gate = result.gate
         voided = f", {gate.blocks_voided} of them voided" if gate.blocks_voided else ""
-        found.append(("blocks", f"{gate.blocks_total}{voided}"))
+        found.append(("blocks", f"{gate.blocks_total}{voided}{_confirming(gate)}"))
     machine = result or profile
     if machine is not None:
         cpus = ", ".join(map(str, machine.cpus)) or "unknown"
@@ -184,6 +184,13 @@ def _facts(content: RunContent) -> list[tuple[str, str]]:
     if profile is not None:
         found.append(("torch", profile.torch))
     return found
+
+
+def _confirming(gate: GateResult) -> str:
+    """Blocks that were measured to confirm flags, which no verdict's own estimate counts."""
+    estimates = (v.confirmation.estimate for v in gate.verdicts if v.confirmation is not None)
+    blocks = max((estimate.blocks for estimate in estimates if estimate is not None), default=0)
+    return f"; {blocks} more with relocated arms confirmed or refuted what was flagged" if blocks else ""
 
 
 def _typed(command: Sequence[str]) -> str:

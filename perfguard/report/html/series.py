@@ -37,16 +37,17 @@ def series(case: CaseHistory, *, machine_id: str | None = None, run_id: str = ""
 
     Args:
         case: All its points.
-        machine_id: The machine whose picture comes first, and whose stored baseline the case knows.
+        machine_id: The machine whose picture comes first; that of its stored baseline for None.
         run_id: The run whose point is marked.
     """
+    first = machine_id or case.baseline_machine_id
     machines = sorted(
-        {point.machine_id for point in case.points}, key=lambda known: (known != machine_id, known is None, known or "")
+        {point.machine_id for point in case.points}, key=lambda known: (known != first, known is None, known or "")
     )
     charts = []
     for machine in machines:
         points = [point for point in case.points if point.machine_id == machine and point.median_s > 0]
-        baseline_s = case.baseline_s if machine == machine_id else None
+        baseline_s = case.baseline_s if machine == case.baseline_machine_id else None
         if points:
             charts.append(_chart(points[-_MOST:], len(points), baseline_s, run_id))
     return tuple(charts)
@@ -69,7 +70,8 @@ def _chart(points: Sequence[HistoryPoint], total: int, baseline_s: float | None,
         title=f"Since when? On {points[0].machine_id or 'an unknown machine'}",
         figure=picture(f"Median of {latest}, oldest first", _HEIGHT, parts),
         legend=_legend(points, baseline_s, run_id),
-        note=f"{latest}, oldest first: median of an iteration in the candidate and its spread between blocks.",
+        note=f"{latest}, oldest first: median of an iteration in the candidate and its spread between blocks. Times of "
+        "different days hold the host's changes, too; what the code did is in each run's own pairs.",
         data=_data(points),
     )
 

@@ -80,17 +80,16 @@ def site_row(content: RunContent) -> SiteRow:
     )
 
 
-def render_index(rows: Sequence[SiteRow], history: History, *, source: str, machine_id: str | None) -> str:
+def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> str:
     """The first page.
 
     Args:
         rows: Of all runs that have a page, in any order.
         history: Series over the recorded runs.
         source: What the page was made of, for its second line.
-        machine_id: The machine that the history's stored baselines are of; None where it has none.
     """
     ordered = sorted(rows, key=lambda row: (-(row.started_at or 0.0), row.run_id))
-    cases = [_case(case, machine_id) for case in histories_of(history)]
+    cases = [_case(case) for case in histories_of(history)]
     return render_page(
         "index.html",
         title=f"perfguard: {format_count(len(rows), 'run')}",
@@ -139,13 +138,12 @@ def _address(name: str) -> str:
         return quote(name, safe="", errors="replace")
 
 
-def _case(case: CaseHistory, machine_id: str | None) -> CaseSeries:
-    change = f", {format_effect(case.log_ratio)}" if case.log_ratio is not None else ""
-    since = "" if not change else " since the stored baseline" if case.baseline_s else " since the run before"
+def _case(case: CaseHistory) -> CaseSeries:
+    change = f", {format_effect(case.log_ratio)} since the {case.reference}" if case.reference else ""
     return CaseSeries(
         case_id=case.case_id,
-        summary=f"{format_seconds(case.latest.median_s)}{change}{since}, {format_count(len(case.points), 'run')}",
-        charts=series(case, machine_id=machine_id),
+        summary=f"{format_seconds(case.latest.median_s)}{change}, {format_count(len(case.points), 'run')}",
+        charts=series(case),
         note=changes_text(case.points),
     )
 

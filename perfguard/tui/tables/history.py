@@ -12,6 +12,8 @@ from perfguard.tui.drawing.verdicts import Mark, mark_of_outcome
 from perfguard.tui.tables.columns import Column, TableSpec, titled
 from perfguard.units import format_effect, format_seconds, printable
 
+_SINCE = {"stored baseline": "baseline", "run before": "run before", None: "-"}
+
 
 def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
     """Case, runs, newest median, against the baseline, trend, changes of host or software, last verdict."""
@@ -85,7 +87,7 @@ def _change(row: CaseHistory, _: int) -> Line:
 
 
 def _since(row: CaseHistory, _: int) -> Line:
-    return line(Span("baseline" if row.baseline_s is not None else "run before", Role.MUTED))
+    return line(Span(_SINCE[row.reference], Role.MUTED))
 
 
 def _mark(point: HistoryPoint) -> Mark:

@@ -303,6 +303,18 @@ class TestTheContractOfAGate:
         assert contract.sentence == found.contract
         assert contract.margins == {}
 
+    def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
+        self, session, request_, tmp_path
+    ):
+        assert gate_contract(session, screens=True).sentence == gate_contract(session).sentence  # nothing is known
+        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        sentence = gate_contract(session, screens=True).sentence
+        assert sentence.startswith(
+            "stored numbers only clear cases; what they leave open is paired, and of paired gates: "
+        )
+        assert "calibrated on this machine: 0 of 2 A/A gates gave a false alarm" in sentence
+        assert "this gate's budget finds" not in sentence  # the pairs get what the rounds leave of it
+
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)

@@ -217,6 +217,20 @@ def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
     assert trace.duration_ns.tolist() == [2000, 0, 0]
 
 
+def test_events_without_a_start_are_left_out_and_told(tmp_path):
+    builder = TraceBuilder()
+    with builder.step():
+        builder.leaf("aten::add", 1)
+        builder.leaf("aten::mul", 1)
+    del builder.events[1]["ts"]
+    trace = read_trace(builder.write(tmp_path / "t.json"))
+    assert trace.notes == ("1 event of t.json without a start (ts) is left out",)
+    assert [trace.names[position] for position in trace.name] == ["perfguard::step", "aten::mul"]
+    del builder.events[2]["ts"]
+    with pytest.raises(StoreError, match=r"no op that ran on a CPU with a start \(ts; 2 events without\)"):
+        read_trace(builder.write(tmp_path / "t.json"))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

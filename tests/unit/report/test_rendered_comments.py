@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perfguard.model.spec import Gating
 from perfguard.model.verdict import GateOutcome, Outcome
 from perfguard.report.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
 from perfguard.report.comment_cases import Detail
@@ -149,6 +151,18 @@ def test_the_limit_of_an_allowance_covers_the_interval():
     text = render_comment(gate_result(GateOutcome.REGRESSED, "regressed", verdict), CONTEXT)
     assert "perfguard allow 'x' --max 7% --until 30d" in text
     assert upper < 0.07
+
+
+def test_each_case_that_fails_the_gate_can_be_accepted():
+    advisory = replace(regressed("c", 0.04), gating=Gating.ADVISORY)
+    text = render_comment(
+        gate_result(GateOutcome.REGRESSED, "regressed", regressed("a", 0.30), regressed("b", 0.02), advisory), CONTEXT
+    )
+    assert re.findall(r"perfguard allow '(\w)' --max", text) == ["a", "b"]
+    many = [regressed(f"kernel.k{number}", 0.1) for number in range(10)]
+    text = render_comment(gate_result(GateOutcome.REGRESSED, "regressed", *many), CONTEXT)
+    assert text.count("perfguard allow 'kernel.k") == 8
+    assert "# and 2 cases more; a glob covers several" in text
 
 
 def test_bars_stand_below_each_other():

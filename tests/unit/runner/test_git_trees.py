@@ -188,5 +188,9 @@ def test_what_differs_between_trees_is_told_and_names_that_are_none_are_not(repo
     (repository / "ä.md").write_text("words\n")
     second = git.tree_of(repository, commit(repository))
     assert git.changed_between_trees(repository, first, second) == ("a.py", "ä.md")
+    git.run_git(repository, "mv", "a.py", "a.md")
+    moved = git.tree_of(repository, commit(repository))
+    both = git.changed_between_trees(repository, second, moved)
+    assert both == ("a.md", "a.py")  # code that is gone is a change, too
     assert git.changed_between_trees(repository, first, "dir:/somewhere") is None
     assert git.changed_between_trees(repository, first, "f" * 40) is None

@@ -129,6 +129,8 @@ def test_steps_that_were_seen_are_kept_where_the_script_fails_later(tmp_path):
     (record,) = found.processes
     assert len(record.traced) == 1
     assert found.failure.startswith("/project/train.py failed: ValueError: no\n")
+    (note,) = found.notes
+    assert note == "the script failed after 8 optimizer steps, so 1 of its steps was profiled instead of 2"
     assert unused.sent == []
 
 

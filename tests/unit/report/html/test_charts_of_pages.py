@@ -214,7 +214,7 @@ def test_a_roofline_for_each_dtype_with_a_peak_leaves_out_what_has_no_operations
 def test_a_series_is_drawn_for_each_machine_that_of_the_run_first(compared):
     case = next(case for case in histories_of(compared.history) if case.case_id == SLOWER)
     other = replace(case.points[0], machine_id="another-machine", outcome=Outcome.IMPROVED.value, run_id="other")
-    both = replace(case, points=(other, *case.points), baseline_s=0.04)
+    both = replace(case, points=(other, *case.points), baseline_s=0.04, baseline_machine_id=MACHINE)
     charts = series(both, machine_id=MACHINE, run_id="paired")
     assert [chart.title for chart in charts] == [f"Since when? On {MACHINE}", "Since when? On another-machine"]
     assert [len(places(chart.figure, "line", "y1", class_="stored")) for chart in charts] == [1, 0]
