@@ -27,6 +27,8 @@ MAX_RUNS = 500
 """The latest ones; older runs are left out of a series."""
 _CACHE_FILE = "history.json"
 _CACHE_SCHEMA = 2
+_LONGEST_S = 1e9
+"""Thirty years; a damaged recording can hold any number."""
 _SLOWED = "--inject"
 """Runs with this option were made slower on purpose, to test the gate."""
 
@@ -148,8 +150,8 @@ def _points(run_id: str, fold: RunFold) -> Iterator[HistoryPoint]:
 
 
 def _medians_s(case: WatchedCase) -> list[float]:
-    """Of the candidate in each finished block; what is no time is left out."""
-    return [value_s for value_s in case.numbers.block_medians_s(Arm.CANDIDATE, ()) if value_s > 0]
+    """Of the candidate in each finished block; what is no time of this world is left out."""
+    return [value_s for value_s in case.numbers.block_medians_s(Arm.CANDIDATE, ()) if 0 < value_s < _LONGEST_S]
 
 
 def _machine_id() -> str | None:

@@ -67,14 +67,19 @@ def source_of(folder: Path) -> str:
     """Identity of everything that a run's page is made of: its files, this perfguard and the look of pages."""
     digest = hashlib.sha256(f"{__version__} {look()}".encode())
     for path in sorted([folder / EVENTS_FILE, *folder.glob("*.json")]):
-        if not path.is_file():
-            continue  # a pipe would never end
-        try:
-            content = path.read_bytes()
-        except OSError:
-            continue
-        digest.update(f"{path.name} {len(content)} ".encode() + content)
+        content = read_beside(folder, path.name)
+        if content is None:  # missing, no plain file, or large: then its size and its age must do
+            content = _size_and_age(path)
+        digest.update(f"{path.name} {len(content)} ".encode("utf-8", "surrogateescape") + content)
     return digest.hexdigest()[:32]
+
+
+def _size_and_age(path: Path) -> bytes:
+    try:
+        status = path.lstat()
+    except OSError:
+        return b""
+    return f"{status.st_size} {status.st_mtime_ns}".encode()
 
 
 def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -> RunContent:

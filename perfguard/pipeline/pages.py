@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from perfguard.errors import UsageError
@@ -36,7 +38,9 @@ def may_overwrite(path: Path) -> bool:
 def page_head(path: Path) -> str:
     """The beginning of a file, where a page says who made it of what; empty where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""  # a pipe may never have anything to say
             return file.read(_HEAD_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -13,6 +13,8 @@ from perfguard.units import format_bytes, format_count
 
 MOST_RAW_BYTES = 5 * 1000**2
 """A longer recording goes into a page without its slices."""
+_MOST_READ_BYTES = 512 * 1024**2
+"""What is larger is not even looked through; 500 cases measured for a day come to a tenth of it."""
 _DOCUMENTS = ("result.json", "profile.json")
 _SLICE = b'"event":"slice"'
 _SHOWN_DIFFERENCES = 60
@@ -20,10 +22,7 @@ _SHOWN_DIFFERENCES = 60
 
 def raw_files(folder: Path) -> Iterator[RawFile]:
     """Raw data, the recording first."""
-    try:
-        content = (folder / EVENTS_FILE).read_bytes()
-    except OSError:
-        content = b""
+    content = read_beside(folder, EVENTS_FILE, most_bytes=_MOST_READ_BYTES)
     if content:
         yield _recording_file(content)
     for name in _DOCUMENTS:

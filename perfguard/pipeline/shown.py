@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfguard.codec import from_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.policy import exit_code
 from perfguard.model.events import ArmReady, Event, Noted, RunFinished, RunStarted
-from perfguard.model.machine import Fingerprint
 from perfguard.model.replay import RunData
 from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.model.spec import Case, Gating
@@ -21,6 +18,7 @@ from perfguard.pipeline.allowances import WITHOUT_ALLOWANCES, allowances_of, rec
 from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.pipeline.results import describe_rounds, machine_line
+from perfguard.pipeline.run_files import host_of, selection_of
 from perfguard.runner.run_folder import read_events
 from perfguard.units import format_count
 
@@ -157,16 +155,10 @@ def _summary(ready: ArmReady) -> ArmSummary:
 
 
 def _machine(folder: Path) -> str:
-    try:
-        data = json.loads((folder / "fingerprint.json").read_text(encoding="utf-8"))
-        return machine_line(from_builtins(data, Fingerprint, source="fingerprint.json"))
-    except (OSError, ValueError, StoreError):
-        return "unknown machine"
+    host = host_of(folder)
+    return machine_line(host) if host is not None else "unknown machine"
 
 
 def _cpus(folder: Path) -> tuple[int, ...]:
-    try:
-        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        return tuple(int(cpu) for cpu in plan["cpus"]["cpus"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
+    selection = selection_of(folder)
+    return selection.cpus if selection is not None else ()

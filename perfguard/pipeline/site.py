@@ -10,6 +10,7 @@ from pathlib import Path
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
+from perfguard.model.view import History
 from perfguard.pipeline.history import MAX_RUNS, read_history
 from perfguard.pipeline.html_report import read_run, source_of
 from perfguard.pipeline.pages import may_overwrite, page_head, write_page
@@ -35,6 +36,10 @@ class Published:
     """Pages of runs that were up to date."""
     runs: int
     """Runs that the first page lists, among them such as are no longer recorded but still have their page."""
+    failures: tuple[str, ...] = ()
+    """Runs whose page could not be made, one sentence each; all others have theirs."""
+    problems: tuple[str, ...] = ()
+    """Runs that could not be read whole, one sentence each; the first page names them, too."""
 
 
 def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Published:
@@ -54,16 +59,32 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
         raise StoreError(f"no run is recorded in {loaded.project / '.perfguard' / 'runs'}; `perfguard gate` makes one")
     pages = {folder: site / PAGES / page_name(folder.name) for folder in folders[-MAX_RUNS:]}
     if not force:
+        _refuse_links(site)
         _refuse([site / INDEX, *pages.values()])
-    written = list(_write_runs(loaded, site, pages, force=force))
-    unchanged = len(pages) - len(written)
-    rows = list(_rows(site))
-    if _write_index(loaded, site, rows, force=force):
+    failures: list[str] = []
+    written = list(_write_runs(loaded, site, pages, failures, force=force))
+    unchanged = len(pages) - len(written) - len(failures)
+    rows, history = list(_rows(site)), read_history(loaded)
+    if _write_index(history, site, rows, force=force):
         written.append(INDEX)
     if not (site / NO_JEKYLL).exists():
         write_text(site / NO_JEKYLL, "")
         written.append(NO_JEKYLL)
-    return Published(written=tuple(written), unchanged=unchanged, runs=len(rows))
+    return Published(
+        written=tuple(written),
+        unchanged=unchanged,
+        runs=len(rows),
+        failures=tuple(failures),
+        problems=history.problems,
+    )
+
+
+def _refuse_links(site: Path) -> None:
+    if (site / PAGES).is_symlink():
+        raise UsageError(
+            f"{site / PAGES} is a link, and what it leads to is not the site's; publish to another folder, or write "
+            "there with --force"
+        )
 
 
 def _refuse(paths: list[Path]) -> None:
@@ -74,17 +95,23 @@ def _refuse(paths: list[Path]) -> None:
             )
 
 
-def _write_runs(loaded: LoadedConfig, site: Path, pages: Mapping[Path, Path], *, force: bool) -> Iterator[str]:
-    """Pages whose run, or whose look, is another one than they were made of."""
+def _write_runs(
+    loaded: LoadedConfig, site: Path, pages: Mapping[Path, Path], failures: list[str], *, force: bool
+) -> Iterator[str]:
+    """Pages whose run, or whose look, is another one than they were made of; `failures` takes those that have none."""
     for folder, page in pages.items():
-        source = source_of(folder)
-        if f" source={source} " in page_head(page) and _row_of(page) is not None:
-            continue
-        content = read_run(loaded, folder, with_history=False)
-        row = island(to_builtins(site_row(content)))
-        text = render_report([content], source=f"{source}{_ROW}{row}", index=f"../{INDEX}")
-        write_page(page, text, force=force)
-        yield str(page.relative_to(site))
+        try:
+            source = source_of(folder)
+            if f" source={source} " in page_head(page) and _row_of(page) is not None:
+                continue
+            content = read_run(loaded, folder, with_history=False)
+            row = island(to_builtins(site_row(content)))
+            text = render_report([content], source=f"{source}{_ROW}{row}", index=f"../{INDEX}")
+            write_page(page, text, force=force)
+        except Exception as error:  # noqa: BLE001 - a run can hold anything, and must not keep the others from the site
+            failures.append(f"run {folder.name} has no page: {type(error).__name__}: {error}")
+        else:
+            yield str(page.relative_to(site))
 
 
 def _rows(site: Path) -> Iterator[SiteRow]:
@@ -105,9 +132,9 @@ def _row_of(page: Path) -> SiteRow | None:
         return None
 
 
-def _write_index(loaded: LoadedConfig, site: Path, rows: list[SiteRow], *, force: bool) -> bool:
+def _write_index(history: History, site: Path, rows: list[SiteRow], *, force: bool) -> bool:
     """Whether it had to be written."""
-    text = render_index(rows, read_history(loaded), source=look())
+    text = render_index(rows, history, source=look())
     index = site / INDEX
     if index.is_file() and index.read_text(encoding="utf-8", errors="replace") == text:
         return False

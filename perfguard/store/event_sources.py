@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -252,17 +253,23 @@ class ReplaySource:
             self._since = self._clock()
 
 
-def read_beside(folder: Path, name: str) -> bytes | None:
-    """A file of a run's folder; None where there is none, or it is too large, or the name leads out of the folder."""
+def read_beside(folder: Path, name: str, *, most_bytes: int = MAX_FILE_BYTES) -> bytes | None:
+    """A file of a run's folder; None where there is none, it is no plain file or too large, or it lies elsewhere.
+
+    A link is not followed: whoever hands a run on must not make its reader show files of their own.
+    """
     if Path(name).name != name:
         return None
     try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return None
+            content = file.read(most_bytes + 1)
     except (OSError, ValueError):  # a name with a null byte is a ValueError
         return None
-    return content if len(content) <= MAX_FILE_BYTES else None
+    return content if len(content) <= most_bytes else None
 
 
 def _span(path: Path) -> tuple[float, float]:

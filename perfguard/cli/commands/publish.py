@@ -9,6 +9,9 @@ import click
 
 from perfguard.cli.options import load
 
+_SHOWN = 10
+_MOST_CHARACTERS = 300
+
 
 @click.command("publish", epilog="`perfguard report RUN` writes one run as a single file.")
 @click.option("-o", "--output", default="site", show_default=True, metavar="FOLDER", help="Where to.")
@@ -18,12 +21,24 @@ def command(**options: Any) -> None:
 
     Only what has changed is written again, and pages of runs that were removed stay. Links are relative and nothing is
     loaded from elsewhere, so the folder can be served from any place, GitHub Pages among them, or opened as files.
+
+    A run that cannot be read is named and keeps no other from the site; the exit code is 3 where one has no page.
     """
+    from perfguard.errors import ExitCode
     from perfguard.pipeline.site import publish
-    from perfguard.units import format_count, printable
+    from perfguard.units import format_count, printable, shorten
 
     site = Path(options["output"])
     done = publish(load(options, keys=()), site, force=options["force"])
     for name in done.written:
         click.echo(f"wrote {printable(str(site / name))}")
     click.echo(f"{site / 'index.html'} lists {format_count(done.runs, 'run')}; {done.unchanged} unchanged")
+    found = (*done.failures, *done.problems)
+    for sentence in found[:_SHOWN]:
+        click.echo(printable(shorten(sentence, _MOST_CHARACTERS)), err=True)
+    if len(found) > _SHOWN:
+        click.echo(
+            f"and {format_count(len(found) - _SHOWN, 'more run')} like these; the first page names them", err=True
+        )
+    if done.failures:
+        raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -22,6 +24,7 @@ from perfguard.units import format_count, format_effect, format_seconds
 
 PAGES = "runs"
 """Folder of the runs' pages, beside the first page."""
+_MOST_NAME_BYTES = 200
 _MOST_CHARACTERS = 120
 """Of each text of a row, which is kept in the first lines of its run's page."""
 
@@ -71,7 +74,7 @@ def site_row(content: RunContent) -> SiteRow:
     return SiteRow(
         run_id=content.run_id,
         started_at=content.started_at,
-        source=short_source(candidate.source_id, candidate.commit) if candidate else "-",
+        source=middle_cut(short_source(candidate.source_id, candidate.commit), _MOST_CHARACTERS) if candidate else "-",
         suite=middle_cut(result.suite if result else "", _MOST_CHARACTERS),
         machine=middle_cut(machine.machine_id if machine else "", _MOST_CHARACTERS),
         verdict=middle_cut(verdict_of(content), _MOST_CHARACTERS),
@@ -102,8 +105,12 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
 
 
 def page_name(run_id: str) -> str:
-    """File of a run's page."""
-    return f"{run_id}.html"
+    """File of a run's page; a run whose name leaves no room for an ending goes by its beginning and a hash."""
+    name = os.fsencode(run_id)
+    if len(name) <= _MOST_NAME_BYTES:
+        return f"{run_id}.html"
+    beginning = name[: _MOST_NAME_BYTES // 2].decode("ascii", "ignore")
+    return f"{beginning}-{hashlib.sha256(name).hexdigest()[:16]}.html"
 
 
 def _table(rows: Sequence[SiteRow]) -> Table:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from perfguard.cli.commands.publish import command
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
+from perfguard.pipeline import site
 from perfguard.pipeline.site import publish
 from tests.html_reports import a_project
 
@@ -110,3 +111,101 @@ def test_the_command_says_what_it_wrote(project, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "wrote pages/runs/paired.html" in done.output
     assert "pages/index.html lists 2 runs; 0 unchanged" in done.output
+
+
+@pytest.fixture
+def runs(project):
+    return project / ".perfguard" / "runs"
+
+
+@pytest.mark.parametrize("name", ["fingerprint.json", "plan.json", "result.json", "arms.json", "events.jsonl"])
+def test_a_pipe_among_a_runs_files_holds_nothing_up(project, runs, name):
+    (runs / "paired" / "result.json").unlink(missing_ok=True)  # so that the run is judged again
+    (runs / "paired" / name).unlink(missing_ok=True)
+    os.mkfifo(runs / "paired" / name)
+    done = published(project)
+    assert (done.runs, done.failures) == (2, ())
+
+
+@pytest.mark.parametrize("name", ["fingerprint.json", "plan.json", "arms.json"])
+def test_files_that_are_nested_too_deeply_are_passed_over(project, runs, name):
+    (runs / "paired" / "result.json").unlink(missing_ok=True)
+    (runs / "paired" / name).write_text("[" * 200_000)
+    done = published(project)
+    assert (done.runs, done.failures) == (2, ())
+
+
+def test_a_number_that_is_no_time_leaves_all_pages_and_the_first_one_whole(project, runs):
+    events = runs / "paired" / "events.jsonl"
+    events.write_text(re.sub(r'"value_s":[0-9.e-]+', '"value_s":1e308', events.read_text()))
+    done = published(project)
+    assert (done.runs, done.failures) == (2, ())
+    assert "index.html" in done.written
+
+
+@pytest.mark.parametrize("name", ["result.json", "events.jsonl", "profile.json"])
+def test_a_link_shows_nothing_of_what_it_leads_to(project, runs, tmp_path, name):
+    secret = tmp_path / "secret"
+    secret.write_text('{"event": "noted", "text": "between us"}\n')
+    (runs / "rounds" / name).unlink(missing_ok=True)
+    (runs / "rounds" / name).symlink_to(secret)
+    published(project)
+    assert all("between us" not in page.read_text() for page in (project / "site").rglob("*.html"))
+
+
+def test_a_run_that_breaks_a_page_is_named_and_keeps_no_other_from_the_site(project, monkeypatch):
+    whole = site.read_run
+
+    def broken(loaded, folder, **options):
+        if folder.name == "paired":
+            raise AttributeError("something new")
+        return whole(loaded, folder, **options)
+
+    monkeypatch.setattr(site, "read_run", broken)
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(command, ["-o", "site"])
+    assert done.exit_code == 3
+    assert "run paired has no page: AttributeError: something new" in done.stderr
+    assert files(project / "site") == {"index.html", ".nojekyll", "runs/rounds.html"}
+
+
+def test_runs_that_cannot_be_read_are_named_by_the_command(project, runs, monkeypatch):
+    (runs / "rounds" / "events.jsonl").write_text("")
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(command, ["-o", "site"])
+    assert done.exit_code == 0
+    assert "run rounds: its events hold no start of a run" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["index.html", "runs/paired.html"])
+def test_a_pipe_in_the_site_is_somebody_elses(project, name):
+    place = project / "site" / name
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    with pytest.raises(UsageError, match="was not written by perfguard"):
+        published(project)
+
+
+def test_a_link_in_the_place_of_the_pages_is_refused(project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (project / "site").mkdir()
+    (project / "site" / "runs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="is a link"):
+        published(project)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "ü" * 120])
+def test_a_run_with_a_long_name_has_a_page_with_a_shorter_one(project, runs, name):
+    (runs / "paired").rename(runs / name)
+    done = published(project)
+    assert (done.runs, done.failures) == (2, ())
+    assert published(project).unchanged == 2
+
+
+def test_long_texts_leave_a_run_in_the_list(project, runs):
+    events = runs / "paired" / "events.jsonl"
+    events.write_text(re.sub(r'"source_id":"[^"]*"', f'"source_id":"{"x" * 100_000}"', events.read_text()))
+    (runs / "paired" / "result.json").unlink(missing_ok=True)
+    assert published(project).runs == 2
+    assert published(project).unchanged == 2
