@@ -69,7 +69,7 @@ def test_a_sites_first_page_takes_nothing_of_it_either(open_page, tmp_path):
     evil = poisoned(recorded(tmp_path / "project"))
     row = site_row(evil)
     opened = open_page(
-        render_index([row], evil.history, source=f"x row={island(to_builtins(row))}", machine_id=None),
+        render_index([row], evil.history, source=f"x row={island(to_builtins(row))}"),
     )
     assert opened.evaluate("window.broken") is None
     assert opened.page.locator("img").count() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -106,7 +105,7 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
 
 def page_name(run_id: str) -> str:
     """File of a run's page; a run whose name leaves no room for an ending goes by its beginning and a hash."""
-    name = os.fsencode(run_id)
+    name = run_id.encode("utf-8", "surrogatepass")  # names on disk need not be text
     if len(name) <= _MOST_NAME_BYTES:
         return f"{run_id}.html"
     beginning = name[: _MOST_NAME_BYTES // 2].decode("ascii", "ignore")

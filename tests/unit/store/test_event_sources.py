@@ -52,7 +52,7 @@ class TestLocal:
 
     def test_a_pipe_among_the_files_is_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "plan.json")
-        assert LocalSource(tmp_path).read_file("plan.json") == b""
+        assert LocalSource(tmp_path).read_file("plan.json") is None
 
 
 class TestUpcoming:
