@@ -13,6 +13,7 @@ MAX_INTRUSION_RATIO = 0.05
 """An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
 than the smallest slowdown that a gate looks for."""
 
+_OTHER = {Arm.BASELINE: Arm.CANDIDATE, Arm.CANDIDATE: Arm.BASELINE}
 _REASSURING = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
 
 
@@ -55,6 +56,3 @@ def _guarded(verdict: Verdict, intruders: Mapping[Arm, float]) -> Verdict:
         reason=f"{seen} (limit {MAX_INTRUSION_RATIO:.0%}), so neither was measured on its own: end or stop the threads "
         f"and processes that go on after a call; {verdict.reason}",
     )
-
-
-_OTHER = {Arm.BASELINE: Arm.CANDIDATE, Arm.CANDIDATE: Arm.BASELINE}

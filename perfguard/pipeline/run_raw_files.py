@@ -14,7 +14,7 @@ from perfguard.units import format_bytes, format_count
 MOST_RAW_BYTES = 5 * 1000**2
 """A longer recording goes into a page without its slices."""
 _MOST_READ_BYTES = 512 * 1024**2
-"""What is larger is not even looked through; 500 cases measured for a day come to a tenth of it."""
+"""What is larger is not even looked through, as it would have to fit into memory."""
 _DOCUMENTS = ("result.json", "profile.json")
 _SLICE = b'"event":"slice"'
 _SHOWN_DIFFERENCES = 60

@@ -65,7 +65,11 @@ class IntrusionWatch:
 
 
 def read_cpu_clocks(processes: Collection[int]) -> dict[int, float]:
-    """CPU seconds of each process since it began, all of its threads; those that are gone are left out."""
+    """CPU seconds of each process since it began, all of its threads; those that are gone are left out.
+
+    A thread that is running is known up to its last tick, some milliseconds ago. That is as often in favour of a turn
+    as against it, so sums over many turns do not suffer.
+    """
     found = {}
     for process in processes:
         try:

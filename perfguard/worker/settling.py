@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 _LOOK_S = 0.001
 _BUSY_RATIO = 0.1
-"""Of one CPU, while the calling thread sleeps; waking up takes a hundredth of it."""
+"""Of one CPU, while the calling thread sleeps: a thread that spins takes all of one."""
 _MOST_S = 0.1
 """Whatever is still busy then does not stop by itself; the parent sees it, too."""
 _CLOCK, _CLOCK_OF, _SLEEP = time.perf_counter, time.clock_gettime, time.sleep

@@ -218,10 +218,7 @@ def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
 
 
 def test_events_without_a_start_are_left_out_and_told(tmp_path):
-    builder = TraceBuilder()
-    with builder.step():
-        builder.leaf("aten::add", 1)
-        builder.leaf("aten::mul", 1)
+    builder = step_of_two_ops()
     del builder.events[1]["ts"]
     trace = read_trace(builder.write(tmp_path / "t.json"))
     assert trace.notes == ("1 event of t.json without a start (ts) is left out",)
