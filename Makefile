@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-tui pictures build clean help
+.PHONY: run test check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -53,6 +53,9 @@ proof-culprits: $(READY) ## Measure whether injected culprits are named first (a
 
 proof-census: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)
 	$(BIN)/python -m tests.proof.census_of_catalogue $(ARGS)
+
+proof-traces: $(READY) ## Measure what comparing two traces of a million events takes (some minutes, nothing else running)
+	$(BIN)/python -m tests.proof.trace_diff_speed $(ARGS)
 
 proof-tui: $(READY) ## Measure what the TUI costs: CPU at 1 Hz, memory after 8 hours (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.tui_cost $(ARGS)

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfguard.gate.pace import Pace
+from perfguard.gate.pace import pace_of
 from perfguard.model.calibration import AAGate, Calibration, CaseSample
 from perfguard.model.contract import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.model.pace import Pace
 from perfguard.stats.calibration import (
     CONFIDENCE,
     autocorrelation,
@@ -43,7 +44,7 @@ def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
     family = gating_cases(calibration)
     level = calibration.scope.alpha / max(1, len(family))
     times = [gate.finished_at for gate in calibration.gates]
-    pace = Pace.of(gates)
+    pace = pace_of(gates)
     seen = {case_id for gate in gates for case_id in gate.cases}
     cases = [_case(calibration, case_id, gating=case_id in family) for case_id in sorted(seen)]
     return CalibrationSummary(
@@ -52,8 +53,7 @@ def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
         latest_at=max(times, default=None),
         gates=len(calibration.gates),
         placebo_gates=sum(gate.placebo for gate in calibration.gates),
-        block_s=pace.block_s,
-        overhead_s=pace.overhead_s,
+        pace=pace,
         false_alarms=false_alarms(calibration),
         cases=tuple(
             replace(case, mde=_mde(case, level=level, looks=looks, pace=pace))
@@ -63,16 +63,30 @@ def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
 
 
 def detectable_effects(
-    summary: CalibrationSummary, *, alpha: float, blocks: int, looks: int
+    summary: CalibrationSummary, *, alpha: float, budget_s: float, max_blocks: int, looks: int
 ) -> tuple[float, float] | None:
-    """Smallest and largest slowdown that a gate of so many blocks finds in its gating cases with 80 % power.
+    """Smallest and largest slowdown of a single gating case that a gate of this length finds with 80 % power.
 
-    None where no case's noise is known, or a gate is too short.
+    Args:
+        summary: Of the calibration.
+        alpha: Family-wise level of the gate.
+        budget_s: Wall seconds of the gate.
+        max_blocks: Upper bound on its blocks.
+        looks: Times that it looks at its data.
+
+    Returns:
+        None where no case's noise is known, or a gate is too short.
     """
     gating = [case for case in summary.cases if case.gating]
     level = alpha / max(1, len(gating))
     found = [
-        sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, looks=looks)
+        sequential_mde(
+            case.block_sd,
+            min(summary.pace.blocks_within(budget_s, case.case_id), max_blocks),
+            level=level,
+            margin_ratio=case.margin_ratio,
+            looks=looks,
+        )
         for case in gating
     ]
     known = [mde for mde in found if math.isfinite(mde)]
@@ -152,7 +166,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
 def _mde(case: CalibratedCase, *, level: float, looks: int, pace: Pace) -> tuple[tuple[int, float], ...]:
     found = []
     for minutes in MDE_MINUTES:
-        blocks = pace.blocks_within(60.0 * minutes)
+        blocks = pace.blocks_within(60.0 * minutes, case.case_id)
         mde = sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, looks=looks)
         found.append((minutes, mde))
     return tuple(found)

@@ -1,38 +1,43 @@
-"""How many blocks a gate of some length holds, and how long some blocks take."""
+"""The pace of recorded gates: how many blocks a gate of some length holds, and how long some blocks take."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from perfguard.model.calibration import AAGate
+from perfguard.model.pace import CasePace, Pace
+from perfguard.stats.survival import survival
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """The pace of a suite on one machine."""
+def pace_of(gates: Sequence[AAGate]) -> Pace:
+    """The typical pace of gates whose arms were the same.
 
-    block_s: float
-    """Wall seconds of a block that holds every case; nan when unknown."""
-    overhead_s: float
-    """Wall seconds of a gate beside its blocks: arms, bundles, calibration of loops."""
+    What single cases take is known where any gate tells; gates that were recorded before that was kept tell only when
+    cases left.
+    """
+    if not gates:
+        return Pace(block_s=math.nan, overhead_s=math.nan)
+    starts_s = [gate.start_s for gate in gates if gate.start_s is not None]
+    case_ids = sorted({case_id for gate in gates for case_id in gate.cases})
+    cases = {case_id: _case_pace(case_id, gates) for case_id in case_ids}
+    is_known = bool(starts_s) and all(case is not None for case in cases.values())
+    return Pace(
+        block_s=statistics.median(gate.block_s for gate in gates),
+        overhead_s=statistics.median(gate.overhead_s for gate in gates),
+        start_s=statistics.median(starts_s) if is_known else math.nan,
+        cases={case_id: case for case_id, case in cases.items() if case is not None} if is_known else {},
+    )
 
-    @classmethod
-    def of(cls, gates: Sequence[AAGate]) -> Pace:
-        """The typical pace of recorded gates."""
-        return cls(
-            block_s=statistics.median(gate.block_s for gate in gates) if gates else math.nan,
-            overhead_s=statistics.median(gate.overhead_s for gate in gates) if gates else math.nan,
-        )
 
-    def blocks_within(self, budget_s: float) -> int:
-        """Whole blocks that a budget holds; 0 where nothing is known."""
-        if not self.block_s > 0:
-            return 0
-        return max(0, math.floor((budget_s - self.overhead_s) / self.block_s))
-
-    def minutes_for(self, blocks: int) -> float:
-        """Minutes of a gate whose budget holds so many blocks."""
-        return (self.overhead_s + blocks * self.block_s) / 60.0
+def _case_pace(case_id: str, gates: Sequence[AAGate]) -> CasePace | None:
+    """None where no gate tells what the case takes."""
+    known = [(gate, gate.cases[case_id]) for gate in gates if case_id in gate.cases]
+    walls_s = [sample.wall_s for _, sample in known if sample.wall_s is not None]
+    if not walls_s:
+        return None
+    blocks = [(sample.blocks or len(sample.block_log_ratios), gate.blocks) for gate, sample in known]
+    # What was measured in the last block may have been about to leave or not: its gate does not tell.
+    stays = survival([(measured, measured < of_gate) for measured, of_gate in blocks])
+    return CasePace(wall_s=statistics.median(walls_s), stays=stays)

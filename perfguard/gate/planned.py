@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.gate.pace import Pace
+from perfguard.model.pace import Pace
 from perfguard.model.planning import PlannedCase, SuitePlan
 from perfguard.model.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
@@ -57,12 +57,12 @@ def plan_cases(
         pace: Of the suite.
         target: What is asked for.
     """
-    limit = min(pace.blocks_within(target.budget_s), target.max_blocks)
+    limits = {id_: min(pace.blocks_within(target.budget_s, id_), target.max_blocks) for id_ in case_ids}
     family = list(case_ids)
     while family:
-        needs = {case_id: _blocks(noise.get(case_id), target, len(family)) for case_id in family}
-        neediest = max(family, key=lambda case_id: _order(needs[case_id]))
-        if _order(needs[neediest]) <= limit:
+        needs = {id_: _need_over_limit(noise.get(id_), limits[id_], target, len(family)) for id_ in family}
+        neediest = max(family, key=needs.__getitem__)
+        if needs[neediest] <= 1:
             break
         family.remove(neediest)
     return tuple(_planned(case_id, noise.get(case_id), family, pace, target) for case_id in case_ids)
@@ -110,8 +110,10 @@ def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
     return None if found is None else max(found, target.min_blocks)
 
 
-def _order(blocks: int | None) -> float:
-    return math.inf if blocks is None else blocks
+def _need_over_limit(noise: CaseNoise | None, limit: int, target: Target, family: int) -> float:
+    """Blocks that a case needs over those that it can have; inf where none would do."""
+    blocks = _blocks(noise, target, family)
+    return math.inf if blocks is None or not limit else blocks / limit
 
 
 def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace: Pace, target: Target) -> PlannedCase:
@@ -124,9 +126,9 @@ def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace:
         block_sd=None if noise is None or math.isnan(noise.block_sd) else noise.block_sd,
         margin_ratio=noise.margin_ratio if noise else 0.0,
         blocks=blocks,
-        minutes=None if blocks is None else round(pace.minutes_for(blocks), 1),
+        minutes=None if blocks is None else round(pace.minutes_for(blocks, case_id), 1),
         gating=is_gating,
-        reason=impossible or _need(blocks or 0, None if is_gating else pace, target),
+        reason=impossible or _need(case_id, blocks or 0, None if is_gating else pace, target),
     )
 
 
@@ -144,12 +146,12 @@ def _impossible(noise: CaseNoise | None, blocks: int | None, target: Target) -> 
     return None
 
 
-def _need(blocks: int, pace: Pace | None, target: Target) -> str:
+def _need(case_id: str, blocks: int, pace: Pace | None, target: Target) -> str:
     """What a case needs; with a pace, also what the budget has instead."""
     needed = f"{_effect(target)} needs {format_count(blocks, 'block')}"
     if pace is None:
         return needed
-    within = pace.blocks_within(target.budget_s)
+    within = pace.blocks_within(target.budget_s, case_id)
     if within > target.max_blocks:
         return f"{needed}, max_blocks allows {target.max_blocks}"
     return f"{needed}, the budget of {format_duration(target.budget_s)} holds {within}"

@@ -57,6 +57,7 @@ def aa_gate(
         block_s=round(full_block_s(data), 3),
         duration_s=round(duration_s, 1),
         overhead_s=round(max(0.0, duration_s - measured_s), 1),
+        start_s=start_s(data),
         cases=case_samples(data, gating, max_void_fraction=gate.policy.max_void_fraction),
     )
 
@@ -67,9 +68,18 @@ def case_samples(data: PairedData, gating: Collection[str], *, max_void_fraction
     failed = {failure.case_id for failure in data.failures}
     by_case: dict[str, list[CaseSlices]] = {}
     for entry in sorted(data.slices, key=lambda entry: entry.block):
-        if entry.case_id not in failed and entry.block not in voided and entry.baseline_s and entry.candidate_s:
+        if entry.case_id not in failed and entry.baseline_s and entry.candidate_s:
             by_case.setdefault(entry.case_id, []).append(entry)
-    return {case_id: _sample(entries, is_gating=case_id in gating) for case_id, entries in by_case.items()}
+    kept = {case_id: [e for e in entries if e.block not in voided] for case_id, entries in by_case.items()}
+    return {
+        case_id: replace(
+            _sample(entries, is_gating=case_id in gating),
+            blocks=len({entry.block for entry in by_case[case_id]}),
+            wall_s=_typical_s([entry.wall_s for entry in by_case[case_id]]),
+        )
+        for case_id, entries in kept.items()
+        if entries
+    }
 
 
 def full_block_s(data: PairedData) -> float:
@@ -80,6 +90,20 @@ def full_block_s(data: PairedData) -> float:
     most = max(cases.values(), default=0)
     full = [condition.duration_s for condition in data.conditions if cases.get(condition.block, 0) == most]
     return statistics.median(full) if full else 0.0
+
+
+def start_s(data: PairedData) -> float | None:
+    """Typical wall seconds of a block beside its cases; None where a case's part of none is known."""
+    cases_s: dict[int, list[float | None]] = {}
+    for entry in data.slices:
+        cases_s.setdefault(entry.block, []).append(entry.wall_s)
+    found = []
+    for condition in data.conditions:
+        walls_s = cases_s.get(condition.block, [])
+        known_s = [wall_s for wall_s in walls_s if wall_s is not None]
+        if known_s and len(known_s) == len(walls_s):
+            found.append(max(0.0, condition.duration_s - sum(known_s)))
+    return _typical_s(found)
 
 
 def with_gates(
@@ -125,6 +149,11 @@ def _sample(entries: Sequence[CaseSlices], *, is_gating: bool) -> CaseSample:
         slice_variance=_rounded(statistics.fmean(known)) if known else None,
         block_variances=tuple(None if math.isnan(effect.variance) else _rounded(effect.variance) for effect in effects),
     )
+
+
+def _typical_s(values_s: Sequence[float | None]) -> float | None:
+    known_s = [value_s for value_s in values_s if value_s is not None]
+    return round(statistics.median(known_s), 3) if known_s else None
 
 
 def _rounded(variance: float) -> float:

@@ -61,6 +61,10 @@ class CaseSample:
     block_variances: tuple[float | None, ...] = ()
     """Squared standard error of each block's value from its slices alone, None where they are too few; empty where the
     rule did not weight blocks yet."""
+    blocks: int = 0
+    """Blocks that measured it, voided ones with them; 0 in older calibrations."""
+    wall_s: float | None = None
+    """Wall seconds of a block that it took, typically: set-up in both arms, warm-ups, slices; None where not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,8 @@ class AAGate:
     """Wall seconds of the whole gate."""
     overhead_s: float
     """Wall seconds of it that were not blocks."""
+    start_s: float | None = None
+    """Wall seconds of a block beside its cases, typically; None where not known."""
     cases: dict[str, CaseSample]
     """By case id."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfguard.model.estimate import Interval
+from perfguard.model.pace import Pace
 
 CERTIFIED_RATE = 0.01
 """A machine is certified once its false-alarm rate is shown to be at most this: 0 of 299 gates, or 1 of 473."""
@@ -58,7 +59,7 @@ class CalibratedCase:
     margin_ratio: float
     """Smallest slowdown worth a flag: the configured margin or the placebo floor, whichever is larger."""
     mde: tuple[tuple[int, float], ...]
-    """Minutes of a gate, and the slowdown that it finds with 80 % power."""
+    """Minutes of a gate, and the slowdown of this case alone that it finds with 80 % power."""
 
     @property
     def is_autocorrelated(self) -> bool:
@@ -81,10 +82,8 @@ class CalibrationSummary:
     """A/A gates, also those that reached no verdict."""
     placebo_gates: int
     """Gates with relocated arms."""
-    block_s: float
-    """Wall seconds of a block that holds every case, typically."""
-    overhead_s: float
-    """Wall seconds of a gate beside its blocks, typically."""
+    pace: Pace
+    """How long its blocks take."""
     false_alarms: FalseAlarms
     """Of the gate as a whole."""
     cases: tuple[CalibratedCase, ...]

@@ -165,6 +165,9 @@ class CaseFinished:
     give meanwhile, 0 to 1; None where that is not known."""
     candidate_intrusion_ratio: float | None = None
     """The same of the candidate's while the baseline was timed."""
+    wall_s: float | None = None
+    """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and slices; None in older
+    recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ class PlannedCase:
     blocks: int | None
     """Blocks that find the slowdown with the asked-for power; None where no number up to 1000 does."""
     minutes: float | None
-    """Minutes that a gate takes to get there."""
+    """Minutes that a gate takes to get there, where the other cases are unchanged."""
     gating: bool
-    """Whether the budget holds so many blocks."""
+    """Whether the budget holds so many blocks, where the other cases are unchanged."""
     reason: str
     """One sentence."""
 
@@ -54,7 +54,7 @@ class SuitePlan:
     budget_s: float
     """Budget of a gate, seconds."""
     blocks_within: int
-    """Blocks that the budget holds."""
+    """Blocks that the budget holds where every case is measured to the end."""
     minutes: float | None
     """Minutes of a gate in which every gating case that is left reaches its power; None where none is left."""
     cases: tuple[PlannedCase, ...]

@@ -164,8 +164,9 @@ class RunData:
                     block=block,
                     baseline_s=self._values_s(block, case_id, Arm.BASELINE),
                     candidate_s=self._values_s(block, case_id, Arm.CANDIDATE),
+                    wall_s=done.wall_s,
                 )
-                for block, case_id in self._complete
+                for (block, case_id), done in self._complete.items()
                 if block in finished
             ),
             conditions=tuple(self._conditions(end) for end in finished.values()),

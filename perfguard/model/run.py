@@ -78,6 +78,8 @@ class CaseSlices:
     """Seconds per iteration, one value a slice; empty where the arm did not run."""
     candidate_s: tuple[float, ...]
     """The same for the candidate."""
+    wall_s: float | None = None
+    """Wall seconds of the block that the case took, set-up included; None where not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from perfguard.gate.contract import (
     contract_sentence,
     screening_sentence,
 )
-from perfguard.gate.pace import Pace
 from perfguard.gate.planned import planned_gating
 from perfguard.gate.recorded import aa_gate, gates_of_scope, gates_of_suite, with_gates
 from perfguard.gate.sequential import LOOKS
@@ -143,9 +142,9 @@ def sentence_for(request: Request, state: CalibrationState, summary: Calibration
     config = request.loaded.config
     effects = None
     if summary is not None:
-        pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s)
-        blocks = min(pace.blocks_within(request.budget_s), config.max_blocks)
-        effects = detectable_effects(summary, alpha=config.alpha, blocks=blocks, looks=LOOKS)
+        effects = detectable_effects(
+            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, looks=LOOKS
+        )
     return contract_sentence(state, summary, alpha=config.alpha, effects=effects)
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.calibrated import block_variances
 from perfguard.gate.contract import contract_of
-from perfguard.gate.pace import Pace
 from perfguard.gate.planned import CaseNoise, Target, plan_cases, suite_minutes
 from perfguard.gate.recorded import case_samples, full_block_s
 from perfguard.gate.sequential import LOOKS
 from perfguard.model.calibration import TIME_FORMAT
 from perfguard.model.contract import CalibrationSummary
 from perfguard.model.events import RunStarted
+from perfguard.model.pace import Pace
 from perfguard.model.planning import SuitePlan
 from perfguard.model.replay import RunData
 from perfguard.model.spec import Gating
@@ -114,10 +114,9 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
     summary: CalibrationSummary | None = calibrated.summary
     if summary is None or calibrated.calibration is None or not calibrated.state.is_valid:
         return None
-    pace = Pace(block_s=summary.block_s, overhead_s=summary.overhead_s)
     return _Known(
         noise={c.case_id: CaseNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases},
-        pace=pace,
+        pace=summary.pace,
         source=f"the calibration of this machine ({contract_of(calibrated.calibration)})",
     )
 

@@ -84,7 +84,8 @@ def read_arm(
     merged = merge([profile_of(read_trace(files.trace), process=p.process) for p in processes for files in p.traced])
     where = next((p.where for p in processes if p.where is not None), None)
     if where is not None:
-        merged = replace(merged, sources=profile_of(read_trace(where.trace)).sources)
+        located = profile_of(read_trace(where.trace))
+        merged = replace(merged, sources=located.sources, python_lines=located.python_lines)
     joined_files = next((p.joined for p in processes if p.joined is not None), None)
     joined = (
         read_joined(case_id, joined_files, isa_class=isa_class, torch=torch, compile_events=compile_events)

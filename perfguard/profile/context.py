@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from perfguard.profile.events import NO_SEQUENCE, EventKind
 from perfguard.profile.names import Role, module_of, role_of, role_of_frame
 from perfguard.profile.nesting import BoolArray, IntArray, Tree, nest
 from perfguard.profile.phases import INHERITED, OUTSIDE, Marks, PhaseArray, marks_of
-from perfguard.profile.sources import UNKNOWN, distinct, sources_of
+from perfguard.profile.sources import UNKNOWN, Course, distinct, sources_of
 from perfguard.profile.trace import IndexArray, Trace
 
 RoleArray = npt.NDArray[np.int8]
@@ -44,6 +45,8 @@ class Context:
     """Position in `sources`. Of a backward op it is that of its forward op, unless the backward is the user's code."""
     sources: tuple[str, ...]
     """`train.py:88`; the first is empty, for unknown."""
+    courses: Mapping[int, Course]
+    """How the lines follow each other, by the number of the thread; empty where no trace of them is kept."""
     is_op: BoolArray
     """Whether the event's own time is an op's: not of annotations, modules, or autograd's engine."""
     is_outside: BoolArray
@@ -92,6 +95,7 @@ def context_of(trace: Trace) -> Context:
         modules=modules,
         source=_lines(sources.at_start, around.place[:-1], forward),
         sources=sources.lines,
+        courses=sources.courses,
         is_op=(trace.kind == EventKind.OP) & ((role == Role.NONE) | (role == Role.LOSS_OP)),
         is_outside=is_outside,
         marks=marks,

@@ -1,7 +1,7 @@
-"""Time of a step in no op and in nothing that tells a phase, such as between the model's call and the loss's.
+"""Time of a step in no op, in pieces: such as between the model's call and the loss's.
 
-A step's window, or an annotation of the user's around several phases, has its own time in pieces between its children;
-each piece belongs to the phase that its neighbours tell.
+A step's window, a module, or an annotation of the user's has its own time in pieces between its children. Where nothing
+around tells the phase, each piece belongs to the one that its neighbours tell.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Gaps:
     """The event."""
     phase: PhaseArray
     """Position in PHASES."""
+    start_ns: TimeArray
+    """Start, on the trace's clock."""
     duration_ns: TimeArray
     """Duration; may be 0."""
     ends_at_child: IntArray
@@ -33,17 +35,24 @@ class Gaps:
     """1 for the first gap of its event in its phase."""
 
 
-def gaps_of(trace: Trace, context: Context) -> Gaps:
-    """The gaps of all events in steps that are no ops and lie in nothing that tells a phase."""
+def gaps_of(trace: Trace, context: Context, *, everywhere: bool = False) -> Gaps:
+    """The gaps of events in steps that are no ops.
+
+    Args:
+        trace: The trace.
+        context: Its context.
+        everywhere: Of all of them; else of those that lie in nothing that tells a phase.
+    """
     tree, timed = context.tree, trace.kind != EventKind.ALLOCATION
-    is_wrapper = context.is_outside & ~context.is_op & (context.step != NO_STEP) & timed
+    is_wrapper = (context.is_outside | everywhere) & ~context.is_op & (context.step != NO_STEP) & timed
     wrapper = np.flatnonzero(is_wrapper)
     child = np.flatnonzero(timed & (tree.parent != NO_PARENT) & is_wrapper[tree.parent])
     # One gap before each child, then one at the end of each wrapper; the end goes on with what was done last.
     event = np.concatenate([tree.parent[child], wrapper])
     stops_ns = np.concatenate([trace.start_ns[child], tree.end_ns[wrapper]])
     resumes_ns = np.concatenate([tree.end_ns[child], tree.end_ns[wrapper]])
-    phase = np.concatenate([context.marks.phase_at(child, context.step[child]), context.phase[tree.stop[wrapper] - 1]])
+    told = np.concatenate([context.marks.phase_at(child, context.step[child]), context.phase[tree.stop[wrapper] - 1]])
+    phase = np.where(context.is_outside[event], told, context.phase[event])
     ends_at_child = np.repeat([1, 0], [child.size, wrapper.size])
     order = np.argsort(event, kind="stable")
     event, phase = event[order], phase[order]
@@ -54,6 +63,7 @@ def gaps_of(trace: Trace, context: Context) -> Gaps:
     return Gaps(
         event=event,
         phase=phase,
+        start_ns=starts_ns,
         duration_ns=stops_ns[order] - starts_ns,
         ends_at_child=ends_at_child[order],
         is_first=is_first,

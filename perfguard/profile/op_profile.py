@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from perfguard.profile.gaps import gaps_of
 from perfguard.profile.nesting import IntArray
 from perfguard.profile.op_keys import keyed
 from perfguard.profile.phases import PhaseArray
+from perfguard.profile.python_lines import LineTimes, main_lines, python_lines
 from perfguard.profile.trace import TimeArray, Trace
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,12 +43,14 @@ class OpProfile:
     process: IntArray
     """Which process the step ran in, shape `(steps,)`."""
     sources: Mapping[OpKey, str]
-    """Line of the user's code that led to an op, where known."""
+    """Line of the user's code that led to an op, where known; of time in no op the line that took most of it."""
     module_calls: IntArray | None = None
     """Those of the calls that are events of modules, shape `(steps, keys)`; None where it is not known."""
     child_events: IntArray | None = None
     """Events directly in it, shape `(steps, keys)`; over the keys they add up to `events`. A part of what the profiler
     costs for an event is spent around it. None where it is not known."""
+    python_lines: LineTimes = field(default_factory=dict)
+    """Seconds of lines in no op, where known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,6 +91,7 @@ def profile_of(trace: Trace, process: int = 0) -> OpProfile:
 
     child_events = table(shares.children)
     windows = context.windows
+    lines = python_lines(trace, context)
     return OpProfile(
         keys=kinds.keys,
         calls=table(shares.calls),
@@ -97,7 +101,8 @@ def profile_of(trace: Trace, process: int = 0) -> OpProfile:
         events=child_events.sum(axis=1),
         wall_s=(context.tree.end_ns[windows] - trace.start_ns[windows]) / _NS_PER_S,
         process=np.full(windows.size, process, dtype=np.intp),
-        sources=kinds.sources,
+        sources={**kinds.sources, **main_lines(lines)},
+        python_lines=lines,
     )
 
 
@@ -121,7 +126,7 @@ def merge(profiles: Sequence[OpProfile]) -> OpProfile:
     """All steps of several profiles of one arm, in the order given.
 
     Args:
-        profiles: At least one; where two know the source of an op, the first is right.
+        profiles: At least one; where two know the source of an op or the lines of a place, the first is right.
 
     Raises:
         MeasurementError: There is none.
@@ -150,6 +155,7 @@ def merge(profiles: Sequence[OpProfile]) -> OpProfile:
         sources={key: source for profile in reversed(profiles) for key, source in profile.sources.items()},
         module_calls=stacked(modules) if len(modules) == len(profiles) else None,
         child_events=stacked(children) if len(children) == len(profiles) else None,
+        python_lines={key: lines for profile in reversed(profiles) for key, lines in profile.python_lines.items()},
     )
 
 

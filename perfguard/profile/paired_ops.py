@@ -15,6 +15,7 @@ from perfguard.profile.arm_profile import (
     typical_steps,
 )
 from perfguard.profile.overhead import Overhead, profiler_cost_s
+from perfguard.profile.python_lines import changed_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,7 +38,7 @@ class PairedOps:
     overhead_error_s: FloatArray
     """Standard error of each key's difference that comes from the profiler's cost, shape `(keys,)`."""
     sources: tuple[str | None, ...]
-    """Line of the user's code, by key; the candidate's where it has one."""
+    """Line of the user's code, by key; the candidate's where it has one. Of time in no op, the line that changed."""
     implementations: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     """What computed each key, before and after, as `runners` says; empty where unknown."""
 
@@ -71,7 +72,7 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
     column_of = {key: column for column, key in enumerate(keys)}
     before = _side(baseline, pairs.baseline, column_of, overhead)
     after = _side(candidate, pairs.candidate, column_of, overhead)
-    lines = {**baseline.profile.sources, **candidate.profile.sources}
+    lines = {**baseline.profile.sources, **candidate.profile.sources, **_changed_lines(baseline, candidate)}
     return PairedOps(
         keys=keys,
         baseline_s=before.seconds,
@@ -85,6 +86,12 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
             (baseline.implementations.get(key, ()), candidate.implementations.get(key, ())) for key in keys
         ),
     )
+
+
+def _changed_lines(baseline: ArmProfile, candidate: ArmProfile) -> dict[OpKey, str]:
+    before, after = baseline.profile.python_lines, candidate.profile.python_lines
+    found = {key: changed_line(before.get(key, {}), after.get(key, {})) for key in {*before, *after}}
+    return {key: line for key, line in found.items() if line is not None}
 
 
 def _side(

@@ -5,7 +5,7 @@ Marks of lines tell the line that ran. Without them, frames tell the line at whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,16 @@ UNKNOWN = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Course:
+    """How the lines of one thread follow each other, shape `(changes,)`."""
+
+    times_ns: TimeArray
+    """When another line comes to be the innermost one, in order."""
+    line: IndexArray
+    """Which: its position among the lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sources:
     """Lines of the user's code."""
 
@@ -26,16 +36,8 @@ class Sources:
     """`train.py:88`; the first is empty, for unknown."""
     at_start: IndexArray
     """Position in `lines` for each event of a trace."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Course:
-    """How the lines of one thread follow each other, shape `(changes,)`."""
-
-    times_ns: TimeArray
-    """When another line comes to be the innermost one, in order."""
-    line: IndexArray
-    """Which: its position among the lines."""
+    courses: Mapping[int, Course]
+    """By the number of the thread; threads of which nothing is known are missing."""
 
 
 def sources_of(trace: Trace) -> Sources:
@@ -49,17 +51,17 @@ def sources_of(trace: Trace) -> Sources:
         if course is not None:
             last = np.searchsorted(course.times_ns, trace.start_ns[events], side="right") - 1
             at_start[events] = np.where(last < 0, UNKNOWN, course.line[last])
-    return Sources(lines=lines, at_start=at_start)
+    return Sources(lines=lines, at_start=at_start, courses=courses)
 
 
-def _by_marks(marks: LineMarks, line_of_name: IndexArray) -> dict[int, _Course]:
+def _by_marks(marks: LineMarks, line_of_name: IndexArray) -> dict[int, Course]:
     return {
-        int(marks.thread[own.start]): _Course(times_ns=marks.start_ns[own], line=line_of_name[marks.name[own]])
+        int(marks.thread[own.start]): Course(times_ns=marks.start_ns[own], line=line_of_name[marks.name[own]])
         for own in thread_slices(marks)
     }
 
 
-def _by_frames(all_frames: Frames, line_of_name: IndexArray) -> dict[int, _Course]:
+def _by_frames(all_frames: Frames, line_of_name: IndexArray) -> dict[int, Course]:
     frames = _of_user(all_frames, line_of_name)
     if not frames.name.size:
         return {}
@@ -71,7 +73,7 @@ def _by_frames(all_frames: Frames, line_of_name: IndexArray) -> dict[int, _Cours
     courses = {}
     for own in thread_slices(frames):
         times_ns, frame = _innermost(frames.start_ns[own], tree.end_ns[own], depth[own], tree.parent[own], own.start)
-        courses[int(frames.thread[own.start])] = _Course(times_ns=times_ns, line=line[frame])
+        courses[int(frames.thread[own.start])] = Course(times_ns=times_ns, line=line[frame])
     return courses
 
 

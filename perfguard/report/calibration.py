@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from perfguard.model.contract import CalibratedCase, CalibrationSummary
+from perfguard.model.pace import Pace
 from perfguard.model.planning import PlannedCase, SuitePlan
 from perfguard.report.tables import plain_table
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
@@ -41,7 +42,7 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
         Text(printable(f"suite {plan.suite}, from {plan.source}"), style="dim"),
         Text(
             f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power; a budget of "
-            f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks",
+            f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
             style="dim",
         ),
         _plan_table(plan),
@@ -56,13 +57,19 @@ def _head(summary: CalibrationSummary) -> list[str]:
     counted, relocated = summary.false_alarms.gates, summary.placebo_gates
     return [
         f"gates      {summary.gates}, {counted} of them reached a verdict, {relocated} had relocated arms; {span}",
-        f"pace       {format_seconds(summary.block_s)} a block, {format_seconds(summary.overhead_s)} beside them",
+        _pace(summary.pace),
     ]
+
+
+def _pace(pace: Pace) -> str:
+    start = f", {format_seconds(pace.start_s)} of it to start the workers" if pace.knows_cases else ""
+    beside = f"{format_seconds(pace.overhead_s)} beside them"
+    return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
 
 
 def _legend(summary: CalibrationSummary) -> list[str]:
     lines = [
-        "MDE: slowdown that a gate of so many minutes finds with 80 % power",
+        f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
         "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
     ]
     notable = [case.case_id for case in summary.cases if case.is_autocorrelated]
@@ -74,6 +81,12 @@ def _legend(summary: CalibrationSummary) -> list[str]:
     if not summary.placebo_gates:
         lines.append("no gate had relocated arms, so no placebo floor is known: run `perfguard calibrate --placebo`")
     return [printable(line) for line in lines]
+
+
+def _others(pace: Pace) -> str:
+    if pace.knows_cases:
+        return "the other cases leave as they do in A/A gates"
+    return "all cases measured to the end, for no gate yet tells what single cases take"
 
 
 def _case_table(summary: CalibrationSummary) -> Table:

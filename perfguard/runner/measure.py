@@ -98,6 +98,8 @@ class _Loop:
         self._longest_block_s = 0.0
         self._is_shorter = False
         self._start_failures = 0
+        self._case_s: dict[int, float] = {}
+        """Wall seconds that each case has taken in this block, by its index."""
 
     def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
         finished = 0
@@ -139,6 +141,7 @@ class _Loop:
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
+        self._case_s.clear()
         switches = 0
         with suppress(_BlockAborted), ExitStack() as closing:
             self._start_workers(plan, workers, closing)
@@ -192,7 +195,7 @@ class _Loop:
                 case = self._cases[index]
                 if case is None:
                     continue
-                with self._failures_of(index, arm):
+                with self._failures_of(index, arm), self._taking(index):
                     prepared[index, arm] = worker.prepare(
                         case.case, seed=plan.data_seed, check=False, instances=case.instances
                     )
@@ -213,7 +216,8 @@ class _Loop:
         order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
         opened: list[ArmWorker] = []
         watch = IntrusionWatch(order, cpus=len(self._m.cpus))
-        switches = self._time_case(plan.index, index, case, opened, order=order, watch=watch)
+        with self._taking(index):
+            switches = self._time_case(plan.index, index, case, opened, order=order, watch=watch)
         if self._cases[index] is None:
             self._take_back(opened)
             return switches
@@ -228,6 +232,7 @@ class _Loop:
                 candidate_checks=candidate.checks if candidate else {},
                 baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
                 candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
+                wall_s=self._case_s.get(index),
             )
         )
         return switches
@@ -282,6 +287,15 @@ class _Loop:
             )
         )
         return 0 if warmup else timed.involuntary_switches
+
+    @contextmanager
+    def _taking(self, index: int) -> Iterator[None]:
+        """Add the wall time of what is done within to the case's."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._case_s[index] = self._case_s.get(index, 0.0) + time.monotonic() - started
 
     @staticmethod
     def _take_back(opened: list[ArmWorker]) -> None:

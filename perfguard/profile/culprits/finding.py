@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from perfguard.model.ops import ChangeClass, Culprit, StepBalance
-from perfguard.profile.culprits.causes import Cause, Certainty
+from perfguard.profile.culprits.causes import Cause, Certainty, Rule
 from perfguard.profile.culprits.implementations import implementation_causes
 from perfguard.profile.culprits.offsets import MovedCost, moved_costs
 from perfguard.profile.culprits.optimizers import optimizer_causes
@@ -21,6 +21,9 @@ from perfguard.profile.wording import main_phase
 RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, time_causes)
 """In this order: each takes its ops from what the ones before it left; the last takes all the rest."""
 
+_GRAVEST = tuple(Rule)
+"""A lost optimizer, dtype or layout brings other kernels, copies and calls with it, not the other way round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCulprits:
@@ -30,7 +33,8 @@ class FoundCulprits:
     """Largest part first."""
     facts: tuple[Culprit, ...]
     """What is executed otherwise for certain and is not to blame: its cost is within the noise or, where nothing says
-    how large that is, went the other way. Largest estimate first."""
+    how large that is, went the other way. Where noise is known, what causes other changes first (`_GRAVEST`): the order
+    of estimates within it means nothing; else the largest estimate first."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
 
@@ -71,7 +75,7 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
         and (cause.is_within_noise or has_no_direction)
     ]
     blamed.sort(key=lambda cause: -sign * cause.delta_s)
-    facts.sort(key=lambda cause: -abs(cause.delta_s))
+    facts.sort(key=lambda cause: (0 if has_no_direction else _GRAVEST.index(cause.cause.rule), -abs(cause.delta_s)))
     return FoundCulprits(
         blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
         facts=tuple(_culprit(diff, cause, balance) for cause in facts),

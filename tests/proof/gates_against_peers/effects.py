@@ -1,4 +1,4 @@
-"""Whether a variant does what it says: its cases timed in fresh processes of both arms, one after the other.
+"""Whether a variant does what it says: its cases timed in fresh processes of both arms, which take turns.
 
 A quick look, not a gate: it says how large the effect is on this machine, so that a gate's answer can be judged.
 """
@@ -9,15 +9,15 @@ import statistics
 import time
 from pathlib import Path
 
+from tests.proof.gates_against_peers.alternating import alternating
 from tests.proof.gates_against_peers.journal import Journal, Row, within
 from tests.proof.gates_against_peers.making import BASE, Made
 from tests.proof.gates_against_peers.pinning import measured_cpus
 from tests.proof.gates_against_peers.places import EFFECTS_JOURNAL
-from tests.proof.gates_against_peers.preparing import probe
 from tests.proof.gates_against_peers.variants import Variant
 
 _PAIRS = 3
-_SAMPLES = 12
+_SAMPLES = 16
 
 
 def missing_flags(variant: Variant) -> tuple[str, ...]:
@@ -41,24 +41,24 @@ def check(
 
 
 def measured(variant: Variant, made: Made) -> Row:
-    """Median ratios of wall and CPU seconds over a few alternating pairs of processes."""
+    """Median ratios of wall and CPU seconds over samples that ran next to each other, in a few pairs of processes."""
     cases = (*variant.cases, *variant.controls)
     cpus = measured_cpus(variant.cpus)
     row: Row = {"key": variant.name, "at": time.time(), "missing_flags": missing_flags(variant), "cases": {}}
-    pairs = []
+    arms = [
+        (made.trees[BASE], dict(variant.baseline_environment)),
+        (made.trees[variant.name], dict(variant.environment)),
+    ]
     try:
-        for _ in range(_PAIRS):
-            arms = ((BASE, variant.baseline_environment), (variant.name, variant.environment))
-            pairs.append(
-                [probe(made.trees[n], cases, samples=_SAMPLES, cpus=cpus, extra=dict(extra)) for n, extra in arms]
-            )
+        pairs = [alternating(arms, cases, samples=_SAMPLES, cpus=cpus) for _ in range(_PAIRS)]
     except RuntimeError as error:
         return {**row, "error": str(error)}
     for case in cases:
         ratios = {
             clock: statistics.median(
-                statistics.median(candidate[case][clock]) / statistics.median(baseline[case][clock]) - 1
+                after / before - 1
                 for baseline, candidate in pairs
+                for before, after in zip(baseline[case][clock], candidate[case][clock], strict=True)
             )
             for clock in ("wall_s", "cpu_s")
         }

@@ -10,8 +10,9 @@ import pytest
 
 from perfguard.gate.calibrated import calibrated_margins, detectable_effects, false_alarms, summarize
 from perfguard.gate.contract import CalibrationStatus, calibration_state, contract_sentence
-from perfguard.gate.pace import Pace
+from perfguard.gate.pace import pace_of
 from perfguard.model.calibration import Calibration, CaseSample
+from perfguard.model.pace import Pace
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.planning import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of
@@ -132,6 +133,16 @@ class TestTheContract:
 
 
 class TestTheCases:
+    @staticmethod
+    def effects(summary, budget_s=600.0, max_blocks=200):
+        return detectable_effects(summary, alpha=0.008, budget_s=budget_s, max_blocks=max_blocks, looks=8)
+
+    def test_find_less_in_fewer_blocks(self):
+        summary = summarize(calibrated(quiet(4)), looks=8)
+        assert self.effects(summary, budget_s=300.0) > self.effects(summary)
+        assert self.effects(summary, max_blocks=20) > self.effects(summary)
+        assert self.effects(summary, budget_s=20.0) is None
+
     def test_are_worked_out_from_the_raw_values(self):
         found = calibrated(quiet(4))
         case = summarize(found, looks=8).cases[0]
@@ -143,9 +154,7 @@ class TestTheCases:
         blocks = math.floor((600 - 20) / 5)
         expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, looks=8)
         assert dict(case.mde)[10] == pytest.approx(expected)
-        assert detectable_effects(summarize(found, looks=8), alpha=0.008, blocks=blocks, looks=8) == pytest.approx(
-            (expected, expected)
-        )
+        assert self.effects(summarize(found, looks=8)) == pytest.approx((expected, expected))
 
     def test_gating_cases_come_first_and_share_the_level(self):
         rng = np.random.default_rng(1)
@@ -170,7 +179,7 @@ class TestTheCases:
     def test_of_no_gate_are_none(self):
         summary = summarize(calibrated([]), looks=8)
         assert (summary.cases, summary.latest_at, summary.false_alarms.bound) == ((), None, 1.0)
-        assert detectable_effects(summary, alpha=0.008, blocks=20, looks=8) is None
+        assert self.effects(summary) is None
 
 
 class TestThePace:
@@ -181,4 +190,64 @@ class TestThePace:
         assert pace.blocks_within(10) == 0
 
     def test_is_unknown_without_a_gate(self):
-        assert Pace.of(()).blocks_within(600) == 0
+        assert pace_of(()).blocks_within(600) == 0
+
+
+class TestThePaceOfGatesWhoseCasesLeave:
+    """Six seconds to start the workers; a heavy case of ten seconds and a light one of two."""
+
+    @staticmethod
+    def gate(number, blocks, heavy, light, *, is_told=True):
+        told = {"heavy": 10.0, "light": 2.0} if is_told else {}
+        cases = {
+            name: replace(sample(np.zeros(count)), blocks=count, wall_s=told.get(name))
+            for name, count in (("heavy", heavy), ("light", light))
+        }
+        known = {"blocks": blocks, "block_s": 18.0, "overhead_s": 20.0, "start_s": 6.0 if is_told else None}
+        return gate(number, cases, **known)
+
+    def test_shrinks_blocks_to_what_is_left(self):
+        pace = pace_of([self.gate(n, 30, 5, 30) for n in range(3)])
+        # Five blocks of 18 s; then the heavy case has its answer, and blocks of 8 s hold the light one.
+        within_s = 20 + 5 * 18 + 10 * 8
+        assert [pace.blocks_within(within_s - 0.1, "light"), pace.blocks_within(within_s, "light")] == [14, 15]
+        assert pace.minutes_for(15, "light") == pytest.approx(within_s / 60)
+        assert pace.minutes_for(3, "light") == pytest.approx((20 + 3 * 18) / 60)
+
+    def test_keeps_the_case_in_question_to_the_end(self):
+        pace = pace_of([self.gate(n, 30, 5, 30) for n in range(3)])
+        assert pace.blocks_within(20 + 10 * 18, "heavy") == 10  # the light one was never seen to leave
+
+    def test_weighs_cases_by_how_often_they_were_still_there(self):
+        pace = pace_of([self.gate(0, 30, 5, 30), self.gate(1, 30, 10, 30)])
+        # In blocks 6 to 10 the heavy case is there in half of the gates.
+        assert pace.minutes_for(10, "light") == pytest.approx((20 + 5 * 18 + 5 * 13) / 60)
+        assert pace.minutes_for(11, "light") == pytest.approx((20 + 5 * 18 + 5 * 13 + 8) / 60)
+
+    def test_learns_from_older_gates_when_cases_leave_and_from_newer_ones_what_they_take(self):
+        pace = pace_of([self.gate(0, 30, 10, 30, is_told=False), self.gate(1, 30, 5, 30)])
+        assert pace.minutes_for(10, "light") == pytest.approx((20 + 5 * 18 + 5 * 13) / 60)
+
+    def test_takes_every_case_to_the_end_where_no_gate_tells_what_it_takes(self):
+        pace = pace_of([self.gate(0, 30, 5, 30, is_told=False)])
+        assert not pace.knows_cases
+        assert pace.blocks_within(20 + 10 * 18, "light") == 10
+
+    def test_of_all_cases_together_is_that_of_full_blocks(self):
+        pace = pace_of([self.gate(0, 30, 5, 30)])
+        assert pace.blocks_within(20 + 10 * 18) == 10
+
+    def test_lets_a_budget_find_smaller_effects(self):
+        told, untold = (
+            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), looks=8) for told in (True, False)
+        )
+        assert dict(told.cases[1].mde)[10] < 0.9 * dict(untold.cases[1].mde)[10]
+
+    def noisy(self, number, *, is_told):
+        found = self.gate(number, 30, 5, 30, is_told=is_told)
+        rng = np.random.default_rng(number)
+        cases = {
+            name: replace(each, block_log_ratios=tuple(0.01 * rng.standard_normal(len(each.block_log_ratios))))
+            for name, each in found.cases.items()
+        }
+        return replace(found, cases=cases)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.pace import Pace
 from perfguard.gate.planned import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
+from perfguard.model.pace import CasePace, Pace
 from perfguard.model.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
 from tests.calibrated_machines import plan_of
@@ -48,6 +48,16 @@ def test_demoting_the_neediest_may_save_the_others():
     assert alone < three
     found = planned({"x": noise(0.2), "y": noise(0.3), "z": noise(0.012)}, max_blocks=alone)
     assert [case.gating for case in found] == [False, False, True]
+
+
+def test_a_heavy_case_is_demoted_where_a_light_one_of_the_same_noise_is_not():
+    # Both leave after five blocks where nothing has changed; with the heavy one to the end a budget holds fewer blocks.
+    light, heavy = (CasePace(wall_s=wall_s, stays=(*[1.0] * 5, 0.0)) for wall_s in (1.0, 60.0))
+    pace = Pace(block_s=65.0, overhead_s=20.0, start_s=4.0, cases={"light": light, "heavy": heavy})
+    found = plan_cases(("light", "heavy"), {"light": noise(0.008), "heavy": noise(0.008)}, pace, TARGET)
+    assert [case.gating for case in found] == [True, False]
+    assert found[0].minutes == pytest.approx((20 + 5 * 65 + (found[0].blocks - 5) * 5) / 60, abs=0.05)
+    assert found[1].reason.endswith("the budget of 10 min 00 s holds 8")
 
 
 @pytest.mark.parametrize(

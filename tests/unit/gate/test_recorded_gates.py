@@ -8,7 +8,15 @@ import pytest
 
 from perfguard.gate.compare import compare_paired
 from perfguard.gate.policy import judge
-from perfguard.gate.recorded import aa_gate, case_samples, full_block_s, gates_of_scope, gates_of_suite, with_gates
+from perfguard.gate.recorded import (
+    aa_gate,
+    case_samples,
+    full_block_s,
+    gates_of_scope,
+    gates_of_suite,
+    start_s,
+    with_gates,
+)
 from perfguard.model.calibration import Scope
 from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.model.spec import Case, Gating
@@ -77,6 +85,24 @@ class TestTheSamplesOfARun:
         )
         assert full_block_s(data) == 5.5
         assert full_block_s(PairedData(case_ids=(), slices=(), conditions=())) == 0.0
+
+    def test_tell_what_each_case_took_of_a_block_and_what_the_rest_of_it_took(self):
+        data = PairedData(
+            case_ids=("a", "b"),
+            slices=(
+                *(replace(slices("a", n), wall_s=1.0 + 0.1 * n) for n in range(4)),
+                *(replace(slices("b", n), wall_s=2.0) for n in range(2)),
+            ),
+            conditions=(*(block(n, duration_s=5.0) for n in range(3)), block(3, duration_s=5.0, steal=0.5)),
+        )
+        found = case_samples(data, (), max_void_fraction=0.25)
+        assert [(found[name].blocks, found[name].wall_s) for name in "ab"] == [(4, 1.15), (2, 2.0)]
+        assert len(found["a"].block_log_ratios) == 3  # the disturbed block took its time all the same
+        assert start_s(data) == pytest.approx((1.9 + 3.7) / 2 + 0.05)
+
+    def test_of_older_recordings_do_not_tell_what_cases_took(self):
+        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        assert (found.blocks, found.wall_s, start_s(self.data)) == (4, None, None)
 
 
 class TestAGate:

@@ -205,6 +205,18 @@ def test_what_costs_less_than_its_noise_is_told_as_a_fact_and_not_blamed():
     )
 
 
+def test_among_facts_within_the_noise_the_one_that_brings_the_others_is_told():
+    rng = np.random.default_rng(4)
+    noisy = replace(SILENCE, processes=4, layout_sd=(0.2, 0.2))
+    copies, gain = op_key("aten::copy_", "Net.head"), op_key("aten::mul", "Net.gain", dtypes="f32 f32")
+    net = NET.with_ops({copies: Op(4, 5e-3), gain: Op(1, 1e-3)})
+    promoted = {gain: None, replace(gain, dtypes="f32 f64"): Op(1, 1e-3), copies: Op(5, 6e-3)}
+    found = attribute("case", *profiled(net, net.with_ops(promoted), noisy, rng), ())
+    assert all(fact.is_within_noise for fact in found.culprits)
+    assert abs(found.culprits[1].delta_s) > abs(found.culprits[0].delta_s)
+    assert "executed otherwise, at a cost within the noise: dtype f32 → f64 in Net.gain" in found.sentence
+
+
 def test_more_updates_by_the_same_fused_op_are_no_change_of_fusion():
     said = sentence({fused_adam(): Op(2, 30e-3)})
     assert "fused," not in said

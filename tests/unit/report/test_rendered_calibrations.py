@@ -7,6 +7,7 @@ import pytest
 
 from perfguard.model.contract import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.model.estimate import Interval
+from perfguard.model.pace import CasePace, Pace
 from perfguard.model.planning import PlannedCase
 from perfguard.report.calibration import render_calibration, render_plan
 from tests.calibrated_machines import plan_of
@@ -45,8 +46,7 @@ SUMMARY = CalibrationSummary(
     latest_at="2026-01-05T00:00:00Z",
     gates=10,
     placebo_gates=8,
-    block_s=4.5,
-    overhead_s=21.0,
+    pace=Pace(block_s=4.5, overhead_s=21.0),
     false_alarms=FalseAlarms(count=0, gates=9, bound=0.28),
     cases=(CASE, UNKNOWN),
 )
@@ -73,8 +73,20 @@ def test_without_relocated_arms_it_says_what_is_missing():
 
 
 def test_nothing_measured_is_no_error():
-    empty = replace(SUMMARY, gates=0, cases=(), first_at=None, latest_at=None, block_s=math.nan, overhead_s=math.nan)
+    unknown = Pace(block_s=math.nan, overhead_s=math.nan)
+    empty = replace(SUMMARY, gates=0, cases=(), first_at=None, latest_at=None, pace=unknown)
     assert "nan" not in printed(render_calibration(empty, width=200), 200)
+
+
+def test_says_whether_the_effects_reckon_with_cases_that_leave():
+    text = printed(render_calibration(SUMMARY, width=200), 200)
+    assert "pace       4.500 s a block of all cases; 21.00 s beside them" in text
+    assert "finds with 80 % power; all cases measured to the end, for no gate yet tells what single cases take" in text
+    cases = {CASE.case_id: CasePace(wall_s=2.5, stays=(1.0,))}
+    known = replace(SUMMARY, pace=Pace(block_s=4.5, overhead_s=21.0, start_s=2.0, cases=cases))
+    text = printed(render_calibration(known, width=200), 200)
+    assert "pace       4.500 s a block of all cases, 2.000 s of it to start the workers; 21.00 s beside them" in text
+    assert "finds with 80 % power; the other cases leave as they do in A/A gates" in text
 
 
 def planned(case_id, *, gating, reason=""):
@@ -92,7 +104,7 @@ def planned(case_id, *, gating, reason=""):
 def test_a_plan_shows_what_gates_and_why_the_rest_does_not():
     plan = plan_of(planned("a[b=1]", gating=True), planned("c", gating=False, reason="never measured"), minutes=3.5)
     text = printed(render_plan(plan, width=100), 100)
-    assert "to find 2.00 % with 95 % power; a budget of 10 min 00 s holds 60 blocks" in text
+    assert "to find 2.00 % with 95 % power; a budget of 10 min 00 s holds 60 blocks of all cases" in text
     assert "a[b=1]" in text
     assert "c is advisory: never measured" in text
     assert "1 of 2 cases gate; the suite needs 3.5 minutes" in text

@@ -107,6 +107,21 @@ def test_the_budget_is_kept_by_starting_no_block_that_would_not_fit(monkeypatch)
     assert clock.now == 140.0
 
 
+def test_each_case_tells_what_it_took_of_its_block(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(measure, "time", clock)
+
+    def work(case):
+        clock.now += 1.0 if case == "x" else 0.25
+        return 1.0
+
+    run = Run(FakeStarter(on_slice=work), ["x", "y"], blocks=2).go()
+    pairs = 2 * (SLICES + WARMUPS)
+    assert [{e.case_id: e.wall_s for e in run.of(CaseFinished) if e.block == b} for b in (0, 1)] == [
+        {"x": pairs * 1.0, "y": pairs * 0.25}
+    ] * 2
+
+
 def test_pauses_spread_the_blocks_and_end_when_the_user_does(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(measure, "time", clock)
