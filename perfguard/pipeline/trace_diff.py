@@ -11,7 +11,7 @@ from perfguard.errors import UsageError
 from perfguard.model.ops import Attribution
 from perfguard.profile.arm_profile import ArmProfile, EventCost
 from perfguard.profile.attribution import attribute
-from perfguard.profile.context import context_of
+from perfguard.profile.context import Context, context_of
 from perfguard.profile.names import Role, role_of
 from perfguard.profile.op_profile import profile_of
 from perfguard.profile.trace import Trace, read_trace
@@ -26,10 +26,11 @@ def diff_traces(before: Path, after: Path) -> Attribution:
         MeasurementError: A trace holds no op.
     """
     traces = [_read(path) for path in (before, after)]
-    baseline, candidate = (_arm(trace) for trace in traces)
+    contexts = [context_of(trace) for trace in traces]
+    baseline, candidate = (_arm(trace, context) for trace, context in zip(traces, contexts, strict=True))
     attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
     notes = [note for trace in traces for note in trace.notes]
-    updates = [_updates_a_step(trace) for trace in traces]
+    updates = [_updates_a_step(trace, context) for trace, context in zip(traces, contexts, strict=True)]
     if updates[0] != updates[1]:
         notes.append(
             f"a step of {before.name} holds {format_number(updates[0])} updates of optimizers and one of {after.name} "
@@ -47,9 +48,8 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     )
 
 
-def _updates_a_step(trace: Trace) -> float:
+def _updates_a_step(trace: Trace, context: Context) -> float:
     """How often optimizers update in a step, on average."""
-    context = context_of(trace)
     is_update = np.array([role_of(name) is Role.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
     return float((is_update & (context.step >= 0)).sum()) / max(1, context.windows.size)
 
@@ -60,10 +60,10 @@ def _read(path: Path) -> Trace:
     return read_trace(path)
 
 
-def _arm(trace: Trace) -> ArmProfile:
+def _arm(trace: Trace, context: Context) -> ArmProfile:
     nothing = np.array([], dtype=np.float64)
     return ArmProfile(
-        profile=profile_of(trace),
+        profile=profile_of(trace, context=context),
         bare_s=nothing,
         bare_thread_s=nothing,
         bare_process=np.array([], dtype=np.int64),

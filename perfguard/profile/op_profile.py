@@ -71,14 +71,15 @@ class _Shares:
     """How many events lie in it."""
 
 
-def profile_of(trace: Trace, process: int = 0) -> OpProfile:
+def profile_of(trace: Trace, process: int = 0, *, context: Context | None = None) -> OpProfile:
     """The steps of one trace.
 
     Args:
         trace: The trace.
         process: Number of the process that it is of.
+        context: Of the trace, where it is known already.
     """
-    context = context_of(trace)
+    context = context or context_of(trace)
     shares = _shares(trace, context)
     kinds = keyed(trace, context, shares.event, shares.phase)
     shape = (context.windows.size, len(kinds.keys))

@@ -45,7 +45,8 @@ class Twin:
 def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> tuple[Twin, ...]:
     """Twins among the given columns, in the order of their first column.
 
-    A copy of a tensor of another shape is another copy: one that came is no twin of one that went.
+    A copy of a tensor of another shape is another copy: one that came is no twin of one that went. Nor is an op on
+    numbers, such as an optimizer's count of steps, the twin of one on tensors.
     """
     before: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     after: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -67,11 +68,19 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
         for place, columns in before.items()
         if place in after
     )
-    return tuple(twin for twin in twins if twin.changed is not Property.SHAPE or not _is_copy(ops, twin))
+    return tuple(twin for twin in twins if twin.changed is not Property.SHAPE or _is_the_same_work(ops, twin))
 
 
-def _is_copy(ops: PairedOps, twin: Twin) -> bool:
-    return ops.keys[twin.before[0]].op.rpartition("::")[2] in LAYOUT_COPIES | CASTS
+def _is_the_same_work(ops: PairedOps, twin: Twin) -> bool:
+    """Whether an op that has other shapes now may do the same for them as before."""
+    before, after = ops.keys[twin.before[0]], ops.keys[twin.after[0]]
+    is_copy = before.op.rpartition("::")[2] in LAYOUT_COPIES | CASTS
+    return not is_copy and _is_of_numbers(before) == _is_of_numbers(after)
+
+
+def _is_of_numbers(key: OpKey) -> bool:
+    """Whether none of its tensors has a dimension."""
+    return set(key.shapes.split()) <= {"[]"}
 
 
 def _twin(ops: PairedOps, before: tuple[int, ...], after: tuple[int, ...]) -> Twin:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.torch
 REPOSITORY = Path(__file__).parents[2]
 NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
-STEP = "step.bert[layers=2,hidden=128,sequence=128,batch=4,dtype=bf16,mode=eager]"
 FAST = ("--slice-s", "0.03", "--slices", "4", "--max-blocks", "8", "--no-progress")
 FOR_HUGE_EFFECTS = ("--slice-s", "0.02", "--slices", "3", "--max-blocks", "7", "--no-progress")
 """Of seven blocks two may be voided, and five decide."""
@@ -68,13 +67,12 @@ def test_a_gate_of_the_same_code_is_never_red_and_leaves_files_that_pyperf_reads
 def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None:
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD",
-        "-c", NORM, "-c", LINEAR, "-c", STEP, "--inject", f"{LINEAR}=+60%", "--inject", f"{STEP}=+60%",
-        "--no-ops", *FOR_HUGE_EFFECTS, "--format", "json",
+        "-c", NORM, "-c", LINEAR, "--inject", f"{LINEAR}=+60%", "--no-ops", *FOR_HUGE_EFFECTS, "--format", "json",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     found = outcomes(json.loads(done.stdout))
     assert found.pop(NORM) not in ("regressed", "failed")
-    assert found == {LINEAR: "regressed", STEP: "regressed"}
+    assert found == {LINEAR: "regressed"}
 
 
 def test_an_injected_speed_up_is_an_improvement_and_passes(checkout: Path) -> None:
@@ -135,12 +133,12 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     )
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+stack:ipex", "-c", mobilenet,
-        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "5", "--no-ops", "--no-progress", "--format", "json",
+        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "2", "--no-ops", "--no-progress", "--format", "json",
     )  # fmt: skip
     assert done.returncode in (0, 1, 4), done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert result["arms"]["candidate"]["torch"].startswith("2.8.0")
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text())
     assert fingerprint["software"]["ipex_version"].startswith("2.8.0")
-    assert result["gate"]["blocks_total"] == 5
+    assert result["gate"]["blocks_total"] == 2
     assert any("intel" in note.lower() or "torch" in note for note in result["notes"])

@@ -16,8 +16,8 @@ from tests.proof.gates_against_peers.pinning import measured_cpus
 from tests.proof.gates_against_peers.places import EFFECTS_JOURNAL
 from tests.proof.gates_against_peers.variants import Variant
 
-_PAIRS = 3
-_SAMPLES = 16
+_PAIRS = 8
+_SAMPLES = 8
 
 
 def missing_flags(variant: Variant) -> tuple[str, ...]:

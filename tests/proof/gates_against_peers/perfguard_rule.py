@@ -5,9 +5,7 @@ Calls the library that a live gate calls; only the blocks come from a recording.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from perfguard.config import Config
@@ -23,6 +21,7 @@ from tests.proof.gates_against_peers.stream import Block, Window, injected
 
 CONFIRMATION_BLOCKS = CONFIRMATION_LOOKS[-1]
 """Blocks that a window keeps ready behind its end."""
+_ROUNDING_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +40,21 @@ class Decision:
     """Blocks after which it had its answer, confirmation not counted."""
     confirmation_blocks: int
     """Blocks of the confirmation, of the flagged cases only."""
+    seconds: float
+    """What these blocks take: cases that have their answer are measured no further, as far as the recording tells what
+    each takes; confirmation not counted."""
 
 
 def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> Decision:
     """The rule's answer where `case` is slower by `effect`; None leaves the arms identical."""
     policy, limit = policy_of(Config()), Config().max_blocks
-    blocks = injected(window.blocks, case, effect)
-    blocks = blocks[:limit]
+    blocks = injected((*window.blocks, *window.further), case, effect)[:limit]
     cases = tuple(Case(benchmark=name, target="") for name in blocks[0].cases)
-    block_s = statistics.median(block.conditions.duration_s for block in blocks)
-    planned = plan_looks(block_s, left_s=block_s * (len(blocks) - 1), max_blocks=limit)
+    budget_s = sum(block.conditions.duration_s for block in window.blocks[:limit])
+    first_s = blocks[0].conditions.duration_s
+    planned = plan_looks(first_s, left_s=budget_s - first_s, max_blocks=limit)
     gate = SequentialGate(cases, policy, planned_blocks=planned)
-    used = _look_through(gate, blocks, cases)
+    used, seconds = _look_through(gate, blocks, cases, budget_s)
     verdicts = gate.verdicts()
     flagged = flagged_cases(verdicts)
     confirmations, confirming = _confirmed(injected(window.following, case, effect), flagged, cases, policy)
@@ -64,27 +66,33 @@ def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> D
         open=tuple(v.case_id for v in verdicts if v.outcome is Outcome.INCONCLUSIVE),
         blocks=used,
         confirmation_blocks=confirming,
+        seconds=seconds,
     )
 
 
-def _look_through(gate: SequentialGate, blocks: Sequence[Block], cases: Sequence[Case]) -> int:
-    """Take the looks that a live gate takes; gives the blocks it needed."""
-    until = reserve_from(len(blocks))
-    for count in range(1, len(blocks) + 1):
-        if gate.is_due(count):
-            gate.look(_paired(blocks[:count], cases), blocks=count, final=False)
-            if gate.answered() >= {case.id for case in cases}:
-                return count
-        if count >= until and flagged_cases(gate.verdicts()):
-            blocks = blocks[:count]
+def _look_through(
+    gate: SequentialGate, blocks: Sequence[Block], cases: Sequence[Case], budget_s: float
+) -> tuple[int, float]:
+    """Take the looks that a live gate takes; gives the blocks it needed and their seconds."""
+    taken, elapsed_s = 0, 0.0
+    for block in blocks:
+        block_s = cost_s(block, gate.answered())
+        if taken and elapsed_s + block_s > budget_s + _ROUNDING_S:
             break
-    gate.look(_paired(blocks, cases), blocks=len(blocks), final=True)
-    return len(blocks)
+        taken, elapsed_s = taken + 1, elapsed_s + block_s
+        if gate.is_due(taken):
+            gate.look(_paired(blocks[:taken], cases), blocks=taken, final=False)
+            if gate.answered() >= {case.id for case in cases}:
+                return taken, elapsed_s
+        if elapsed_s >= budget_s * (1 - CONFIRMATION_SHARE) and flagged_cases(gate.verdicts()):
+            break
+    gate.look(_paired(blocks[:taken], cases), blocks=taken, final=True)
+    return taken, elapsed_s
 
 
-def reserve_from(blocks: int) -> int:
-    """The block from which on the rest of the time confirms flags, where there are any."""
-    return math.ceil(blocks * (1 - CONFIRMATION_SHARE))
+def cost_s(block: Block, left: Collection[str]) -> float:
+    """Seconds of a block without the cases that a gate has left, where it is known what they took."""
+    return block.conditions.duration_s - sum(block.cases[case_id].wall_s or 0.0 for case_id in left)
 
 
 def _confirmed(

@@ -14,7 +14,7 @@ from tests.proof.gates_against_peers.journal import Journal, Row, within
 from tests.proof.gates_against_peers.machine import commit
 from tests.proof.gates_against_peers.perfguard_rule import CONFIRMATION_BLOCKS, decide
 from tests.proof.gates_against_peers.places import REPLAY_JOURNAL
-from tests.proof.gates_against_peers.rules import NOT_SLOWER, Score, asv_process, peer_rules
+from tests.proof.gates_against_peers.rules import NOT_SLOWER, PeerRule, Score, asv_process, peer_rules
 from tests.proof.gates_against_peers.stream import Block, Design, Window, resampled, sample, separate
 
 EFFECTS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30, 0.50)
@@ -72,16 +72,16 @@ def run(pieces: Cut, *, minutes: float | None, resume: bool, say: object = print
     todo = [(n, key, window) for n, (key, window) in enumerate(pieces.windows) if key not in done]
     count = 0
     with asv_process() as asv:
-        scores = {rule.score.__name__: rule.score for rule in peer_rules(asv)}
+        rules = peer_rules(asv)
         for number, key, window in within(todo, minutes=minutes):
-            journal.append({"key": key, **_head(pieces, key), **decided(window, number, scores)})
+            journal.append({"key": key, **_head(pieces, key), **decided(window, number, rules)})
             count += 1
             if count % 25 == 0:
                 say(f"{count} of {len(todo)} gates")
     return count
 
 
-def decided(window: Window, number: int, scores: Mapping[str, Score]) -> Row:
+def decided(window: Window, number: int, rules: Sequence[PeerRule]) -> Row:
     """Everything that all rules say of one gate; the slowdown goes round the cases from gate to gate."""
     cases = tuple(window.blocks[0].cases)
     case = cases[number % len(cases)]
@@ -92,8 +92,13 @@ def decided(window: Window, number: int, scores: Mapping[str, Score]) -> Row:
             **{f"{effect:g}": asdict(decide(window, case=case, effect=effect)) for effect in EFFECTS},
         },
         "scores": {
-            name: {design.value: _scored(window, cases, case, design, score) for design in Design}
-            for name, score in scores.items()
+            score.__name__: {
+                design.value: _scored(window, cases, case, design, score)
+                for rule in rules
+                if rule.score is score
+                for design in rule.designs
+            }
+            for score in dict.fromkeys(rule.score for rule in rules)
         },
     }
 

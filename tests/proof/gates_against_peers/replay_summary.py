@@ -25,7 +25,7 @@ class RuleSummary:
     name: str
     """The rule."""
     design: str
-    """`interleaved`, `sequential` or, for perfguard, `paired`."""
+    """`rounds`, `sequential`, `interleaved` or, for perfguard, `paired`."""
     is_own_design: bool
     """Whether the tool measures in this order by itself."""
     origin: str
@@ -35,7 +35,7 @@ class RuleSummary:
     false_alarms: Rate
     """Red gates on identical arms; windows that share no block."""
     resampled: Rate
-    """The same of resampled windows; not independent, so its interval says nothing."""
+    """The same of resampled windows: independent draws from what this recording holds, and from nothing else."""
     power: dict[float, float]
     """Share of gates that flag the slowed case, by effect; all windows."""
     effect_80: float | None
@@ -44,17 +44,17 @@ class RuleSummary:
     """Of the gates that flag the slowed case at 5 %: share that flag no other."""
     inconclusive: float | None = None
     """Share of gates on identical arms that say they cannot tell."""
-    blocks: float | None = None
-    """Median blocks to the answer on identical arms."""
+    seconds: float | None = None
+    """Median seconds to the answer on identical arms."""
 
 
 def summarize(rows: Sequence[Row], rules: Sequence[PeerRule]) -> tuple[RuleSummary, ...]:
     """perfguard first, then each rule on the design it measures in and on the other one, then tuned."""
     if not rows:
         return ()
-    peers = [peer(rows, rule, design) for rule in rules for design in _designs(rule)]
+    peers = [peer(rows, rule, design) for rule in rules for design in rule.designs]
     tunable = [rule for rule in rules if rule.name not in ("asv continuous -f 1.02", "pytest-benchmark min:5%")]
-    tuned = [peer(rows, rule, design, tuned=True) for rule in tunable for design in _designs(rule)]
+    tuned = [peer(rows, rule, design, tuned=True) for rule in tunable for design in rule.designs]
     return (perfguard(rows), *peers, *tuned)
 
 
@@ -79,7 +79,7 @@ def perfguard(rows: Sequence[Row]) -> RuleSummary:
         effect_80=effect_at_power(list(power), list(power.values())),
         right_culprit=_right([(case, tuple(red)) for case, red in at_five]),
         inconclusive=statistics.fmean(entry["outcome"] in ("inconclusive", "host-unstable") for entry in everywhere),
-        blocks=statistics.median(entry["blocks"] for entry in everywhere),
+        seconds=statistics.median(entry["seconds"] for entry in everywhere),
     )
 
 
@@ -140,10 +140,6 @@ def effects_of(rows: Sequence[Row]) -> tuple[float, ...]:
 
 
 _SCHEMES = ("separate", "resampled")
-
-
-def _designs(rule: PeerRule) -> tuple[Design, ...]:
-    return (rule.design, *(design for design in Design if design is not rule.design))
 
 
 def _all(summary: RuleSummary) -> Rate:

@@ -30,20 +30,24 @@ from tests.proof.gates_against_peers.tools import TOOLS
 
 _REPLAYED = """A long stream of interleaved blocks of identical arms is cut into gates. *Interleaved* gives a rule both
 arms of every block; *sequential* gives it both arms of the first half as baseline and of the second half
-as candidate, which is how most tools measure. *Found* is the share of gates that flag the one case whose
+as candidate, which is how most tools measure; *rounds* gives it whole blocks by turns, which is how asv
+interleaves two commits. *Found* is the share of gates that flag the one case whose
 candidate was made slower. *Tuned* rules have the smallest threshold at which at most 1 % of these gates
 are red.
 """
 _LIMITS = """
 - One machine; figures hold for it alone.
 - Replayed confirmations use blocks that follow the window: a recording cannot relocate its arms.
+- Replayed, perfguard leaves cases that have their answer, as a live gate does, where the recording tells what each case
+  took; it then reaches more blocks in the same minutes.
 - Slowdowns are replayed by multiplication, so they are perfectly even; live ones are made by a spin or by wider
   layers.
 - Interleaved samples are better than what most peers collect by themselves; the rows marked *not its own* show what
   their rules would make of perfguard's samples.
 - Tuned thresholds are chosen on the very gates that they are judged by, in the peers' favour; perfguard's rule is
   left as it comes.
-- Resampled windows overlap and exchange arms at random; only windows that share no block have an interval.
+- Resampled windows are drawn at random from the recording, with the arms of random blocks exchanged: independent draws,
+  so a rate among them is exact for the noise of this recording. Of other hours only windows that share no block tell.
 - asv compares commits, so placebos of path and environment cannot be asked of it; its default has no budget and takes
   its own time.
 - Arms that hash identical pass perfguard's gate by construction; what counts here is what their times said.
@@ -174,7 +178,7 @@ def _replay(summaries: dict[float, Sequence[Any]], groups: dict[float, list[Row]
                 f"{len(rows) - separate} resampled."
             ),
             "",
-            *replay_table(found, block_s=rows[0]["block_s"]),
+            *replay_table(found),
             *(f"![{p.stem}]({p.name})\n" for p in drawn if f"-{minutes:g}min-" in p.name),
         ]
     return lines

@@ -42,10 +42,15 @@ class PeerRule:
     origin: str
     """`own code`, or `re-implemented` after what."""
 
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The orders in which it is shown samples: its own, and perfguard's."""
+        return tuple(dict.fromkeys((self.design, Design.INTERLEAVED)))
+
 
 def peer_rules(asv: Score) -> tuple[PeerRule, ...]:
     """All of them; `asv` answers with asv's own code."""
-    sequential, interleaved = Design.SEQUENTIAL, Design.INTERLEAVED
+    sequential, rounds = Design.SEQUENTIAL, Design.ROUNDS
     return (
         PeerRule(
             name="pyperf compare_to --min-speed 2",
@@ -54,8 +59,8 @@ def peer_rules(asv: Score) -> tuple[PeerRule, ...]:
             design=sequential,
             origin="own code",
         ),
-        PeerRule(name="asv continuous", score=asv, threshold=0.1, design=interleaved, origin="own code"),
-        PeerRule(name="asv continuous -f 1.02", score=asv, threshold=0.02, design=interleaved, origin="own code"),
+        PeerRule(name="asv continuous", score=asv, threshold=0.1, design=rounds, origin="own code"),
+        PeerRule(name="asv continuous -f 1.02", score=asv, threshold=0.02, design=rounds, origin="own code"),
         PeerRule(
             name="pytest-benchmark median:2%",
             score=median_score,

@@ -21,6 +21,9 @@ class Design(str, Enum):
 
     INTERLEAVED = "interleaved"
     """Both arms in every block: better than most tools do by themselves."""
+    ROUNDS = "rounds"
+    """Whole blocks take turns: baseline, candidate, candidate, baseline, …; as asv measures the rounds of two commits,
+    the order turned round each time."""
     SEQUENTIAL = "sequential"
     """First half of the window for the baseline, second half for the candidate: as most tools measure."""
 
@@ -33,6 +36,8 @@ class Slices:
     """Seconds for each iteration, one value a slice."""
     candidate_s: tuple[float, ...]
     """The same of the other arm."""
+    wall_s: float | None = None
+    """Wall seconds of the block that the case took; None in older recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +52,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The blocks of one gate, and those that follow, from which a confirmation takes its own."""
+    """The blocks of one gate, and those that follow."""
 
     blocks: tuple[Block, ...]
-    """In the order they ran."""
+    """In the order they ran; all cases in all of them fill the gate's budget."""
+    further: tuple[Block, ...]
+    """What a gate reaches within the same budget if it leaves cases that have their answer."""
     following: tuple[Block, ...]
-    """Not part of the gate's budget."""
+    """Not part of the gate's budget: a confirmation takes its blocks from these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +81,7 @@ def read_stream(folder: Path) -> tuple[Block, ...]:
     data = RunData.of(read_events(folder / "events.jsonl")).paired()
     found: dict[int, dict[str, Slices]] = {}
     for entry in data.slices:
-        slices = Slices(baseline_s=entry.baseline_s, candidate_s=entry.candidate_s)
+        slices = Slices(baseline_s=entry.baseline_s, candidate_s=entry.candidate_s, wall_s=entry.wall_s)
         found.setdefault(entry.block, {})[entry.case_id] = slices
     return tuple(
         Block(cases=found[condition.block], conditions=condition)
@@ -86,7 +93,8 @@ def read_stream(folder: Path) -> tuple[Block, ...]:
 def separate(stream: Sequence[Block], *, size: int, confirmation: int) -> tuple[Window, ...]:
     """Windows of a recording that share no block; confirmations follow, or wrap to the start.
 
-    Only these are independent enough for an interval; a confirmation may share blocks with the window after it.
+    Only these are independent enough for an interval. What a window reaches beyond its blocks, and its confirmation,
+    may be among the blocks of the window after it.
     """
     starts = range(0, len(stream) - size + 1, size)
     return tuple(_window(stream, start, size=size, confirmation=confirmation) for start in starts)
@@ -102,12 +110,9 @@ def resampled(stream: Sequence[Block], *, size: int, confirmation: int, count: i
     windows = []
     for _ in range(count if len(stream) >= size else 0):
         window = _window(stream, draw.randrange(len(stream) - size + 1), size=size, confirmation=confirmation)
-        windows.append(
-            Window(
-                blocks=tuple(_exchanged(b) if draw.random() < 0.5 else b for b in window.blocks),
-                following=tuple(_exchanged(b) if draw.random() < 0.5 else b for b in window.following),
-            )
-        )
+        parts = (window.blocks, window.further, window.following)
+        blocks, further, following = (tuple(_exchanged(b) if draw.random() < 0.5 else b for b in p) for p in parts)
+        windows.append(Window(blocks=blocks, further=further, following=following))
     return tuple(windows)
 
 
@@ -127,11 +132,16 @@ def sample(blocks: Sequence[Block], case: str, design: Design, effect: float = 0
     """What a peer's rule is given of a case, with the candidate slower by `effect`.
 
     In the sequential design both (identical) arms of the first half are the baseline and both of the second half the
-    candidate, so that each side has as many processes as in the interleaved one; a middle block is left out.
+    candidate, so that each side has as many processes as in the interleaved one; a middle block is left out. In rounds
+    both arms of a block belong to the same side, and up to three blocks at the end are left out.
     """
     if design is Design.INTERLEAVED:
         baseline = tuple(block.cases[case].baseline_s for block in blocks)
         candidate = tuple(block.cases[case].candidate_s for block in blocks)
+    elif design is Design.ROUNDS:
+        whole = blocks[: len(blocks) // 4 * 4]
+        baseline = _both_arms([block for number, block in enumerate(whole) if number % 4 in (0, 3)], case)
+        candidate = _both_arms([block for number, block in enumerate(whole) if number % 4 in (1, 2)], case)
     else:
         half = len(blocks) // 2
         baseline = _both_arms(blocks[:half], case)
@@ -149,13 +159,16 @@ def _both_arms(blocks: Sequence[Block], case: str) -> tuple[tuple[float, ...], .
 
 
 def _window(stream: Sequence[Block], start: int, *, size: int, confirmation: int) -> Window:
-    after = [stream[(start + size + place) % len(stream)] for place in range(confirmation)]
-    return Window(blocks=tuple(stream[start : start + size]), following=tuple(after))
+    further = max(0, min(size, len(stream) - size - confirmation))  # no block twice in one window
+    after = [stream[(start + size + place) % len(stream)] for place in range(further + confirmation)]
+    return Window(
+        blocks=tuple(stream[start : start + size]), further=tuple(after[:further]), following=tuple(after[further:])
+    )
 
 
 def _exchanged(block: Block) -> Block:
     swapped = {
-        case: Slices(baseline_s=slices.candidate_s, candidate_s=slices.baseline_s)
+        case: replace(slices, baseline_s=slices.candidate_s, candidate_s=slices.baseline_s)
         for case, slices in block.cases.items()
     }
     return replace(block, cases=swapped)

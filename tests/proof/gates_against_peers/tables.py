@@ -19,7 +19,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) 
     return [_line(head), _line(marks), *(_line(row) for row in rows), ""]
 
 
-def replay_table(summaries: Sequence[RuleSummary], *, block_s: float) -> list[str]:
+def replay_table(summaries: Sequence[RuleSummary]) -> list[str]:
     """Rules in rows: false alarms, power, the smallest effect found with 80 % power."""
     head = (
         "rule",
@@ -44,7 +44,7 @@ def replay_table(summaries: Sequence[RuleSummary], *, block_s: float) -> list[st
             "never" if s.effect_80 is None else f"{s.effect_80:.2%}",
             percent(s.right_culprit),
             percent(s.inconclusive),
-            "-" if s.blocks is None else f"{s.blocks * block_s / 60:.1f}",
+            "-" if s.seconds is None else f"{s.seconds / 60:.1f}",
         )
         for s in summaries
     ]

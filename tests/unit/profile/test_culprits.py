@@ -11,6 +11,7 @@ from perfguard.profile.attribution import attribute
 from perfguard.profile.culprits.causes import Rule
 from perfguard.profile.culprits.finding import find_causes
 from perfguard.profile.diff import diff_ops
+from perfguard.profile.twins import find_twins
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, fused_adam, op_key, profiled, python_key
 
 OPTIMIZER = StepPhase.OPTIMIZER
@@ -234,6 +235,15 @@ def test_without_modules_ops_of_one_call_are_found_by_their_tensors():
     first, second = found(plain.with_ops(copies | other), plain).culprits
     assert set(first.ops) == set(copies)
     assert set(second.ops) == set(other)
+
+
+def test_an_op_on_numbers_is_no_twin_of_one_on_tensors():
+    steps = op_key("aten::add_", "Adam", OPTIMIZER, shapes="[] []", layouts="")
+    decay = op_key("aten::add_", "Adam", OPTIMIZER, shapes="[64,64] [64,64]", layouts="")
+    diff = diff_ops(*profiled(NET.with_ops({steps: Op(9, 1e-3)}), NET.with_ops({decay: Op(9, 4e-3)}), SILENCE))
+    counted = [column for column, change in enumerate(diff.changes) if change in (ChangeClass.NEW, ChangeClass.GONE)]
+    assert len(counted) == 2
+    assert find_twins(diff.ops, diff.changes, counted) == ()
 
 
 def test_without_modules_a_copy_of_another_shape_is_another_copy():

@@ -61,11 +61,13 @@ def test_what_no_line_is_known_of_is_left_out(read):
         builder.line("train.py:10")
         builder.wait(6)
         builder.line("")
+        builder.leaf("aten::add", 1)
         builder.wait(7)
     assert microseconds(read(builder)) == {("forward", "", "train.py:10"): 6}
     silent = TraceBuilder()
     with silent.step():
         silent.wait(5)
+        silent.leaf("aten::add", 1)
     assert microseconds(read(silent)) == {}
 
 

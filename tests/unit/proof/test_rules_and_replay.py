@@ -13,7 +13,7 @@ import pytest
 from perfguard.gate.confirmation import CONFIRMATION_LOOKS
 from perfguard.model.run import BlockConditions
 from tests.proof.gates_against_peers import replay, replay_summary, rules
-from tests.proof.gates_against_peers.perfguard_rule import decide
+from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
 from tests.proof.gates_against_peers.stream import (
     Block,
     Design,
@@ -58,7 +58,16 @@ def test_windows_of_the_same_recording_share_no_block():
     windows = separate(stream(25), size=10, confirmation=3)
     used = [block.conditions.block for window in windows for block in window.blocks]
     assert used == list(range(20))
-    assert [block.conditions.block for block in windows[0].following] == [10, 11, 12]
+    assert [block.conditions.block for block in windows[0].further] == list(range(10, 20))
+    assert [block.conditions.block for block in windows[0].following] == [20, 21, 22]
+
+
+@pytest.mark.parametrize("blocks", [12, 14, 25, 60])
+def test_no_block_stands_twice_in_a_window(blocks):
+    for window in separate(stream(blocks), size=10, confirmation=2):
+        used = [block.conditions.block for block in (*window.blocks, *window.further, *window.following)]
+        assert len(set(used)) == len(used)
+        assert len(window.blocks) == 10
 
 
 def test_resampled_windows_keep_the_order_of_the_blocks_and_exchange_whole_blocks():
@@ -93,6 +102,21 @@ def test_both_designs_have_as_many_processes():
     assert len(halves.baseline) == len(halves.candidate) == 6
     assert halves.baseline[:2] == (recorded[0].cases["quick"].baseline_s, recorded[0].cases["quick"].candidate_s)
     assert recorded[3].cases["quick"].baseline_s not in (*halves.baseline, *halves.candidate)
+
+
+def test_rounds_take_whole_blocks_by_turns_and_turn_their_order_round():
+    recorded = stream(11)
+    turns = of(recorded, design=Design.ROUNDS)
+    numbers = {arm: [n for n, block in enumerate(recorded) if block.cases["quick"].baseline_s in getattr(turns, arm)]
+               for arm in ("baseline", "candidate")}  # fmt: skip
+    assert numbers == {"baseline": [0, 3, 4, 7], "candidate": [1, 2, 5, 6]}
+    assert len(turns.baseline) == len(turns.candidate) == 8
+
+
+def test_a_rule_is_shown_its_own_order_and_that_of_pairs():
+    shown = {rule.name: [design.value for design in rule.designs] for rule in rules.peer_rules(rules.median_score)}
+    assert shown["asv continuous"] == ["rounds", "interleaved"]
+    assert shown["benchstat"] == ["sequential", "interleaved"]
 
 
 def test_the_slowdown_of_a_sample_is_that_of_its_blocks():
@@ -161,6 +185,38 @@ def test_perfguard_stops_early_where_everything_is_clear():
     assert found.blocks < 0.8 * 40
 
 
+def costly(blocks, **wall_s):
+    """The same blocks, of which it is known what each case took."""
+    return tuple(
+        dataclasses.replace(
+            block,
+            cases={name: dataclasses.replace(each, wall_s=wall_s[name]) for name, each in block.cases.items()},
+        )
+        for block in blocks
+    )
+
+
+def test_perfguard_reaches_more_blocks_where_a_case_leaves_that_took_most_of_them():
+    # Blocks of five seconds; `slow` is slower by too little to be told, `quick` is clear early.
+    recorded = tuple(
+        dataclasses.replace(block, cases={**block.cases, "slow": noisy.cases["slow"]})
+        for block, noisy in zip(stream(60, sd=0.0002), stream(60, sd=0.02), strict=True)
+    )
+    told, untold = (
+        decide(separate(blocks, size=20, confirmation=10)[0])
+        for blocks in (costly(recorded, quick=4.0, slow=0.5), recorded)
+    )
+    assert (untold.blocks, untold.seconds) == (20, 100.0)
+    assert told.blocks > 30
+    assert told.seconds <= 100.0
+
+
+def test_cases_that_nobody_left_cost_what_the_recording_says():
+    (block,) = costly(stream(1), quick=4.0, slow=0.5)
+    assert [cost_s(block, left) for left in ((), ("slow",), ("quick", "slow"))] == [5.0, 4.5, 0.5]
+    assert cost_s(stream(1)[0], ("quick",)) == 5.0
+
+
 def test_a_flag_that_does_not_come_back_is_not_red():
     recorded = stream(32)
     (window,) = separate(recorded, size=20, confirmation=12)
@@ -173,13 +229,13 @@ def test_a_flag_that_does_not_come_back_is_not_red():
 
 def rows():
     pieces = replay.cut({"one": stream(60)}, gate_minutes=1.5, set_up_s=15, extra=3, seed=1)
-    scores = {peer.score.__name__: peer.score for peer in rules.peer_rules(rules.median_score)}
+    peers = rules.peer_rules(rules.median_score)
     return [
         {
             "key": key,
             "gate_minutes": 1.5,
             "scheme": "separate" if "separate" in key else "resampled",
-            **replay.decided(window, number, scores),
+            **replay.decided(window, number, peers),
         }
         for number, (key, window) in enumerate(pieces.windows)
     ]
