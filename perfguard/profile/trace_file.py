@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -64,7 +63,7 @@ class TraceFile(Generic[Event]):
             StoreError: The file cannot be read, is no trace, or is malformed elsewhere than at its end.
         """
         try:
-            pieces = _read_ahead(self._pieces())
+            pieces = self._pieces()
             text = self._after_head(pieces)
             for piece in pieces:
                 text += piece
@@ -196,15 +195,6 @@ class TraceFile(Generic[Event]):
                 packed = inflater.unused_data
                 inflater = zlib.decompressobj(_GZIP_WINDOW)
             packed = packed or file.read(PIECE_BYTES)
-
-
-def _read_ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same pieces; while one is decoded, another thread reads and unpacks the next, which takes no interpreter."""
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = reader.submit(next, pieces, None)
-        while (piece := coming.result()) is not None:
-            coming = reader.submit(next, pieces, None)
-            yield piece
 
 
 def _up_to_damage(inflater: Any, packed: bytes) -> Iterator[bytes]:

@@ -3,8 +3,9 @@
 `make proof-traces` (`ARGS='--events N --runs N'`) writes two traces as torch.profiler does, of a deep
 network trained for some steps, one of them with a copy too many, plain and as gzip. `perfguard profile diff` then
 compares them, each time in a fresh process, from the command line to the printed table: wall seconds, and the largest
-resident memory of the process. `docs/measurements/trace-diff-<machine_id>.md` gets the figures. Ends with 1 where the
-claim does not hold. Takes some minutes and 1.5 GB of temporary space; nothing else should run.
+resident memory of a process; there are two where there are CPUs for them.
+`docs/measurements/trace-diff-<machine_id>.md` gets the figures. Ends with 1 where the claim does not hold. Takes some
+minutes and 1.5 GB of temporary space; nothing else should run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Figures:
     @property
     def is_within(self) -> bool:
         """Whether every run kept to the claim."""
-        return max(self.wall_s) <= BUDGET_S and max(self.peak_bytes) <= BUDGET_BYTES
+        return max(self.wall_s) <= BUDGET_S and 2 * max(self.peak_bytes) <= BUDGET_BYTES
 
 
 def main() -> None:
@@ -119,9 +120,9 @@ def report(found: Sequence[Figures], *, events: int) -> list[str]:
         f"Made by `make proof-traces` on `{fingerprint.machine_id}` ({fingerprint.cpu.brand}).",
         f"Two traces of {events:,} events each, `perfguard profile diff` from the command line to the printed table,",
         f"each time in a fresh process, {format_count(len(found[0].wall_s), 'run')} a row.",
-        f"Claim: at most {BUDGET_S:.0f} s and {BUDGET_BYTES >> 20} MiB.",
+        f"Claim: at most {BUDGET_S:.0f} s and {BUDGET_BYTES >> 20} MiB. One of two processes reads the second trace.",
         "",
-        "| files | size | wall: median, longest | memory: largest | within |",
+        "| files | size | wall: median, longest | memory: largest process | within |",
         "|---|--:|--:|--:|---|",
     ]
     lines += (

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures.process import BrokenProcessPool
+
 import pytest
 
+from perfguard.errors import StoreError
+from perfguard.pipeline import trace_diff
 from perfguard.pipeline.trace_diff import diff_traces
 from tests.profile_traces import TraceBuilder
 
@@ -44,3 +49,49 @@ def test_where_one_tells_no_shapes_nothing_is_blamed(tmp_path, first):
         f"{named} tells no shapes and the other one does, so no op is the same; record both alike"
     )
     assert found.culprits == ()
+
+
+class TestLargeTraces:
+    """Read in two processes, where there are two CPUs."""
+
+    @pytest.fixture(autouse=True)
+    def large(self, monkeypatch):
+        monkeypatch.setattr(trace_diff, "WORTH_A_PROCESS_BYTES", 1)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+    @pytest.mark.parametrize("suffix", ["json", "json.gz"])
+    def test_are_compared_as_small_ones_are(self, tmp_path, monkeypatch, suffix):
+        paths = trace_of(tmp_path / f"a.{suffix}", updates=5), trace_of(tmp_path / f"b.{suffix}", updates=6)
+        side_by_side = diff_traces(*paths)
+        monkeypatch.setattr(trace_diff, "WORTH_A_PROCESS_BYTES", 10**9)
+        one_by_one = diff_traces(*paths)
+        assert (side_by_side.sentence, side_by_side.notes) == (one_by_one.sentence, one_by_one.notes)
+        assert side_by_side.deltas == one_by_one.deltas
+
+    @pytest.mark.parametrize("broken", ["a.json", "b.json"])
+    def test_that_are_none_are_refused_by_name(self, tmp_path, broken):
+        paths = [trace_of(tmp_path / name, updates=1) for name in ("a.json", "b.json")]
+        (tmp_path / broken).write_text('{"traceEvents": [{]}')
+        with pytest.raises(StoreError, match=f"{broken} holds no op that ran on a CPU"):
+            diff_traces(*paths)
+
+    def test_are_read_one_after_the_other_where_the_other_process_was_killed(self, tmp_path, monkeypatch):
+        class Killed:
+            def __init__(self, **_):
+                pass
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def submit(self, *_):
+                return self
+
+            def result(self):
+                raise BrokenProcessPool("a process was killed")
+
+        monkeypatch.setattr(trace_diff, "ProcessPoolExecutor", Killed)
+        found = diff_traces(trace_of(tmp_path / "a.json", updates=5), trace_of(tmp_path / "b.json", updates=6))
+        assert "AdamW, 1 `_fused_adamw_` more" in found.sentence
