@@ -194,6 +194,6 @@ def test_convolutions_without_onednn_are_found(tmp_path):
 
 
 def test_many_tiny_ops_are_a_fragmented_step(tmp_path):
-    loop = "loss = criterion(model(images), labels)\n    for _ in range(2000):\n        loss = loss + 0.001"
+    loop = "loss = criterion(model(images), labels)\n    for _ in range(800):\n        loss = loss + 0.001"
     source = changed(("loss = criterion(model(images), labels)", loop), ("64, 64", "8, 8"))
     assert found(source, tmp_path)["fragmented-trace"].seen[1].startswith("most of it in loss ")
