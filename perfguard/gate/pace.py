@@ -19,14 +19,14 @@ def pace_of(gates: Sequence[AAGate]) -> Pace:
     """
     if not gates:
         return Pace(block_s=math.nan, overhead_s=math.nan)
-    starts_s = [gate.start_s for gate in gates if gate.start_s is not None]
+    starts_s = [gate.startup_s for gate in gates if gate.startup_s is not None]
     case_ids = sorted({case_id for gate in gates for case_id in gate.cases})
     cases = {case_id: _case_pace(case_id, gates) for case_id in case_ids}
     is_known = bool(starts_s) and all(case is not None for case in cases.values())
     return Pace(
         block_s=statistics.median(gate.block_s for gate in gates),
         overhead_s=statistics.median(gate.overhead_s for gate in gates),
-        start_s=statistics.median(starts_s) if is_known else math.nan,
+        startup_s=statistics.median(starts_s) if is_known else math.nan,
         cases={case_id: case for case_id, case in cases.items() if case is not None} if is_known else {},
     )
 

@@ -57,7 +57,7 @@ def aa_gate(
         block_s=round(full_block_s(data), 3),
         duration_s=round(duration_s, 1),
         overhead_s=round(max(0.0, duration_s - measured_s), 1),
-        start_s=start_s(data),
+        startup_s=startup_s(data),
         cases=case_samples(data, gating, max_void_fraction=gate.policy.max_void_fraction),
     )
 
@@ -70,15 +70,10 @@ def case_samples(data: PairedData, gating: Collection[str], *, max_void_fraction
     for entry in sorted(data.slices, key=lambda entry: entry.block):
         if entry.case_id not in failed and entry.baseline_s and entry.candidate_s:
             by_case.setdefault(entry.case_id, []).append(entry)
-    kept = {case_id: [e for e in entries if e.block not in voided] for case_id, entries in by_case.items()}
     return {
-        case_id: replace(
-            _sample(entries, is_gating=case_id in gating),
-            blocks=len({entry.block for entry in by_case[case_id]}),
-            wall_s=_typical_s([entry.wall_s for entry in by_case[case_id]]),
-        )
-        for case_id, entries in kept.items()
-        if entries
+        case_id: _sample(entries, voided, is_gating=case_id in gating)
+        for case_id, entries in by_case.items()
+        if any(entry.block not in voided for entry in entries)
     }
 
 
@@ -92,7 +87,7 @@ def full_block_s(data: PairedData) -> float:
     return statistics.median(full) if full else 0.0
 
 
-def start_s(data: PairedData) -> float | None:
+def startup_s(data: PairedData) -> float | None:
     """Typical wall seconds of a block beside its cases; None where a case's part of none is known."""
     cases_s: dict[int, list[float | None]] = {}
     for entry in data.slices:
@@ -137,10 +132,12 @@ def gates_of_suite(gates: Sequence[AAGate], case_ids: Iterable[str]) -> tuple[AA
     return tuple(gate for gate in gates if gate.cases.keys() == wanted)
 
 
-def _sample(entries: Sequence[CaseSlices], *, is_gating: bool) -> CaseSample:
-    effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in entries]
-    pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in entries]
-    variances = [slice_variance(_paired(entry, count), SLICE_TRIM) for entry, count in zip(entries, pairs, strict=True)]
+def _sample(entries: Sequence[CaseSlices], voided: Collection[int], *, is_gating: bool) -> CaseSample:
+    # A voided block says nothing of the noise, but it took its time, and the case was still there.
+    kept = [entry for entry in entries if entry.block not in voided]
+    effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in kept]
+    pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in kept]
+    variances = [slice_variance(_paired(entry, count), SLICE_TRIM) for entry, count in zip(kept, pairs, strict=True)]
     known = [variance for variance in variances if not math.isnan(variance)]
     return CaseSample(
         gating=is_gating,
@@ -148,6 +145,8 @@ def _sample(entries: Sequence[CaseSlices], *, is_gating: bool) -> CaseSample:
         slices=round(statistics.median(pairs)),
         slice_variance=_rounded(statistics.fmean(known)) if known else None,
         block_variances=tuple(None if math.isnan(effect.variance) else _rounded(effect.variance) for effect in effects),
+        blocks=len({entry.block for entry in entries}),
+        wall_s=_typical_s([entry.wall_s for entry in entries]),
     )
 
 

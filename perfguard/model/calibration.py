@@ -91,7 +91,7 @@ class AAGate:
     """Wall seconds of the whole gate."""
     overhead_s: float
     """Wall seconds of it that were not blocks."""
-    start_s: float | None = None
+    startup_s: float | None = None
     """Wall seconds of a block beside its cases, typically; None where not known."""
     cases: dict[str, CaseSample]
     """By case id."""

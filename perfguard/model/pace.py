@@ -30,7 +30,7 @@ class Pace:
     """Wall seconds of a block that holds every case; nan when unknown."""
     overhead_s: float
     """Wall seconds of a gate beside its blocks: arms, bundles, calibration of loops."""
-    start_s: float = math.nan
+    startup_s: float = math.nan
     """Wall seconds of a block beside its cases: starting processes, imports; nan when unknown, and then every case is
     reckoned to be measured in every block."""
     cases: Mapping[str, CasePace] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Pace:
     @property
     def knows_cases(self) -> bool:
         """Whether it is known what single cases take."""
-        return math.isfinite(self.start_s) and bool(self.cases)
+        return math.isfinite(self.startup_s) and bool(self.cases)
 
     def blocks_within(self, budget_s: float, case_id: str | None = None) -> int:
         """Whole blocks that a budget holds; 0 where nothing is known.
@@ -76,6 +76,6 @@ class Pace:
         """Wall seconds of a block, counted from 1."""
         if case_id is None or not self.knows_cases:
             return self.block_s
-        return self.start_s + sum(
+        return self.startup_s + sum(
             case.wall_s * (1.0 if name == case_id else case.stay_in(block)) for name, case in self.cases.items()
         )

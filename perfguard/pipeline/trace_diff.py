@@ -22,7 +22,7 @@ from perfguard.profile.trace import Trace, read_trace
 from perfguard.units import format_number
 
 WORTH_A_PROCESS_BYTES = 40_000_000
-"""Of text in the smaller trace. Another process takes a third of a second to start, in which so much is read."""
+"""Of text in the smaller trace. Another process must start and import numpy first, which small traces do not repay."""
 _PACKED = 20
 """Bytes of text in a byte of gzip, roughly."""
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -15,7 +15,7 @@ from perfguard.profile.sources import UNKNOWN, Course
 from perfguard.profile.trace import TimeArray, Trace
 
 LineTimes = Mapping[OpKey, Mapping[str, float]]
-"""Seconds of each line in a typical step, by the place that is in no op; only lines that are known."""
+"""Mean seconds of each line in a step, by the place that is in no op; only lines that are known."""
 
 _NS_PER_S = 1e9
 

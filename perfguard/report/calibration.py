@@ -62,7 +62,7 @@ def _head(summary: CalibrationSummary) -> list[str]:
 
 
 def _pace(pace: Pace) -> str:
-    start = f", {format_seconds(pace.start_s)} of it to start the workers" if pace.knows_cases else ""
+    start = f", {format_seconds(pace.startup_s)} of it to start the workers" if pace.knows_cases else ""
     beside = f"{format_seconds(pace.overhead_s)} beside them"
     return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
 

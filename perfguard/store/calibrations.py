@@ -94,7 +94,7 @@ def _problem(calibration: Calibration) -> str | None:
         values = [value for sample in gate.cases.values() for value in sample.block_log_ratios]
         values += [sample.slice_variance or 0.0 for sample in gate.cases.values()]
         values += [sample.wall_s or 0.0 for sample in gate.cases.values()]
-        if not all(map(math.isfinite, (*values, gate.block_s, gate.overhead_s, gate.start_s or 0.0))):
+        if not all(map(math.isfinite, (*values, gate.block_s, gate.overhead_s, gate.startup_s or 0.0))):
             return f"a value of run {gate.run_id} is not finite"
         try:
             datetime.strptime(gate.finished_at, TIME_FORMAT)  # noqa: DTZ007 - only its form is of interest

@@ -8,12 +8,10 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-from tests.proof.gates_against_peers.pinning import peer_environment
+from tests.proof.gates_against_peers.journal import Row
+from tests.proof.gates_against_peers.pinning import arm_environment
 from tests.proof.gates_against_peers.places import HERE, SUITES_VENV, python_of
-
-Row = dict[str, Any]
 
 
 def alternating(
@@ -50,11 +48,10 @@ def alternating(
 def _process(
     tree: Path, cases: Sequence[str], cpus: Sequence[int], extra: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    merged = {**peer_environment(cpus, allocator="pinned"), **extra}
     process = subprocess.Popen(
         [str(python_of(SUITES_VENV)), str(HERE / "timing_probe.py"), str(tree), "ask", *cases],
         cwd=tree,
-        env={key: value for key, value in merged.items() if value},
+        env=arm_environment(cpus, extra),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -50,6 +50,12 @@ def peer_environment(cpus: Sequence[int], *, allocator: str) -> dict[str, str]:
     return environment
 
 
+def arm_environment(cpus: Sequence[int], extra: Mapping[str, str]) -> dict[str, str]:
+    """The pinned environment with an arm's own variables; an empty value unsets one."""
+    merged = {**peer_environment(cpus, allocator="pinned"), **extra}
+    return {key: value for key, value in merged.items() if value}
+
+
 def run(
     command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], cpus: Sequence[int], timeout_s: float
 ) -> Ran:

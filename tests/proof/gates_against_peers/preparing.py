@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.proof.gates_against_peers.making import make
-from tests.proof.gates_against_peers.pinning import measured_cpus, peer_environment, run
+from tests.proof.gates_against_peers.pinning import arm_environment, measured_cpus, run
 from tests.proof.gates_against_peers.places import (
     ASV_PLACE,
     ASV_VENV,
@@ -69,11 +69,10 @@ def probe(tree: Path, cases: Sequence[str], *, samples: int, cpus: Sequence[int]
     Raises:
         RuntimeError: The process failed.
     """
-    merged = {**peer_environment(cpus, allocator="pinned"), **extra}
     done = run(
         [str(python_of(SUITES_VENV)), str(HERE / "timing_probe.py"), str(tree), str(samples), *cases],
         cwd=tree,
-        environment={key: value for key, value in merged.items() if value},
+        environment=arm_environment(cpus, extra),
         cpus=cpus,
         timeout_s=600,
     )

@@ -203,7 +203,7 @@ class TestThePaceOfGatesWhoseCasesLeave:
             name: replace(sample(np.zeros(count)), blocks=count, wall_s=told.get(name))
             for name, count in (("heavy", heavy), ("light", light))
         }
-        known = {"blocks": blocks, "block_s": 18.0, "overhead_s": 20.0, "start_s": 6.0 if is_told else None}
+        known = {"blocks": blocks, "block_s": 18.0, "overhead_s": 20.0, "startup_s": 6.0 if is_told else None}
         return gate(number, cases, **known)
 
     def test_shrinks_blocks_to_what_is_left(self):

@@ -53,7 +53,7 @@ def test_demoting_the_neediest_may_save_the_others():
 def test_a_heavy_case_is_demoted_where_a_light_one_of_the_same_noise_is_not():
     # Both leave after five blocks where nothing has changed; with the heavy one to the end a budget holds fewer blocks.
     light, heavy = (CasePace(wall_s=wall_s, stays=(*[1.0] * 5, 0.0)) for wall_s in (1.0, 60.0))
-    pace = Pace(block_s=65.0, overhead_s=20.0, start_s=4.0, cases={"light": light, "heavy": heavy})
+    pace = Pace(block_s=65.0, overhead_s=20.0, startup_s=4.0, cases={"light": light, "heavy": heavy})
     found = plan_cases(("light", "heavy"), {"light": noise(0.008), "heavy": noise(0.008)}, pace, TARGET)
     assert [case.gating for case in found] == [True, False]
     assert found[0].minutes == pytest.approx((20 + 5 * 65 + (found[0].blocks - 5) * 5) / 60, abs=0.05)

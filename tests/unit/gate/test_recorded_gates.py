@@ -14,7 +14,7 @@ from perfguard.gate.recorded import (
     full_block_s,
     gates_of_scope,
     gates_of_suite,
-    start_s,
+    startup_s,
     with_gates,
 )
 from perfguard.model.calibration import Scope
@@ -98,11 +98,11 @@ class TestTheSamplesOfARun:
         found = case_samples(data, (), max_void_fraction=0.25)
         assert [(found[name].blocks, found[name].wall_s) for name in "ab"] == [(4, 1.15), (2, 2.0)]
         assert len(found["a"].block_log_ratios) == 3  # the disturbed block took its time all the same
-        assert start_s(data) == pytest.approx((1.9 + 3.7) / 2 + 0.05)
+        assert startup_s(data) == pytest.approx((1.9 + 3.7) / 2 + 0.05)
 
     def test_of_older_recordings_do_not_tell_what_cases_took(self):
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
-        assert (found.blocks, found.wall_s, start_s(self.data)) == (4, None, None)
+        assert (found.blocks, found.wall_s, startup_s(self.data)) == (4, None, None)
 
 
 class TestAGate:
