@@ -82,7 +82,7 @@ def _red(rows: Sequence[Row]) -> Rate:
 def as_expected(row: Row) -> bool:
     """Whether a gate answered what a fault should be answered with.
 
-    For a regression the gate must be red with every expected case among the flagged ones and no control; a fault that
+    For a regression the gate must be red with an expected case among the flagged ones and no control; a fault that
     makes an arm unfit may be refused instead; a cost in CPU seconds may show in that signal.
     """
     flagged = set(row["flagged"])
