@@ -124,7 +124,7 @@ def _paired(
         Arm.CANDIDATE: candidate,
     }
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases)
+    plans = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
         session.note("the candidate imports the very code of the anchor's commit: what differs is the machine")
         return result

@@ -137,6 +137,8 @@ def calibrate(
     starter: ProcessStarter,
     arms: Mapping[Arm, ResolvedArm],
     cases: Sequence[Case] | None = None,
+    *,
+    measures_identical: bool = True,
 ) -> tuple[CasePlan, ...]:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
@@ -145,6 +147,8 @@ def calibrate(
         starter: Starts workers.
         arms: The arms.
         cases: What to calibrate; the request's cases when None.
+        measures_identical: Whether arms that turn out to be identical are measured all the same; else their blocks
+            need not fit the budget.
 
     Raises:
         MeasurementError: An arm cannot be started.
@@ -184,7 +188,8 @@ def calibrate(
         emit=session.emit,
     )
     _note_skipped(session)
-    _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
+    if measures_identical or not session.identical:
+        _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
     return plans
 
 

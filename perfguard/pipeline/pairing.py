@@ -119,7 +119,7 @@ def _paired(
     commit = commit_of(session.request.loaded, stored)
     specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases)
+    plans = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
         session.note("the candidate imports the very code of the baseline's commit: what differs is the machine")
         same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]

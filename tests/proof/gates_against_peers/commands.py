@@ -37,7 +37,8 @@ def _pilot(options: argparse.Namespace) -> None:
 
 def _effects(options: argparse.Namespace) -> None:
     chosen = _variants(options.variants) or catalogue.ALL
-    effects.check(chosen, made(), minutes=options.minutes, again=not options.resume, say=_say)
+    again = not options.resume
+    effects.check(chosen, made(), minutes=options.minutes, again=again, pairs=options.pairs, say=_say)
 
 
 def _record(options: argparse.Namespace) -> None:
@@ -120,14 +121,14 @@ def _parser() -> argparse.ArgumentParser:
 
     add("prepare", _prepare, "install the peers, calibrate the spins, make the variants", _preparing)
     add("pilot", _pilot, "time the peers once, so that each can be given the same minutes", _allocating)
-    add("effects", _effects, "see what each variant really does here", _slicing, _choosing)
+    add("effects", _effects, "see what each variant really does here", _slicing, _choosing, _pairing)
     add("record", _record, "record identical arms for --minutes (default 60)", _slicing, _sizing)
     add("replay", _replay, "give recorded gates to every rule", _slicing, _sizing, _seeding, _replaying)
     add("live", _live, "run the tools", _slicing, _retrying, _sizing, _seeding, _choosing, _allocating, _living)
     add("faults", _faults, "give every fault to perfguard", _slicing, _retrying, _sizing, _seeding, _choosing)
     add("report", _report, "write docs/measurements/peers-<machine_id>/README.md")
     add("variants", _variants_listed, "list the variants as JSON, one a line")
-    everything = (_preparing, _slicing, _retrying, _sizing, _seeding, _allocating, _replaying, _living)
+    everything = (_preparing, _slicing, _retrying, _sizing, _seeding, _pairing, _allocating, _replaying, _living)
     add("all", _all, "everything in order; --minutes holds for each step", *everything)
     return parser
 
@@ -153,6 +154,12 @@ def _seeding(parser: argparse.ArgumentParser) -> None:
 
 def _choosing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variants", metavar="NAMES", help="comma-separated, or kinds such as identical,placebo,spin")
+
+
+def _pairing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pairs", type=int, default=effects.PAIRS, help=f"pairs of processes for each (default {effects.PAIRS})"
+    )
 
 
 def _retrying(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,9 @@
-"""Rates with what is known of them, and the effect that a tool finds with a given power."""
+"""Rates and effects with what is known of them, and the effect that a tool finds with a given power."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,42 @@ def rate(count: int, trials: int, *, level: float = 0.95) -> Rate:
     lower = 0.0 if count == 0 else float(stats.beta.ppf(tail, count, trials - count + 1))
     upper = 1.0 if count == trials else float(stats.beta.ppf(1 - tail, count + 1, trials - count))
     return Rate(count=count, trials=trials, lower=lower, upper=upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How much longer something takes."""
+
+    ratio: float
+    """0.02 for 2 % longer."""
+    lower: float
+    """Lower end of the two-sided 95 % interval; nan where there is none."""
+    upper: float
+    """Upper end of it."""
+
+    def __str__(self) -> str:
+        if math.isnan(self.lower):
+            return f"{self.ratio:+.1%}"
+        return f"{self.ratio:+.1%} [{100 * self.lower:+.1f}, {100 * self.upper:+.1f}]"
+
+
+def mean_effect(ratios: Sequence[float]) -> Effect:
+    """The geometric mean of independent measurements of one effect, with Student's interval.
+
+    Args:
+        ratios: What each says, as 0.02 for 2 % longer.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if not ratios:
+        raise ValueError("an effect needs one measurement at least")
+    logs = [math.log1p(ratio) for ratio in ratios]
+    mean = math.fsum(logs) / len(logs)
+    if len(logs) < 2:
+        return Effect(ratio=math.expm1(mean), lower=math.nan, upper=math.nan)
+    half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return Effect(ratio=math.expm1(mean), lower=math.expm1(mean - half), upper=math.expm1(mean + half))
 
 
 def effect_at_power(effects: Sequence[float], powers: Sequence[float], wanted: float = 0.8) -> float | None:

@@ -35,6 +35,7 @@ interleaves two commits. *Found* is the share of gates that flag the one case wh
 candidate was made slower. *Tuned* rules have the smallest threshold at which at most 1 % of these gates
 are red.
 """
+_EFFECTS = "Processes of both arms take turns; the interval of 95 % is over pairs of processes. No gate."
 _LIMITS = """
 - One machine; figures hold for it alone.
 - Replayed confirmations use blocks that follow the window: a recording cannot relocate its arms.
@@ -211,6 +212,6 @@ def _faults(faults: Sequence[Row], effects: Sequence[Row]) -> list[str]:
         lines += ["## Natural faults and reported regressions", "", f"{right} of {len(faults)} as expected.", ""]
         lines += fault_table(faults)
     if effects:
-        lines += ["### What each variant does here", "", "Alternating processes of both arms, medians; no gate.", ""]
+        lines += ["### What each variant does here", "", _EFFECTS, ""]
         lines += effect_table([row for row in effects if not row.get("error")])
     return lines

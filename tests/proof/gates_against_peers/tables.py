@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from tests.proof.gates_against_peers.intervals import Rate
+from tests.proof.gates_against_peers.intervals import Rate, mean_effect
 from tests.proof.gates_against_peers.journal import Row
 from tests.proof.gates_against_peers.live_summary import ToolSummary
 from tests.proof.gates_against_peers.replay_summary import RuleSummary
@@ -106,14 +106,14 @@ def fault_table(rows: Sequence[Row]) -> list[str]:
 
 
 def effect_table(rows: Sequence[Row]) -> list[str]:
-    """How large each variant's effect really is on this machine: a quick look in alternating processes."""
+    """How large each variant's effect really is on this machine, with 95 % intervals over pairs of processes."""
     head = ("variant", "case", "wall", "CPU seconds", "same result")
     lines = [
         (
             row["key"],
             case + ("" if found["expected"] else " (control)"),
-            f"{found['wall_s']:+.1%}",
-            f"{found['cpu_s']:+.1%}",
+            str(mean_effect(found["wall_s"])),
+            str(mean_effect(found["cpu_s"])),
             "yes" if same(found["results"]) else "no",
         )
         for row in rows

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from tests.proof.gates_against_peers import catalogue, costs
-from tests.proof.gates_against_peers.intervals import effect_at_power, rate
+from tests.proof.gates_against_peers.intervals import effect_at_power, mean_effect, rate
 from tests.proof.gates_against_peers.journal import Journal, within
 from tests.proof.gates_against_peers.live import Plan, latin_square, neighbour_cpu, planned
 from tests.proof.gates_against_peers.tools import TOOLS
@@ -103,6 +104,21 @@ def test_a_share_without_trials_is_unknown():
     assert (rate(0, 0).lower, rate(0, 0).upper) == (0.0, 1.0)
     with pytest.raises(ValueError, match="4 of 3"):
         rate(4, 3)
+
+
+def test_the_interval_of_an_effect_is_students_on_logarithms():
+    ratios = [0.01, 0.03, -0.01, 0.05]
+    found = mean_effect(ratios)
+    logs = np.log1p(ratios)
+    exact = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
+    assert (found.lower, found.upper) == pytest.approx(tuple(np.expm1(exact)))
+    assert str(found) == "+2.0% [-2.1, +6.2]"
+
+
+def test_an_effect_measured_once_has_no_interval():
+    assert str(mean_effect([0.1])) == "+10.0%"
+    with pytest.raises(ValueError, match="one measurement"):
+        mean_effect([])
 
 
 def test_the_effect_with_the_wanted_power_lies_between_the_tried_ones():
