@@ -13,6 +13,10 @@ PROFILER_STEP = "ProfilerStep#"
 FRAME_OF_MODULE = "nn.Module: "
 """How the frames of modules begin: `nn.Module: Conv2d_0`."""
 
+GENERATED_FUNCTION = "GeneratedBackwardFor_"
+"""How the functions begin that torch makes of custom ops with a gradient: `GeneratedBackwardFor_NAMESPACE_OP_OVERLOAD`.
+In the backward the same ends in `Backward`."""
+
 
 class Role(IntEnum):
     """What an event begins; what lies in it belongs to that, too."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfguard.errors import StoreError
 from perfguard.model.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
 from perfguard.profile.events import NO_SEQUENCE, EventKind, TraceEvent
-from perfguard.profile.names import FRAME_OF_MODULE, PROFILER_STEP
+from perfguard.profile.names import FRAME_OF_MODULE, GENERATED_FUNCTION, PROFILER_STEP
 from perfguard.profile.signatures import Signature
 from perfguard.profile.trace_columns import Columns, TraceColumns
 from perfguard.profile.trace_file import TraceFile
@@ -127,7 +127,7 @@ def read_trace(path: Path) -> Trace:
     if not _has_window(trace):
         trace = _with_window(trace)
     ordered = _chosen(trace, np.lexsort((-trace.duration_ns, trace.start_ns, trace.thread)))
-    return _without_marks(_without_frames(ordered))
+    return _without_generated_functions(_without_marks(_without_frames(ordered)))
 
 
 def _built(columns: Columns, file: TraceFile[TraceEvent]) -> Trace:
@@ -194,6 +194,21 @@ def _without_marks(trace: Trace) -> Trace:
     is_mark = names_mark[trace.name]
     marks = LineMarks(name=trace.name[is_mark], thread=trace.thread[is_mark], start_ns=trace.start_ns[is_mark])
     return replace(_chosen(trace, ~is_mark), line_marks=marks)
+
+
+def _without_generated_functions(trace: Trace) -> Trace:
+    """The same without the functions that torch makes of custom ops with a gradient: what they do is the op's own.
+
+    `victim::gate` calls `GeneratedBackwardFor_victim_gate_default`, which calls what the user wrote; a regression of
+    that belongs to the op's name.
+    """
+    generated = [name for name in trace.names if name.startswith(GENERATED_FUNCTION)]
+    if not generated:
+        return trace
+    ops = tuple(f"{GENERATED_FUNCTION}{name.replace('::', '_')}_" for name in trace.names if name.count("::") == 1)
+    wraps = {name for name in generated if name.startswith(ops) and not name.endswith("Backward")}
+    is_generated = np.array([name in wraps for name in trace.names])[trace.name] & (trace.kind == EventKind.OP)
+    return _chosen(trace, ~is_generated)
 
 
 def _notes(file: TraceFile[TraceEvent], untimed: int, unplaced: int) -> tuple[str, ...]:

@@ -136,6 +136,25 @@ def test_a_trace_without_steps_is_one_step_of_its_busiest_thread(tmp_path):
     assert trace.notes == ("bare.json has no marker of a step; all that its busiest thread did is taken as one",)
 
 
+def test_what_torch_makes_of_a_custom_op_is_the_op(tmp_path):
+    trace = TraceBuilder()
+    with trace.step(), trace.op("my_lib::gate"), trace.op("GeneratedBackwardFor_my_lib_gate_default"):
+        trace.leaf("aten::sigmoid", 2)
+    with trace.step(), trace.op("GeneratedBackwardFor_my_lib_gate_defaultBackward"):
+        trace.leaf("aten::mul", 2)
+    with trace.step(), trace.op("GeneratedBackwardFor_another_default"):
+        trace.leaf("aten::exp", 2)
+    found = names_of(read_trace(trace.write(tmp_path / "trace.json")))
+    assert [name for name in found if name != STEP_WINDOW] == [
+        "my_lib::gate",
+        "aten::sigmoid",
+        "GeneratedBackwardFor_my_lib_gate_defaultBackward",
+        "aten::mul",
+        "GeneratedBackwardFor_another_default",
+        "aten::exp",
+    ]
+
+
 def test_windows_of_a_profiler_with_a_schedule_are_steps(tmp_path):
     builder = TraceBuilder()
     with builder.span("ProfilerStep#5"):

@@ -24,19 +24,23 @@ def made(tmp_path, variant):
     return Made(trees={BASE: tmp_path / "base", variant.name: tmp_path / variant.name}, repository=tmp_path)
 
 
-def test_each_pair_of_processes_gives_the_median_over_samples_that_ran_next_to_each_other(monkeypatch, made, variant):
+def test_pairs_of_processes_give_medians_of_neighbours_and_start_with_either_arm_by_turns(monkeypatch, made, variant):
     slower = iter([1.02, 1.04])
+    first = []
 
-    def alternating(_, cases, *, samples, cpus):
+    def alternating(arms, cases, *, samples, cpus):
+        first.append(arms[0][0].name)
         baseline = [1.0, 2.0, 4.0, 3.0, 1.0]
         ratio = next(slower)
         candidate = [ratio * seconds for seconds in baseline[:-1]]
-        return [arm(cases, baseline), arm(cases, [*candidate, 50.0])]
+        times = {"base": arm(cases, baseline), variant.name: arm(cases, [*candidate, 50.0])}
+        return [times[tree.name] for tree, _ in arms]
 
     monkeypatch.setattr(effects, "alternating", alternating)
     row = effects.measured(variant, made, pairs=2)
     (case,) = variant.cases
     assert row["cases"][case]["wall_s"] == pytest.approx([0.02, 0.04])
+    assert first == ["base", variant.name]
     assert row["cases"][case]["results"] == [RESULT, RESULT]
 
 

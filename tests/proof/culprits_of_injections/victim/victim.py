@@ -77,6 +77,8 @@ class Net(nn.Module):
 
 def training_step():
     model = Net()
+    # In both arms: an update would make normal numbers of denormal ones.
+    model.second.norm.requires_grad_(False)
     images, labels = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
     if WRONG == "denormals":
         with torch.no_grad():
