@@ -48,7 +48,7 @@ proof-peers: $(READY) ## Measure the gate against its peers on this machine (hou
 	    -c tests/proof/gates_against_peers/constraints.txt matplotlib
 	$(BIN)/python -m tests.proof.gates_against_peers $(or $(ARGS),all)
 
-proof-culprits: $(READY) ## Measure whether injected culprits are named first (an hour, nothing else running; resumes)
+proof-culprits: $(READY) ## Measure whether injected culprits are named first (an hour and a half, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.culprits_of_injections $(ARGS)
 
 proof-census: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)

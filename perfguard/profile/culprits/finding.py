@@ -21,6 +21,9 @@ from perfguard.profile.wording import main_phase
 RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, time_causes)
 """In this order: each takes its ops from what the ones before it left; the last takes all the rest."""
 
+_MOST_OF_IT = 0.5
+"""A fact may explain the step's difference where its own interval reaches this part of it."""
+
 _GRAVEST = tuple(Rule)
 """A lost optimizer, dtype or layout brings other kernels, copies and calls with it, not the other way round."""
 
@@ -33,8 +36,9 @@ class FoundCulprits:
     """Largest part first."""
     facts: tuple[Culprit, ...]
     """What is executed otherwise for certain and is not to blame: its cost is within the noise or, where nothing says
-    how large that is, went the other way. Where noise is known, what causes other changes first (`_GRAVEST`): the order
-    of estimates within it means nothing; else the largest estimate first."""
+    how large that is, went the other way. Where noise is known, first what may explain the step's difference, and of
+    that what causes other changes (`_GRAVEST`): the order of estimates within the noise means nothing; else the largest
+    estimate first."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
 
@@ -75,12 +79,20 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
         and (cause.is_within_noise or has_no_direction)
     ]
     blamed.sort(key=lambda cause: -sign * cause.delta_s)
-    facts.sort(key=lambda cause: (0 if has_no_direction else _GRAVEST.index(cause.cause.rule), -abs(cause.delta_s)))
+    facts.sort(key=lambda cause: -abs(cause.delta_s))
+    if not has_no_direction:
+        facts.sort(key=lambda cause: (not _may_explain(cause, balance, sign), _GRAVEST.index(cause.cause.rule)))
     return FoundCulprits(
         blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
         facts=tuple(_culprit(diff, cause, balance) for cause in facts),
         moved=moved,
     )
+
+
+def _may_explain(cause: WeighedCause, balance: StepBalance, sign: int) -> bool:
+    """Whether the cause may have cost most of what the step differs by: four copies fewer did not."""
+    most_s = cause.upper_s if sign > 0 else -cause.lower_s
+    return most_s >= _MOST_OF_IT * abs(balance.delta_s)
 
 
 def _is_only_a_fact(cause: WeighedCause) -> bool:

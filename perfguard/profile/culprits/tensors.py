@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
+from perfguard.profile.census_rules.op_names import is_minor
 from perfguard.profile.culprits.causes import Cause, Certainty, Rule, exact_columns, short_op
 from perfguard.profile.culprits.optimizers import is_update
 from perfguard.profile.diff import OpDiff
@@ -17,7 +18,8 @@ _RULES = {Property.LAYOUT: Rule.LAYOUT, Property.DTYPE: Rule.DTYPE, Property.SHA
 def tensor_causes(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
     """At most one cause for each property: a model loses its memory format once, however many ops feel it.
 
-    It takes copies with it that came or went at the places of those ops, above them or below them.
+    It takes copies with it that came or went at the places of those ops, above them or below them, and what came or
+    went at these very places and computes nothing: other tensors need other views and allocations.
     """
     left = {column for column in exact_columns(diff, free) if not is_update(diff.ops.keys[column])}
     twins = find_twins(diff.ops, diff.changes, left)
@@ -52,8 +54,11 @@ def _companions(diff: OpDiff, left: AbstractSet[int], columns: AbstractSet[int],
     return {
         column
         for column in left
-        if short_op(keys[column]) in names
-        and (keys[column].module in above or not modules.isdisjoint(_with_parents(keys[column].module)))
+        if (is_minor(keys[column].op) and keys[column].module in modules)
+        or (
+            short_op(keys[column]) in names
+            and (keys[column].module in above or not modules.isdisjoint(_with_parents(keys[column].module)))
+        )
     }
 
 

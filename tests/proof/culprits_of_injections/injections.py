@@ -73,8 +73,9 @@ INJECTIONS = (
     ),
     Injection(
         name="denormals",
-        doc="scale and shift of one batch norm are denormal, and so is all that follows from them",
+        doc="one batch norm gives denormals (1e-39) instead of small numbers (1e-30), and so does all that follows",
         candidate="VICTIM=denormals",
+        baseline="VICTIM_FADED=1",
         names=_has("Net.second", "Net.third", "Net.squeeze"),
     ),
     Injection(

@@ -176,6 +176,16 @@ def test_copies_above_a_lost_memory_format_belong_to_it_and_copies_elsewhere_do_
     assert second.ops[0] == beside
 
 
+def test_views_and_allocations_at_a_lost_memory_format_belong_to_it_and_those_elsewhere_do_not():
+    conv = op_key(CONV, module(0))
+    here = op_key("aten::as_strided_", module(0), layouts="contiguous")
+    beside = op_key("aten::as_strided_", module(5), layouts="contiguous")
+    changed = {conv: None, contiguous(conv): Op(1, 3e-3), here: Op(1, 0.5e-3), beside: Op(1, 0.5e-3)}
+    first, second = found(NET.with_ops(changed)).culprits
+    assert set(first.ops) == {conv, contiguous(conv), here}
+    assert second.ops[0] == beside
+
+
 def test_another_dtype_is_one_culprit_with_its_casts():
     changed = {}
     for number in range(8):

@@ -217,6 +217,20 @@ def test_among_facts_within_the_noise_the_one_that_brings_the_others_is_told():
     assert "executed otherwise, at a cost within the noise: dtype f32 → f64 in Net.gain" in found.sentence
 
 
+def test_a_fact_that_cannot_have_cost_what_the_step_lost_comes_after_one_that_may_have():
+    rng = np.random.default_rng(4)
+    noisy = replace(SILENCE, processes=4, layout_sd=(0.2, 0.2))
+    gain = op_key("aten::mul", "Net.large")
+    update = op_key("aten::copy_", "SGD", StepPhase.OPTIMIZER)
+    net = NET.with_ops({gain: Op(1, 20e-3), update: Op(4, 3e-3)})
+    other = replace(gain, layouts="contiguous")
+    found = attribute(
+        "case", *profiled(net, net.with_ops({gain: None, other: Op(1, 24e-3), update: Op(3, 2.6e-3)}), noisy, rng), ()
+    )
+    assert {culprit.is_within_noise for culprit in found.culprits} == {True}
+    assert [culprit.ops[0].module for culprit in found.culprits] == ["Net.large", "SGD"]
+
+
 def test_more_updates_by_the_same_fused_op_are_no_change_of_fusion():
     said = sentence({fused_adam(): Op(2, 30e-3)})
     assert "fused," not in said

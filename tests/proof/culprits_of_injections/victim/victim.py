@@ -12,6 +12,7 @@ from torch.nn import functional
 
 WRONG = os.environ.get("VICTIM", "")
 BF16 = os.environ.get("VICTIM_DTYPE") == "bf16"
+FADED = os.environ.get("VICTIM_FADED") == "1"
 SPIN_S = float(os.environ.get("VICTIM_SPIN_S", "0"))
 
 
@@ -51,6 +52,7 @@ class Squeeze(nn.Module):
         self.scale = nn.Linear(channels, channels)
 
     def forward(self, x):
+        x = x / (1 + x.abs())  # AMD's Zen is slowed down by denormals in quotients only
         return x * gate(self.scale(x.mean((2, 3))))[:, :, None, None]
 
 
@@ -80,10 +82,11 @@ def training_step():
     # In both arms: an update would make normal numbers of denormal ones.
     model.second.norm.requires_grad_(False)
     images, labels = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
-    if WRONG == "denormals":
+    if FADED:
+        scale = 1e-39 if WRONG == "denormals" else 1e-30
         with torch.no_grad():
-            model.second.norm.weight.mul_(1e-39)
-            model.second.norm.bias.fill_(1e-40)
+            model.second.norm.weight.mul_(scale)
+            model.second.norm.bias.fill_(scale / 10)
     if WRONG != "channels-last":
         model, images = model.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=WRONG != "unfused", foreach=False)
