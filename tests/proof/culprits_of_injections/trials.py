@@ -43,7 +43,7 @@ class Trial:
     upper: float
     """Upper end."""
     unexplained: float
-    """Part of the baseline's step that the identity leaves unexplained."""
+    """Part of the longer step that the identity leaves unexplained."""
     overhead: float
     """How much longer a profiled step of the baseline takes."""
     first: str | None
@@ -82,7 +82,7 @@ def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) ->
         effect=balance.delta_s / balance.baseline_s,
         lower=balance.lower_s / balance.baseline_s,
         upper=balance.upper_s / balance.baseline_s,
-        unexplained=balance.unexplained_s / balance.baseline_s,
+        unexplained=balance.unexplained_s / max(balance.baseline_s, balance.candidate_s),
         overhead=balance.overhead_ratio,
         first=found.culprits[0].sentence if found.culprits else None,
         is_right=places[:1] == [1] if injection.name != "nothing" else not found.culprits,
