@@ -71,7 +71,7 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
         f"Made by `make proof-culprits` on `{machine_id}`, one CPU, four pairs of processes with six steps each.",
         f"Every trial is counted. Target: first in at least {TARGET:.0%}, unexplained at most 5 % of the longer step.",
         "",
-        "| injected | step | effect: median (lowest to highest) | first | named | unexplained of the longer step: median, largest |",
+        "| injected | step | effect: median (lowest to highest) | first | named | unexplained: median, largest |",
         "|---|--:|---|--:|--:|---|",
     ]
     for injection in INJECTIONS:
