@@ -11,6 +11,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,8 +36,15 @@ def main() -> None:
     journal = FOLDER / f"{probe().machine_id}.jsonl"
     place = project(FOLDER)
     until = time.monotonic() + 60 * options.minutes
+    with suppress(KeyboardInterrupt):  # the trials that have ended are still told
+        run_missing(journal, place, trials=options.trials, until=until)
+    write(rows_of(journal))
+
+
+def run_missing(journal: Path, place: Path, *, trials: int, until: float) -> None:
+    """Run what the journal does not hold; start nothing after `until`, seconds of the monotonic clock."""
     spin_s = SPIN_RATIO * step_seconds(place)
-    for number in range(options.trials):
+    for number in range(trials):
         for injection in INJECTIONS:
             done = sum(row["injection"] == injection.name for row in rows_of(journal))
             if done > number or time.monotonic() > until:
@@ -45,7 +53,6 @@ def main() -> None:
             with journal.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(as_line(trial)) + "\n")
             print(f"{injection.name} {number + 1}: {trial.first} ({trial.is_right})", flush=True)  # noqa: T201
-    write(rows_of(journal))
 
 
 def rows_of(journal: Path) -> list[dict[str, Any]]:

@@ -122,6 +122,8 @@ def _profiled(session: Session, common: str, candidate: str) -> Attribution:
     starter, _ = start_arms(session, specs)
     (case,) = session.request.cases
     found = run_profiles(session, starter, [case], BOTH, replace(GATE_SIZE, steps=6))
+    if session.interrupts.asked:  # pairs may be missing, so this is no trial
+        raise KeyboardInterrupt
     if case.id in found.problems:
         raise SystemExit(f"the victim cannot be profiled: {found.problems[case.id].reason}")
     isa_class = machine_isa()
