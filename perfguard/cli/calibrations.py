@@ -12,6 +12,7 @@ from perfguard.errors import UsageError
 from perfguard.model.planning import SuitePlan
 from perfguard.pipeline.calibration import Calibrated
 from perfguard.report.calibration import render_calibration, render_plan
+from perfguard.units import format_ratio
 
 
 def print_calibrated(found: Calibrated, *, as_json: bool) -> None:
@@ -50,7 +51,7 @@ def print_plan(plan: SuitePlan, *, as_json: bool) -> None:
 
 
 def parse_percentage(option: str, text: str) -> float:
-    """`2%` or `0.02` as a ratio.
+    """`2%` or `0.02` as a ratio; `2` is taken for a slip, `200%` is not.
 
     Raises:
         UsageError: It is neither.
@@ -61,4 +62,8 @@ def parse_percentage(option: str, text: str) -> float:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{option} {text!r} is no percentage above zero; write it as 2% or 0.02")
+    if value >= 1 and not text.strip().endswith("%"):
+        raise UsageError(
+            f"{option} {text!r} would be {format_ratio(value)}: {value:g} % is written {value:g}% or {value / 100:g}"
+        )
     return value

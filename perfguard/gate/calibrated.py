@@ -33,12 +33,13 @@ def false_alarms(calibration: Calibration) -> FalseAlarms:
     return FalseAlarms(count=red, gates=len(counted), bound=upper_bound(red, len(counted)))
 
 
-def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
+def summarize(calibration: Calibration, *, looks: int, max_blocks: int) -> CalibrationSummary:
     """Everything that a calibration says.
 
     Args:
         calibration: With any number of gates, also none.
         looks: Times that a gate looks at its data, for the detectable effects.
+        max_blocks: Blocks after which a gate ends, however many minutes it has.
     """
     gates = evidence(calibration)
     family = gating_cases(calibration)
@@ -56,7 +57,7 @@ def summarize(calibration: Calibration, *, looks: int) -> CalibrationSummary:
         pace=pace,
         false_alarms=false_alarms(calibration),
         cases=tuple(
-            replace(case, mde=_mde(case, level=level, looks=looks, pace=pace))
+            replace(case, mde=_mde(case, level=level, looks=looks, pace=pace, max_blocks=max_blocks))
             for case in sorted(cases, key=lambda case: not case.gating)
         ),
     )
@@ -163,10 +164,12 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
     )
 
 
-def _mde(case: CalibratedCase, *, level: float, looks: int, pace: Pace) -> tuple[tuple[int, float], ...]:
+def _mde(
+    case: CalibratedCase, *, level: float, looks: int, pace: Pace, max_blocks: int
+) -> tuple[tuple[int, float], ...]:
     found = []
     for minutes in MDE_MINUTES:
-        blocks = pace.blocks_within(60.0 * minutes, case.case_id)
+        blocks = min(pace.blocks_within(60.0 * minutes, case.case_id), max_blocks)
         mde = sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, looks=looks)
         found.append((minutes, mde))
     return tuple(found)

@@ -60,9 +60,8 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
     steps: list[BisectionStep] = []
     interrupted = False
     try:
-        request.progress(
-            f"{history.good.short_id} against {history.bad.short_id}, {len(history.commits)} commits later"
-        )
+        later = format_count(len(history.commits), "commit")
+        request.progress(f"{history.good.short_id} against {history.bad.short_id}, {later} later")
         ends = gates.compare_ends(history.bad)
         if ends.measured.answer is Answer.BAD:
             narrowed = gates.narrowed(ends.measured)
@@ -158,7 +157,7 @@ def _reason(found: Bisection) -> str:
         BisectionOutcome.FAILED: f"{bad} cannot be compared with {good}: {total}",
         BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} could not be told good from bad, so "
         f"{_left(found.suspects)}; another --budget, or --fresh, measures them again",
-        BisectionOutcome.INTERRUPTED: "interrupted; the answers so far are kept, the same command goes on from there",
+        BisectionOutcome.INTERRUPTED: "the answers so far are kept, the same command goes on from there",
     }[found.outcome]
 
 

@@ -198,7 +198,8 @@ def _described(
     interrupted: bool = False,
 ) -> Calibrated:
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, looks=LOOKS) if calibration else None
+    max_blocks = request.loaded.config.max_blocks
+    summary = summarize(calibration, looks=LOOKS, max_blocks=max_blocks) if calibration else None
     return Calibrated(
         scope=scope,
         path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),

@@ -125,7 +125,7 @@ def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
         arm=session.summaries.get(Arm.CANDIDATE.value),
     )
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, looks=LOOKS) if calibration else None
+    summary = summarize(calibration, looks=LOOKS, max_blocks=config.max_blocks) if calibration else None
     if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
         sentence = screening_sentence(state, contract_sentence(state, summary, alpha=config.alpha))
     else:

@@ -23,6 +23,7 @@ from perfguard.pipeline.results import finish
 from perfguard.pipeline.session import Request, Session, choose_cpus, open_session
 from perfguard.pipeline.stored import StoredCensus
 from perfguard.runner.starter import ProcessStarter
+from perfguard.units import format_count, format_duration
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
@@ -154,6 +155,19 @@ def measure_paired(
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
     measure(session, starter, plans, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
     _look(session, judge, final=True)
+    _tell_cap(session, judge, left_s=session.left_s() - keep_s)
+
+
+def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
+    """Say so where the cap on blocks ended the measuring, so that nobody raises the budget in vain."""
+    blocks = session.data.blocks_of(judge.stage)
+    gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
+    is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
+    if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
+        session.note(
+            f"ended after {format_count(blocks, 'block')}, as many as --max-blocks allows, with "
+            f"{format_duration(left_s)} of the budget left; a larger --max-blocks measures on"
+        )
 
 
 def confirm_flags(

@@ -52,6 +52,8 @@ def load_allowances(path: Path, *, today: date) -> tuple[Allowance, ...]:
     """
     if not path.exists():
         return ()
+    if path.is_fifo():  # reading it would wait for ever
+        raise ConfigError(f"{path} cannot be read: it is a pipe, not a file; remove it, or restore it from git")
     table = read_toml(path)
     if table.get("schema") != ALLOW_SCHEMA or isinstance(table.get("schema"), bool):
         raise ConfigError(

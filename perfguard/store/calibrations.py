@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -15,10 +16,14 @@ from perfguard.codec import to_json
 from perfguard.errors import StoreError
 from perfguard.model.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
 from perfguard.model.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.model.verdict import GateOutcome
 from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 
 T = TypeVar("T")
+
+_LARGEST_LOG_RATIO = 50.0
+"""Identical arms never differ by so much: it is a factor of 5e21."""
 
 _NUMBERS = re.compile(r"\[\n\s*(-?[0-9][^\[\]{}\"]*?)\n\s*\]")
 """An array of numbers over several lines; JSON strings hold no line breaks, so nothing else can look like it."""
@@ -42,15 +47,19 @@ def plan_file(baselines: Path, machine_id: str, suite: str) -> Path:
 def load_calibration(path: Path) -> Calibration | None:
     """The calibration in a file; None where there is no file.
 
+    A run that stands there twice, as a merge may leave it, counts once.
+
     Raises:
         StoreError: It is corrupt or of another schema.
     """
     found = _load(path, Calibration, CALIBRATION_SCHEMA, "perfguard calibrate")
-    if found is not None and (problem := _problem(found)):
+    if found is None:
+        return None
+    if problem := _problem(found):
         raise StoreError(
             f"{path} is corrupt ({problem}); restore it from git, or remove it and run `perfguard calibrate`"
         )
-    return found
+    return replace(found, gates=tuple({gate.run_id: gate for gate in found.gates}.values()))
 
 
 def save_calibration(path: Path, calibration: Calibration) -> None:
@@ -91,11 +100,17 @@ def _problem(calibration: Calibration) -> str | None:
     if not (0 < scope.alpha < 0.5 and 0 <= scope.margin_ratio < 1):
         return f"alpha {scope.alpha} or margin_ratio {scope.margin_ratio} is impossible"
     for gate in calibration.gates:
-        values = [value for sample in gate.cases.values() for value in sample.block_log_ratios]
-        values += [sample.slice_variance or 0.0 for sample in gate.cases.values()]
-        values += [sample.wall_s or 0.0 for sample in gate.cases.values()]
-        if not all(map(math.isfinite, (*values, gate.block_s, gate.overhead_s, gate.startup_s or 0.0))):
+        effects = [value for sample in gate.cases.values() for value in sample.block_log_ratios]
+        amounts = [gate.block_s, gate.overhead_s, gate.duration_s, gate.startup_s, gate.blocks]
+        for sample in gate.cases.values():
+            amounts += [sample.slice_variance, sample.wall_s, sample.slices, sample.blocks, *sample.block_variances]
+        known = [amount for amount in amounts if amount is not None]
+        if not all(map(math.isfinite, (*effects, *known))):
             return f"a value of run {gate.run_id} is not finite"
+        if min(known, default=0.0) < 0 or max(map(abs, effects), default=0.0) > _LARGEST_LOG_RATIO:
+            return f"a value of run {gate.run_id} is impossible"
+        if gate.outcome not in {outcome.value for outcome in GateOutcome}:
+            return f"outcome {gate.outcome!r} of run {gate.run_id} is unknown"
         try:
             datetime.strptime(gate.finished_at, TIME_FORMAT)  # noqa: DTZ007 - only its form is of interest
         except ValueError:

@@ -132,6 +132,7 @@ class TestPlan:
             (("--detect", "0.1%"), 2, "is not above the margin of 0.50%"),
             (("--detect", "2%", "--power", "100%"), 2, "--power 100.0% is impossible"),
             (("--detect", "fast"), 2, "--detect 'fast' is no percentage above zero"),
+            (("--detect", "2"), 2, "--detect '2' would be 200.0 %: 2 % is written 2% or 0.02"),
             ((), 2, "--detect"),
             (("--detect", "2%"), 3, "nothing is known of the noise of suite 'tiny' on this machine"),
         ],

@@ -78,6 +78,7 @@ def test_a_case_that_only_the_candidate_has_is_without_baseline(project):
 def test_a_case_that_breaks_in_the_candidate_fails_and_the_other_is_judged(project):
     project.replace("tiny_work.py", "return sum(range(LENGTH))", "raise OSError('no total today')")
     result = project.result("compare", "--max-blocks", "2")
+    assert any("as many as --max-blocks allows, with" in note for note in result["notes"])
     found = verdicts(result)
     assert found["tiny.sum"]["outcome"] == "failed"
     assert "OSError: no total today" in found["tiny.sum"]["reason"]

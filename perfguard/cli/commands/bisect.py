@@ -35,6 +35,7 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
 def command(**options: Any) -> None:
     """Find the commit that made cases slower, by paired gates of the good revision against commits after it.
 
+    Name the cases with --case: each gate measures them alone, so that its minutes go to them.
     First good is compared with bad: cases that did not regress are left out. A commit is bad where a case is slower
     than in the good revision, good where it is shown to be nearer to good than to bad, else skipped. --budget is the
     length of one gate. Answers are kept in .perfguard/bisect/, so the same command goes on where it ended.

@@ -84,7 +84,9 @@ class TestTheContract:
     def test_states_the_count_and_its_exact_bound(self):
         found = calibrated(quiet(35))
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8), alpha=0.008, effects=(0.011, 0.034))
+        sentence = contract_sentence(
+            state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.011, 0.034)
+        )
         assert sentence == (
             "calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence "
             "(latest 2026-02-28); this gate's budget finds slowdowns of 1.10 % to 3.40 %, by case, with 80 % power"
@@ -104,12 +106,12 @@ class TestTheContract:
         wild = gate(9, {"kernel.x": sample([0.9, -0.9, 0.8])}, outcome="host-unstable")
         found = calibrated([*quiet(3), wild])
         assert (false_alarms(found).gates, false_alarms(found).count) == (3, 0)
-        assert summarize(found, looks=8).cases[0].blocks == 30
+        assert summarize(found, looks=8, max_blocks=200).cases[0].blocks == 30
 
     def test_says_why_it_expired_and_what_holds_until_then(self):
         found = calibrated(quiet(3), cpus=2)
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8), alpha=0.008)
+        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
         assert sentence.startswith(
             "calibration expired: measured on 2 CPUs → 4; run `perfguard calibrate`; until then "
         )
@@ -128,7 +130,7 @@ class TestTheContract:
     def test_calls_effects_beyond_measure_so(self):
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8), alpha=0.008, effects=(0.4, 3e6))
+        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.4, 3e6))
         assert sentence.endswith("finds slowdowns of 40.0 % to over 100 %, by case, with 80 % power")
 
 
@@ -138,14 +140,14 @@ class TestTheCases:
         return detectable_effects(summary, alpha=0.008, budget_s=budget_s, max_blocks=max_blocks, looks=8)
 
     def test_find_less_in_fewer_blocks(self):
-        summary = summarize(calibrated(quiet(4)), looks=8)
+        summary = summarize(calibrated(quiet(4)), looks=8, max_blocks=200)
         assert self.effects(summary, budget_s=300.0) > self.effects(summary)
         assert self.effects(summary, max_blocks=20) > self.effects(summary)
         assert self.effects(summary, budget_s=20.0) is None
 
     def test_are_worked_out_from_the_raw_values(self):
         found = calibrated(quiet(4))
-        case = summarize(found, looks=8).cases[0]
+        case = summarize(found, looks=8, max_blocks=200).cases[0]
         spread = pooled_spread([g.cases["kernel.x"].block_log_ratios for g in found.gates])
         assert (case.block_sd, case.block_sd_interval) == (spread.sd, spread.interval)
         assert (case.gates, case.blocks, case.margin_ratio) == (4, 40, 0.005)
@@ -154,7 +156,11 @@ class TestTheCases:
         blocks = math.floor((600 - 20) / 5)
         expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, looks=8)
         assert dict(case.mde)[10] == pytest.approx(expected)
-        assert self.effects(summarize(found, looks=8)) == pytest.approx((expected, expected))
+        assert self.effects(summarize(found, looks=8, max_blocks=200)) == pytest.approx((expected, expected))
+
+    def test_by_minutes_end_where_a_gate_does(self):
+        of_minutes = dict(summarize(calibrated(quiet(4)), looks=8, max_blocks=60).cases[0].mde)
+        assert of_minutes[2] > of_minutes[10] == of_minutes[60]
 
     def test_gating_cases_come_first_and_share_the_level(self):
         rng = np.random.default_rng(1)
@@ -162,7 +168,7 @@ class TestTheCases:
             name: sample(0.01 * rng.standard_normal(10), gating=name != "a.advisory")
             for name in ("a.advisory", "b", "c")
         }
-        summary = summarize(calibrated([gate(1, cases)]), looks=8)
+        summary = summarize(calibrated([gate(1, cases)]), looks=8, max_blocks=200)
         assert [case.case_id for case in summary.cases] == ["b", "c", "a.advisory"]
 
     def test_only_placebo_gates_make_a_floor(self):
@@ -171,13 +177,13 @@ class TestTheCases:
         gates = [gate(n, {"kernel.x": sample(jump + wave)}) for n, jump in enumerate(jumps)]
         margins = calibrated_margins(calibrated(gates), 0.005)
         assert margins["kernel.x"] > 0.08
-        assert summarize(calibrated(gates), looks=8).cases[0].margin_ratio == margins["kernel.x"]
+        assert summarize(calibrated(gates), looks=8, max_blocks=200).cases[0].margin_ratio == margins["kernel.x"]
         unrelocated = [replace(each, placebo=False) for each in gates]
         assert calibrated_margins(calibrated(unrelocated), 0.005) == {}
         assert calibrated_margins(None, 0.005) == {}
 
     def test_of_no_gate_are_none(self):
-        summary = summarize(calibrated([]), looks=8)
+        summary = summarize(calibrated([]), looks=8, max_blocks=200)
         assert (summary.cases, summary.latest_at, summary.false_alarms.bound) == ((), None, 1.0)
         assert self.effects(summary) is None
 
@@ -239,7 +245,8 @@ class TestThePaceOfGatesWhoseCasesLeave:
 
     def test_lets_a_budget_find_smaller_effects(self):
         told, untold = (
-            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), looks=8) for told in (True, False)
+            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), looks=8, max_blocks=200)
+            for told in (True, False)
         )
         assert dict(told.cases[1].mde)[10] < 0.9 * dict(untold.cases[1].mde)[10]
 

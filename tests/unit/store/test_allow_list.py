@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from datetime import date, timedelta
 
 import pytest
@@ -34,6 +35,12 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     save_allowances(path, [ENTRY, other])
     assert load_allowances(path, today=TODAY) == (other, ENTRY)
     assert [found.name for found in path.parent.iterdir()] == ["allow.toml"]
+
+
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "allow.toml")
+    with pytest.raises(ConfigError, match="it is a pipe, not a file; remove it"):
+        load_allowances(tmp_path / "allow.toml", today=TODAY)
 
 
 def test_entries_are_sorted_so_that_a_further_one_moves_none():

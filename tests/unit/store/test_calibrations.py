@@ -33,6 +33,7 @@ GATE = gate_of(
         "kernel.y": CaseSample(gating=False, block_log_ratios=(), slices=1, slice_variance=None),
     },
 )
+SAMPLE = GATE.cases["kernel.x[m=1]"]
 CALIBRATION = Calibration(perfguard="0.1.0", suite="pr", scope=SCOPE, gates=(GATE,))
 PLAN = plan_of(
     PlannedCase(
@@ -65,6 +66,12 @@ def test_what_was_saved_is_loaded(path, tmp_path):
 
 def test_banked_gates_lie_where_git_does_not_look(tmp_path):
     assert banked_file(tmp_path, "m", "pr").relative_to(tmp_path).parts[0] == ".perfguard"
+
+
+def test_a_run_that_a_merge_left_twice_counts_once(path):
+    later = replace(GATE, run_id="20260103T030405-bbbbbb", finished_at="2026-01-03T03:04:05Z")
+    save_calibration(path, replace(CALIBRATION, gates=(GATE, later, GATE, later, later)))
+    assert load_calibration(path).gates == (GATE, later)
 
 
 def test_nothing_stored_is_no_error(path):
@@ -114,6 +121,11 @@ def test_a_file_that_is_something_else_is_refused(path, text, message):
         ({"scope": replace(SCOPE, alpha=0.0)}, "alpha 0.0 or margin_ratio 0.005 is impossible"),
         ({"gates": (replace(GATE, finished_at="yesterday"),)}, "finished_at 'yesterday' of run .* is no time"),
         ({"gates": (replace(GATE, block_s=1e999),)}, "is not valid|is not finite"),
+        ({"gates": (replace(GATE, block_s=-1.0),)}, "a value of run .* is impossible"),
+        ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, slices=-3)}),)}, "is impossible"),
+        ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, block_variances=(-1e-6,))}),)}, "is impossible"),
+        ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, block_log_ratios=(0.0, -1e300))}),)}, "is impossible"),
+        ({"gates": (replace(GATE, outcome="purple"),)}, "outcome 'purple' of run .* is unknown"),
     ],
 )
 def test_values_that_no_gate_can_have_written_are_refused(path, changes, message):
