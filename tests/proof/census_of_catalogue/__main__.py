@@ -30,13 +30,13 @@ def main() -> None:
     """Count what is missing, then write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1e9, help="start nothing more after so many")
-    parser.add_argument("--eager", action="store_true", help="leave compiled cases for later: a minute of set-up each")
+    parser.add_argument("--only", choices=("eager", "compiled"), help="leave the others for later; compiled are slow")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     journal = FOLDER / f"{probe().machine_id}.jsonl"
     until = time.monotonic() + 60 * options.minutes
     for cases in groups():
-        if options.eager and COMPILED in cases[0].id:
+        if options.only not in (None, "compiled" if cases and COMPILED in cases[0].id else "eager"):
             continue
         left = missing(cases, journal)
         while left and time.monotonic() < until:
