@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from perfguard.gate.calibrated import false_alarms
@@ -14,6 +14,9 @@ from perfguard.units import format_count, format_ratio
 
 MAX_AGE_DAYS = 90
 """Machines change in ways that no fingerprint shows; after this long the gates must be repeated."""
+
+_CLOCKS_DIFFER = timedelta(days=1)
+"""So far may the clocks of machines that share a calibration be apart."""
 
 _REMEDY = "run `perfguard calibrate`"
 
@@ -138,6 +141,8 @@ def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Itera
     age = (now - latest).days
     if age > MAX_AGE_DAYS:
         yield f"the latest A/A gate is {age} days old (limit {MAX_AGE_DAYS})"
+    if latest - now > _CLOCKS_DIFFER:
+        yield f"the latest A/A gate is of {latest:%Y-%m-%d}, which is yet to come; a clock is wrong"
 
 
 def _scope_differences(stored: Scope, scope: Scope) -> Iterator[str]:

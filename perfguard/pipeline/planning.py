@@ -106,8 +106,8 @@ def _require_possible(request: Request, gating: list[str], *, detect_ratio: floa
         )
     if detect_ratio >= 10:
         raise UsageError(f"--detect {detect_ratio:.0%} needs no plan; ask for a slowdown below 1000%, such as 2%")
-    if not 0.5 <= power < 1:
-        raise UsageError(f"--power {power:.1%} is impossible; use one from 50% to 99.9%")
+    if not 0.5 <= power <= 0.999:
+        raise UsageError(f"--power {100 * power:g}% cannot be planned for; use one from 50% to 99.9%")
 
 
 def _from_calibration(calibrated: Calibrated) -> _Known | None:

@@ -30,6 +30,8 @@ _INSTANCE_BUDGET_S = 0.25
 """Seconds that each arm may spend on further instances of a case, in every block."""
 _ROOM = 1.25
 """A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
+_LAST_SLICES = 3
+"""Slices of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""
 
@@ -135,8 +137,11 @@ def _calibrate_cases(
                 report.instance_s[case.id] = prepared.instance_s
             if known is None:
                 worker.open(case, inner_loops=1, spin_s=0.0)
+                times = []
                 while worker.is_waiting:
-                    known = worker.slice().value_s
+                    times.append(worker.slice().value_s)
+                if times:
+                    known = statistics.median(times[-_LAST_SLICES:])
             if known is not None:
                 report.iteration_s[case.id] = known
         except CaseRefused as refused:

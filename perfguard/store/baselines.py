@@ -61,8 +61,10 @@ class BaselineStore:
         """Read one baseline.
 
         Raises:
-            StoreError: A file is missing, corrupt, or of another schema.
+            StoreError: There is none, or a file is missing, corrupt, or of another schema.
         """
+        if not any(place.glob("*.json")):
+            raise StoreError(f"{place} holds no baseline; `perfguard baseline show` lists those that are stored")
         info = from_builtins(_read_json(place / "info.json"), BaselineInfo, source=str(place / "info.json"))
         if info.schema != BASELINE_SCHEMA:
             raise StoreError(

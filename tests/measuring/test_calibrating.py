@@ -130,7 +130,7 @@ class TestPlan:
         ("arguments", "code", "message"),
         [
             (("--detect", "0.1%"), 2, "is not above the margin of 0.50%"),
-            (("--detect", "2%", "--power", "100%"), 2, "--power 100.0% is impossible"),
+            (("--detect", "2%", "--power", "100%"), 2, "--power 100% cannot be planned for"),
             (("--detect", "fast"), 2, "--detect 'fast' is no percentage above zero"),
             (("--detect", "2"), 2, "--detect '2' would be 200.0 %: 2 % is written 2% or 0.02"),
             ((), 2, "--detect"),

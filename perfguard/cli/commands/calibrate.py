@@ -47,7 +47,7 @@ def command(**options: Any) -> None:
         CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"]),
     )
     print_calibrated(found, as_json=options["as_json"])
-    if found.interrupted:
-        raise click.exceptions.Exit(int(ExitCode.INTERRUPTED))
     if found.calibration is not None:
         click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)
+    if found.interrupted:
+        raise click.exceptions.Exit(int(ExitCode.INTERRUPTED))

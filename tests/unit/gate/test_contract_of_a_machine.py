@@ -74,6 +74,12 @@ class TestTheState:
         scope = replace(SCOPE, stack_id=None, software={}, margin_ratio=0.02)
         assert calibration_state(calibrated(quiet(2)), scope, now=NOW).is_valid
 
+    def test_does_not_count_gates_that_are_yet_to_come(self):
+        early = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        state = calibration_state(calibrated(quiet(2)), SCOPE, now=early)
+        assert state.status is CalibrationStatus.EXPIRED
+        assert "which is yet to come; a clock is wrong" in state.reason
+
     def test_expires_with_age(self):
         late = datetime(2026, 2, 2, tzinfo=timezone.utc) + timedelta(days=91)
         state = calibration_state(calibrated(quiet(2)), SCOPE, now=late)

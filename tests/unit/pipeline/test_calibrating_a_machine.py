@@ -352,8 +352,9 @@ class TestPlanning:
         [
             (0.005, 0.9, "not above the margin"),
             (10.0, 0.9, "below 1000%"),
-            (0.02, 1.0, "--power 100.0% is impossible"),
-            (0.02, 0.1, "--power 10.0% is impossible"),
+            (0.02, 1.0, "--power 100% cannot be planned for"),
+            (0.02, 0.9999, "--power 99.99% cannot be planned for"),
+            (0.02, 0.1, "--power 10% cannot be planned for"),
         ],
     )
     def test_impossible_requests_are_refused_before_anything_is_read(self, request_, detect_ratio, power, message):

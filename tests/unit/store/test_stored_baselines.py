@@ -130,6 +130,12 @@ def test_a_missing_file_is_named(store, place, name):
         store.load(place)
 
 
+def test_a_folder_without_a_baseline_is_said_to_hold_none(store, tmp_path):
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(StoreError, match=r"holds no baseline; `perfguard baseline show` lists"):
+            store.load(place)
+
+
 def test_another_schema_is_refused_before_anything_else_is_read(store, place):
     info = json.loads((place / "info.json").read_text())
     (place / "info.json").write_text(json.dumps({**info, "schema": 2}))
