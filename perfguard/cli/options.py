@@ -63,7 +63,7 @@ def measuring_options(function: F) -> F:
                 "budget_s",
                 type=float,
                 metavar="SECONDS",
-                help="Wall-clock budget of measuring, before ops of red cases are looked at; default: the suite's.",
+                help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
             ),
             click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
             click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),

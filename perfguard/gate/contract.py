@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ from enum import Enum
 from perfguard.gate.calibrated import false_alarms
 from perfguard.model.calibration import Calibration, Scope
 from perfguard.model.contract import CalibrationSummary, FalseAlarms
-from perfguard.units import format_count, format_ratio
+from perfguard.units import format_count, format_duration, format_ratio
 
 MAX_AGE_DAYS = 90
 """Machines change in ways that no fingerprint shows; after this long the gates must be repeated."""
@@ -72,6 +73,7 @@ def contract_sentence(
     *,
     alpha: float,
     effects: tuple[float, float] | None = None,
+    budget_s: float = math.nan,
 ) -> str:
     """What a gate prints of its error rates.
 
@@ -79,7 +81,8 @@ def contract_sentence(
         state: Whether the calibration holds.
         summary: Of the calibration; None where there is none.
         alpha: Nominal family-wise level of the gate.
-        effects: Smallest and largest slowdown that this gate finds with 80 % power, over its gating cases.
+        effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases.
+        budget_s: Wall seconds of the gate.
 
     Returns:
         `calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence (…)`, or a
@@ -93,7 +96,11 @@ def contract_sentence(
     if not state.is_valid:
         why = state.reason.removeprefix("expired: ")
         return f"calibration expired: {why}; until then {nominal} (before, {alarms})"
-    return f"calibrated on this machine: {alarms} (latest {latest}){_found(effects)}"
+    found = _found(effects, budget_s)
+    if not summary.false_alarms.gates:
+        gates = format_count(summary.gates, "A/A gate")
+        return f"not calibrated yet: none of {gates} had a case that could gate; {nominal}{found}"
+    return f"calibrated on this machine: {alarms} (latest {latest}){found}"
 
 
 def screening_sentence(state: CalibrationState, contract: str) -> str:
@@ -127,12 +134,12 @@ def contract_of(calibration: Calibration) -> str:
     return false_alarm_sentence(false_alarms(calibration))
 
 
-def _found(effects: tuple[float, float] | None) -> str:
+def _found(effects: tuple[float, float] | None, budget_s: float) -> str:
     if effects is None:
         return ""
     low, high = ("over 100 %" if effect > 1 else format_ratio(effect) for effect in effects)
     span = low if low == high else f"{low} to {high}, by case"
-    return f"; this gate's budget finds slowdowns of {span}, with 80 % power"
+    return f"; gates of {format_duration(budget_s)} find slowdowns of {span}, with 80 % power"
 
 
 def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[str]:

@@ -23,10 +23,13 @@ def pace_of(gates: Sequence[AAGate]) -> Pace:
     case_ids = sorted({case_id for gate in gates for case_id in gate.cases})
     cases = {case_id: _case_pace(case_id, gates) for case_id in case_ids}
     is_known = bool(starts_s) and all(case is not None for case in cases.values())
+    startup_s = statistics.median(starts_s) if is_known else math.nan
+    # A median of sums is no sum of medians: where single cases are known, a block is what they add up to.
+    whole_s = startup_s + sum(case.wall_s for case in cases.values() if case is not None)
     return Pace(
-        block_s=statistics.median(gate.block_s for gate in gates),
+        block_s=whole_s if is_known else statistics.median(gate.block_s for gate in gates),
         overhead_s=statistics.median(gate.overhead_s for gate in gates),
-        startup_s=statistics.median(starts_s) if is_known else math.nan,
+        startup_s=startup_s,
         cases={case_id: case for case_id, case in cases.items() if case is not None} if is_known else {},
     )
 

@@ -265,7 +265,7 @@ def _too_few(comparison: Comparison, policy: Policy) -> bool:
 
 
 def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
-    return comparison.estimate is not None and comparison.estimate.block_sd > math.log1p(policy.max_block_sd_ratio)
+    return comparison.estimate is not None and comparison.estimate.block_sd > policy.max_block_sd_ratio
 
 
 def p_or_one(p_value: float | None) -> float:

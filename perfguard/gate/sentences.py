@@ -63,7 +63,7 @@ def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: 
 
 def demotion_sentence(comparison: Comparison, policy: Policy) -> str:
     """Why a case that was asked to gate does not."""
-    block_sd = format_ratio(math.expm1(_estimate(comparison).block_sd))
+    block_sd = format_ratio(_estimate(comparison).block_sd)
     unit = "block" if comparison.design is Design.PAIRED else "round"
     limit = format_ratio(policy.max_block_sd_ratio)
     return f"advisory only, too noisy to gate ({unit} SD {block_sd}, limit {limit})"

@@ -145,7 +145,7 @@ def sentence_for(request: Request, state: CalibrationState, summary: Calibration
         effects = detectable_effects(
             summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, looks=LOOKS
         )
-    return contract_sentence(state, summary, alpha=config.alpha, effects=effects)
+    return contract_sentence(state, summary, alpha=config.alpha, effects=effects, budget_s=request.budget_s)
 
 
 def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[str, ...]]:

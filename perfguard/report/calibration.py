@@ -173,7 +173,9 @@ def _demotions(plan: SuitePlan) -> list[str]:
     lines = [f"{case.case_id} is advisory: {case.reason}" for case in plan.cases if not case.gating]
     kept = sum(case.gating for case in plan.cases)
     if plan.minutes is None:
-        lines.append("no case can find this within the budget; ask for a larger effect, or give a larger --budget")
+        lines.append(
+            "no case can find this; ask for a larger effect, or raise what binds: --budget, or the project's max_blocks"
+        )
     else:
         lines.append(f"{kept} of {len(plan.cases)} cases gate; the suite needs {plan.minutes:.1f} minutes")
     return lines

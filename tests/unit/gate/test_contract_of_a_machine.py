@@ -91,12 +91,18 @@ class TestTheContract:
         found = calibrated(quiet(35))
         state = calibration_state(found, SCOPE, now=NOW)
         sentence = contract_sentence(
-            state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.011, 0.034)
+            state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.011, 0.034), budget_s=600
         )
         assert sentence == (
             "calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence "
-            "(latest 2026-02-28); this gate's budget finds slowdowns of 1.10 % to 3.40 %, by case, with 80 % power"
+            "(latest 2026-02-28); gates of 10 min 00 s find slowdowns of 1.10 % to 3.40 %, by case, with 80 % power"
         )
+
+    def test_without_a_verdict_nothing_is_called_calibrated(self):
+        found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
+        state = calibration_state(found, SCOPE, now=NOW)
+        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
+        assert sentence.startswith("not calibrated yet: none of 3 A/A gates had a case that could gate; the ")
 
     def test_is_certified_from_299_clean_gates_on(self):
         assert not false_alarms(calibrated(quiet(298, blocks=5))).is_certified
@@ -137,7 +143,7 @@ class TestTheContract:
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
         sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.4, 3e6))
-        assert sentence.endswith("finds slowdowns of 40.0 % to over 100 %, by case, with 80 % power")
+        assert sentence.endswith("find slowdowns of 40.0 % to over 100 %, by case, with 80 % power")
 
 
 class TestTheCases:

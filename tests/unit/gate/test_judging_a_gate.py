@@ -136,7 +136,7 @@ def test_a_noisy_case_loses_its_say_but_is_reported():
     result = judge([SAME, NOISY], POLICY)
     noisy = result.verdicts[1]
     assert (noisy.gating, noisy.outcome) == (Gating.ADVISORY, Outcome.INCONCLUSIVE)
-    assert "too noisy to gate (block SD 8.33 %, limit 5.00 %)" in noisy.reason
+    assert "too noisy to gate (block SD 8.00 %, limit 5.00 %)" in noisy.reason
     assert result.outcome is GateOutcome.PASS
 
 

@@ -313,7 +313,7 @@ class TestTheContractOfAGate:
             "stored numbers only clear cases; what they leave open is paired, and of paired gates: "
         )
         assert "calibrated on this machine: 0 of 2 A/A gates gave a false alarm" in sentence
-        assert "this gate's budget finds" not in sentence  # the pairs get what the rounds leave of it
+        assert " find slowdowns of " not in sentence  # the pairs get what the rounds leave of it
 
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")

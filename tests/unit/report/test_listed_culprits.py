@@ -55,3 +55,20 @@ def column_of(text, name):
     start = header.index(f" {name} ") + 1
     end = header.index("source", start)
     return "".join(line[start:end] for line in lines[lines.index(header) + 1 :])
+
+
+def test_what_the_table_leaves_out_makes_it_add_up():
+    attribution = attribution_of(CASE)
+    slower, *_ = attribution.deltas
+    deltas = tuple(
+        replace(slower, change=change, delta_s=delta_s)
+        for change, delta_s in [
+            (ChangeClass.SLOWER, 9e-6), (ChangeClass.NEW, 3e-6), (ChangeClass.GONE, -1e-6),
+            (ChangeClass.UNCHANGED, -7e-6),
+        ]
+    )  # fmt: skip
+    found = replace(attribution, deltas=deltas, balance=replace(attribution.balance, ops_s=4e-6))
+    assert printed(render_attribution(found, rows=1), width=160).splitlines()[-1] == (
+        "these ops +9.000 µs, 2 more that changed +2.000 µs, 1 op within noise -7.000 µs; together +4.000 µs"
+    )
+    assert "more that changed" not in printed(render_attribution(found, rows=3), width=160)

@@ -112,4 +112,4 @@ def test_a_plan_shows_what_gates_and_why_the_rest_does_not():
 
 def test_a_plan_without_a_gating_case_says_what_to_change():
     text = printed(render_plan(plan_of(planned("c", gating=False, reason="loud"), minutes=None), width=100), 100)
-    assert "ask for a larger effect, or give a larger --budget" in text
+    assert "ask for a larger effect, or raise what binds: --budget" in text
