@@ -99,7 +99,8 @@ def _step_line(case: ProfiledCase) -> str:
     more = "less" if case.overhead_ratio < 0 else "more"
     return (
         f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(abs(case.overhead_ratio))} {more}; {of}); shares are of the profiled step"
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}); shares are of the profiled steps' mean, "
+        f"{format_seconds(case.breakdown.step_s)}"
     )
 
 

@@ -74,6 +74,7 @@ def contract_sentence(
     alpha: float,
     effects: tuple[float, float] | None = None,
     budget_s: float = math.nan,
+    of_suite: bool = True,
 ) -> str:
     """What a gate prints of its error rates.
 
@@ -83,12 +84,15 @@ def contract_sentence(
         alpha: Nominal family-wise level of the gate.
         effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases.
         budget_s: Wall seconds of the gate.
+        of_suite: False for cases that were selected by name: no calibration is made of such a gate.
 
     Returns:
         `calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence (…)`, or a
         sentence that begins with `calibration expired` or `uncalibrated`.
     """
     nominal = f"the false-alarm rate per gate is nominal (alpha {alpha:.1%})"
+    if not of_suite:
+        return f"uncalibrated: {nominal}; calibrations are of suites, and these cases were selected by name"
     if state.status is CalibrationStatus.ABSENT or summary is None:
         return f"uncalibrated: {nominal}, it has not been measured on this machine; {_REMEDY}"
     alarms = false_alarm_sentence(summary.false_alarms)

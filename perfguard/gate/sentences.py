@@ -38,7 +38,11 @@ def unchanged_sentence(comparison: Comparison, policy: Policy) -> str:
 
 def too_few_sentence(comparison: Comparison, needed: int) -> str:
     """Why nothing is said below the policy's minimum."""
-    return f"only {_sample(comparison)}; at least {needed} are needed for a verdict"
+    text = f"only {_sample(comparison)}; at least {needed} are needed for a verdict"
+    blocks = comparison.estimate.blocks if comparison.estimate else 0
+    if comparison.design is Design.ROUNDS or comparison.block_s is None:
+        return text
+    return f"{text}, {format_duration((needed - blocks) * comparison.block_s)} more on this machine"
 
 
 def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: float, test_alpha: float) -> str:

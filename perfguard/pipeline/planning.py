@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from perfguard.pipeline.calibration import Calibrated, stored_contract
 from perfguard.pipeline.contracts import baselines_of, utc_now
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.session import Request
+from perfguard.pipeline.shown import recorded_duration_s
 from perfguard.runner.run_folder import read_events
 from perfguard.stats.calibration import pooled_spread
 from perfguard.store.calibrations import plan_file, save_plan
@@ -140,7 +139,7 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
             },
             pace=Pace(
                 block_s=full_block_s(paired),
-                overhead_s=max(0.0, _duration_s(folder, data) - data.measured_s),
+                overhead_s=max(0.0, recorded_duration_s(folder, data) - data.measured_s),
             ),
             source=f"run {folder.name} alone, for this machine is {calibrated.state.reason}",
         )
@@ -162,11 +161,3 @@ def _paired_runs(request: Request, machine_id: str) -> Iterator[tuple[Path, RunD
                 machine_id,
             ):
                 yield events.parent, RunData.of(read_events(events))
-
-
-def _duration_s(folder: Path, data: RunData) -> float:
-    """Wall seconds of a run; of its blocks alone where it did not come to its end."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        found = float(json.loads((folder / "result.json").read_text(encoding="utf-8"))["duration_s"])
-        return found if math.isfinite(found) else data.measured_s
-    return data.measured_s

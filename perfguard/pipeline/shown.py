@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from perfguard.pipeline.judging import PairedJudge, policy_of, replay, signal_po
 from perfguard.pipeline.results import describe_rounds, machine_line
 from perfguard.pipeline.run_files import host_of, selection_of
 from perfguard.runner.run_folder import read_events
+from perfguard.store.event_sources import read_beside
 from perfguard.units import format_count
 
 
@@ -89,12 +93,20 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         verdict=gate.outcome.value if gate else "measured",
         reason=(gate.reason if gate else f"{format_count(len(measured), 'case')} measured") + broken,
         notes=tuple(event.text for event in events if isinstance(event, Noted)),
-        duration_s=data.measured_s,
+        duration_s=recorded_duration_s(folder, data),
         census_changes=dict(data.census_changes),
         attributions=tuple(data.attributions.values()),
         findings=dict(data.findings),
         stored_census_changes=dict(data.stored_census_changes),
     )
+
+
+def recorded_duration_s(folder: Path, data: RunData) -> float:
+    """Wall seconds of a run; of its blocks alone where it did not come to its end."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = float(json.loads(read_beside(folder, "result.json") or b"")["duration_s"])
+        return found if math.isfinite(found) else data.measured_s
+    return data.measured_s
 
 
 def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) -> tuple[RunData, GateResult | None]:

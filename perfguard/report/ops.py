@@ -51,14 +51,14 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
 def _rest_line(attribution: Attribution, shown: Sequence[OpDelta]) -> str:
     """What makes the table add up to the ops of the balance: the ops that it leaves out."""
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
-    within_noise = len(attribution.deltas) - len(changed)
+    alike = len(attribution.deltas) - len(changed)
     shown_s, changed_s = (sum(delta.delta_s for delta in deltas) for deltas in (shown, changed))
     ops_s = attribution.balance.ops_s
     parts = [f"these ops {format_signed_seconds(shown_s)}"]
     if len(changed) > len(shown):
         parts.append(f"{len(changed) - len(shown)} more that changed {format_signed_seconds(changed_s - shown_s)}")
-    if within_noise:
-        parts.append(f"{format_count(within_noise, 'op')} within noise {format_signed_seconds(ops_s - changed_s)}")
+    if alike:
+        parts.append(f"{format_count(alike, 'op')} not shown to differ {format_signed_seconds(ops_s - changed_s)}")
     return f"{', '.join(parts)}; together {format_signed_seconds(ops_s)}"
 
 

@@ -35,6 +35,7 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     assert f"allow-list: tiny.sum up to 100.0 % until {until}: exact sums, see #12 (used)" in allowed["gate"]["notes"]
     shown = project.result("show")
     assert outcomes(shown) == {"tiny.sum": "allowed"}
+    assert shown["duration_s"] == allowed["duration_s"]
     assert passes(shown)
 
     file = project.path / "baselines" / "allow.toml"

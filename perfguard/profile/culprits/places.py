@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,7 +19,8 @@ _APART = frozenset({StepPhase.LOAD, StepPhase.OPTIMIZER})
 def place_causes(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
     """Exact changes by place, forward and backward together; places that changed in the same manner are one cause.
 
-    The time in no op of a place goes with its ops: each op costs some interpreter and dispatch.
+    The time in no op of a place goes with its ops: each op costs some interpreter and dispatch. Where nothing was
+    repeated, it may as well be a pause of that one trace, and goes along only if it points the same way.
     """
     keys = diff.ops.keys
     places: dict[Hashable, list[int]] = defaultdict(list)
@@ -28,8 +30,15 @@ def place_causes(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
     manners: dict[Hashable, list[int]] = defaultdict(list)
     for columns in places.values():
         around = {python.get((keys[column].phase, keys[column].module)) for column in columns if keys[column].module}
-        manners[_manner(diff, columns)].extend([*columns, *(column for column in around if column is not None)])
+        along = (column for column in around if column is not None and _goes_along(diff, column, columns))
+        manners[_manner(diff, columns)].extend([*columns, *along])
     return [_cause(diff, tuple(sorted(columns))) for columns in manners.values()]
+
+
+def _goes_along(diff: OpDiff, python: int, columns: Sequence[int]) -> bool:
+    mean_s = diff.differences.mean
+    is_repeated = math.isfinite(float(diff.differences.upper[python]))
+    return is_repeated or float(mean_s[python]) * float(mean_s[list(columns)].sum()) >= 0
 
 
 def _place(key: OpKey) -> Hashable:

@@ -26,7 +26,10 @@ def _find(evidence: Evidence) -> list[Finding]:
     share = evidence.share_of(concerned)
     if share is None or share < LEAST_CONVOLUTION_SHARE:
         return []
-    calls = format_number(sum(each.total.calls for each in plain))
+    calls, contiguous = (sum(each.total.calls for each in found) for found in (convolutions, plain))
+    many = "1 convolution" if calls == 1 else f"{format_number(calls)} convolutions"
+    # What has one channel, or one pixel, is both at once.
+    some = "none of them" if calls == contiguous else f"{format_number(contiguous)} of them surely contiguous and none"
     return [
         finding_on(
             evidence,
@@ -34,9 +37,7 @@ def _find(evidence: Evidence) -> list[Finding]:
             rule_id=ID,
             title="all convolutions read contiguous tensors",
             severity=Severity.HINT,
-            seen=(
-                f"{calls} convolutions a step, none of them channels_last; they take {format_share(share)} of the step",
-            ),
+            seen=(f"{many} a step, {some} channels_last; together they take {format_share(share)} of the step",),
             gain=CHANNELS_LAST_GAIN,
             trial=after_edit(
                 evidence.subject,

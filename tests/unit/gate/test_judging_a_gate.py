@@ -158,6 +158,8 @@ def test_too_few_blocks_say_nothing_however_clear():
     (verdict,) = judge([few], POLICY).verdicts
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reason == "only 4 paired blocks; at least 5 are needed for a verdict"
+    (verdict,) = judge([replace(few, block_s=90.0)], POLICY).verdicts
+    assert verdict.reason.endswith("at least 5 are needed for a verdict, 1 min 30 s more on this machine")
 
 
 def test_rounds_have_a_minimum_of_their_own():

@@ -315,6 +315,12 @@ class TestTheContractOfAGate:
         assert "calibrated on this machine: 0 of 2 A/A gates gave a false alarm" in sentence
         assert " find slowdowns of " not in sentence  # the pairs get what the rounds leave of it
 
+    def test_of_cases_that_were_selected_by_name_is_that_of_no_suite(self, session, request_, tmp_path):
+        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        session.request = replace(session.request, patterns=("tiny.sum",))
+        sentence = gate_contract(session).sentence
+        assert sentence.endswith("calibrations are of suites, and these cases were selected by name")
+
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)

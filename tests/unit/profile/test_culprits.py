@@ -359,6 +359,18 @@ def test_single_traces_blame_only_what_is_counted():
     assert result.processes == 1
 
 
+def test_a_pause_in_a_single_trace_does_not_turn_the_cost_of_what_was_added_there():
+    copy, python = op_key("aten::copy_", module(2)), python_key(module(2))
+    paused = NET.with_ops({python: Op(1, 5e-3)})
+    (culprit,) = found(
+        NET.with_ops({copy: Op(1, 1e-3), python: Op(1, 1e-3)}), paused, replace(SILENCE, processes=1)
+    ).culprits
+    assert (culprit.ops, culprit.delta_s) == ((copy,), pytest.approx(1e-3))
+    # Where steps repeat, what an op costs and saves beside it is its net cost.
+    (culprit,) = found(NET.with_ops({copy: Op(1, 1e-3), python: Op(1, 1e-3)}), paused).culprits
+    assert (set(culprit.ops), culprit.delta_s) == ({copy, python}, pytest.approx(-3e-3))
+
+
 def test_a_culprit_too_small_to_matter_is_not_named():
     assert found(NET.with_ops({copy_in(1): Op(1, 1e-6)})).culprits == ()
 

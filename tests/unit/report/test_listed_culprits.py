@@ -69,6 +69,6 @@ def test_what_the_table_leaves_out_makes_it_add_up():
     )  # fmt: skip
     found = replace(attribution, deltas=deltas, balance=replace(attribution.balance, ops_s=4e-6))
     assert printed(render_attribution(found, rows=1), width=160).splitlines()[-1] == (
-        "these ops +9.000 µs, 2 more that changed +2.000 µs, 1 op within noise -7.000 µs; together +4.000 µs"
+        "these ops +9.000 µs, 2 more that changed +2.000 µs, 1 op not shown to differ -7.000 µs; together +4.000 µs"
     )
     assert "more that changed" not in printed(render_attribution(found, rows=3), width=160)

@@ -60,6 +60,13 @@ def test_a_contiguous_model_has_lost_no_layout():
     assert only(channels_last_untried, plain).severity is Severity.HINT
 
 
+def test_all_convolutions_that_take_the_share_are_counted_also_those_of_either_layout():
+    plain = conv(20, reads="contiguous", weights="contiguous", module="Net.second")
+    told = only(channels_last_untried, plain, conv(10, reads="contiguous", weights="contiguous", size=1)).seen[0]
+    assert told.startswith("2 convolutions a step, 1 of them surely contiguous and none channels_last; together they")
+    assert only(channels_last_untried, plain).seen[0].startswith("1 convolution a step, none of them channels_last; ")
+
+
 def test_a_model_with_few_convolutions_need_not_change_its_layout():
     assert nothing(channels_last_untried, conv(9, reads="contiguous", weights="contiguous"))
 
