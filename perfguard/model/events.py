@@ -132,6 +132,8 @@ class SliceTimed:
     """Joules of the CPU packages for one iteration, whatever else ran on them included."""
     instructions: float | None = None
     """Instructions of one iteration in user space, all threads and children."""
+    waited_s: float | None = None
+    """Seconds of the slice in which the thread that runs the steps was ready but had no CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

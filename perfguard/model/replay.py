@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -213,6 +214,20 @@ class RunData:
             for (block, case_id), done in self._complete.items()
             if self.stage_of(block) is stage
         )
+
+    def waited_ratio(self) -> float | None:
+        """Part of the timed slices' wall time in which steps waited for a CPU; None where no slice tells.
+
+        Of all stages and arms together: it is a fact about the host, not about a case.
+        """
+        known = [
+            (timed.waited_s, timed.value_s * (timed.iterations or self.inner_loops.get(case_id, 0)))
+            for (_, case_id, _), slices in self._slices.items()
+            for timed in slices
+            if timed.waited_s is not None
+        ]
+        wall_s = math.fsum(slice_s for _, slice_s in known)
+        return math.fsum(waited_s for waited_s, _ in known) / wall_s if wall_s > 0 else None
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's slices)."""

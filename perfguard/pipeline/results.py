@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.policy import exit_code
+from perfguard.model.cpuset import format_cpu_list
 from perfguard.model.events import RunFinished, VerdictReached
 from perfguard.model.machine import Fingerprint
 from perfguard.model.result import CaseMeasured, RunResult
@@ -17,7 +18,10 @@ from perfguard.model.verdict import GateResult
 from perfguard.pipeline.blame import blamed
 from perfguard.pipeline.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
-from perfguard.units import format_count
+from perfguard.units import format_count, format_share
+
+_MUCH_WAITING = 0.05
+"""Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
 
 
 def finish(
@@ -32,6 +36,7 @@ def finish(
         gate = blamed(gate, session.data.attributions)
         _emit_verdicts(session, gate)
     _join_raw_files(session)
+    _note_waiting(session)
     code, verdict, reason = _conclusion(session, gate, measured)
     result = RunResult(
         command=session.request.command,
@@ -58,6 +63,18 @@ def finish(
     session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
     session.folder.write_json("result.json", result)
     return result
+
+
+def _note_waiting(session: Session) -> None:
+    """Say that something else ran on the CPUs: then the host is at fault, and no larger budget mends it."""
+    ratio = session.data.waited_ratio()
+    if ratio is not None and ratio > _MUCH_WAITING:
+        session.note(
+            f"steps waited for a CPU in {format_share(ratio)} of their time: other processes ran on CPUs "
+            f"{format_cpu_list(session.selection.cpus)}, or an arm has more threads than CPUs; end them, or measure "
+            "elsewhere (--cpus)",
+            level="warning",
+        )
 
 
 def machine_line(fingerprint: Fingerprint) -> str:

@@ -46,6 +46,8 @@ class TimedSlice:
     """Iterations of the slice."""
     voluntary_switches: int | None
     """Voluntary context switches of the slice; None, here and below, where the worker cannot tell."""
+    waited_s: float | None
+    """Seconds of the slice in which the thread that runs the steps was ready but had no CPU."""
     peak_memory_bytes: int | None
     """Peak of resident memory in the slice."""
     energy_j: float | None
@@ -275,6 +277,7 @@ def _timed_slice(reply: Message) -> TimedSlice:
             involuntary_switches=int(reply["involuntary_switches"]),
             iterations=int(reply["iterations"]),
             voluntary_switches=_known(int, reply.get("voluntary_switches")),
+            waited_s=_known(float, reply.get("waited_s")),
             peak_memory_bytes=_known(int, reply.get("peak_memory_bytes")),
             energy_j=_known(float, reply.get("energy_j")),
             instructions=_known(float, reply.get("instructions")),

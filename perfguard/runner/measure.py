@@ -281,6 +281,7 @@ class _Loop:
                 involuntary_switches=timed.involuntary_switches,
                 iterations=timed.iterations,
                 voluntary_switches=timed.voluntary_switches,
+                waited_s=timed.waited_s,
                 peak_memory_bytes=timed.peak_memory_bytes,
                 energy_j=timed.energy_j,
                 instructions=timed.instructions,

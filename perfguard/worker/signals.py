@@ -11,6 +11,7 @@ from perfguard.worker.perf_counter import INSTRUCTIONS, CounterReading, PerfCoun
 
 _CLEAR_REFS = Path("proc/self/clear_refs")
 _STATUS = Path("proc/self/status")
+_SCHEDSTAT = Path("proc/thread-self/schedstat")
 _RESET_PEAK = "5"
 """Written to clear_refs, it sets the peak of resident memory back to what is resident now (proc(5))."""
 
@@ -25,6 +26,8 @@ class Reading:
     """Instructions."""
     energy_uj: tuple[int, ...] | None
     """Energy of each package."""
+    waited_ns: int | None
+    """How long this thread, which runs the steps, has been ready to run but had no CPU."""
 
 
 class Meters:
@@ -51,20 +54,22 @@ class Meters:
         if self._peak_problem is None:
             _reset_peak(self._root)
         energy_uj = self._energy.read()
+        waited_ns = _waited_ns(self._root)
         counted = self._counter.read()
-        return Reading(resource.getrusage(resource.RUSAGE_SELF), counted, energy_uj)
+        return Reading(resource.getrusage(resource.RUSAGE_SELF), counted, energy_uj, waited_ns)
 
     def stop(self) -> Reading:
         """Read after the timed region, in the opposite order."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         counted = self._counter.read()
-        return Reading(usage, counted, self._energy.read())
+        waited_ns = _waited_ns(self._root)
+        return Reading(usage, counted, self._energy.read(), waited_ns)
 
     def between(self, before: Reading, after: Reading, *, iterations: int) -> dict[str, float | int | None]:
         """What a slice used, as fields of the reply; None for what cannot be read.
 
-        Faults, switches and the peak of memory are the slice's; CPU seconds, joules and instructions are for one
-        iteration.
+        Faults, switches, the wait for a CPU and the peak of memory are the slice's; CPU seconds, joules and
+        instructions are for one iteration.
         """
         first, last = before.usage, after.usage
         return {
@@ -72,10 +77,24 @@ class Meters:
             "minor_faults": last.ru_minflt - first.ru_minflt,
             "involuntary_switches": last.ru_nivcsw - first.ru_nivcsw,
             "voluntary_switches": last.ru_nvcsw - first.ru_nvcsw,
+            "waited_s": _seconds_between(before.waited_ns, after.waited_ns),
             "peak_memory_bytes": None if self._peak_problem else _peak_bytes(self._root),
             "energy_j": _each(self._energy.joules_between(before.energy_uj, after.energy_uj), iterations),
             "instructions": _each(events_between(before.counted, after.counted), iterations),
         }
+
+
+def _waited_ns(root: Path) -> int | None:
+    """The second number of schedstat: nanoseconds on a run queue (Documentation/scheduler/sched-stats.rst)."""
+    try:
+        words = (root / _SCHEDSTAT).read_bytes().split()
+    except OSError:
+        return None
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+
+
+def _seconds_between(before_ns: int | None, after_ns: int | None) -> float | None:
+    return None if before_ns is None or after_ns is None else (after_ns - before_ns) / 1e9
 
 
 def _each(total: float | None, iterations: int) -> float | None:

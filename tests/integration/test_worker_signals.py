@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import subprocess
@@ -114,6 +115,21 @@ def slices_of(starter, name):
 def test_cpu_seconds_are_those_of_an_iteration(starter):
     assert all(timed.cpu_s >= 0.005 for timed in slices_of(starter, "burning"))
     assert median(timed.cpu_s for timed in slices_of(starter, "idle")) < 0.001
+
+
+def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
+    burn = "import os\nos.sched_setaffinity(0, {int(os.sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
+    with contextlib.ExitStack() as stack:
+        for cpu in os.sched_getaffinity(0):
+            command = [sys.executable, "-c", burn, str(cpu)]
+            neighbour = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(neighbour.kill)
+            assert neighbour.stdout.readline() == b"\n"
+        waited_s = [timed.waited_s for timed in slices_of(starter, "burning")]
+    if None in waited_s:
+        pytest.skip("this kernel does not count how long threads wait for a CPU")
+    # Whoever shares a CPU fairly with one neighbour gets half of it.
+    assert sum(waited_s) >= 0.2 * SLICES * LOOPS * 0.005
 
 
 def test_waiting_shows_as_voluntary_switches(starter):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +148,21 @@ def test_an_injected_slowdown_is_red_and_an_injected_speed_up_is_an_improvement(
     faster = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=-50%")
     assert outcomes(faster) == {"tiny.sum": "improved"}, faster["reason"]
     assert passes(faster)
+
+
+def test_neighbours_on_the_measured_cpus_are_told(project):
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this kernel does not count how long threads wait for a CPU")
+    burn = "import os\nos.sched_setaffinity(0, {int(os.sys.argv[1])})\nwhile True: pass"
+    neighbours = [subprocess.Popen([sys.executable, "-c", burn, str(cpu)]) for cpu in os.sched_getaffinity(0)]
+    try:
+        result = project.result("compare", "--max-blocks", "2", "-c", "tiny.sum")
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
+    (note,) = (note for note in result["notes"] if note.startswith("steps waited for a CPU in "))
+    assert "other processes ran on CPUs " in note
 
 
 def test_exit_zero_reports_a_regression_without_failing(project):

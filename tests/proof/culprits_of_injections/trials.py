@@ -64,16 +64,21 @@ def project(folder: Path) -> Path:
 
 def step_seconds(place: Path) -> float:
     """Seconds of the victim's step, to know how long to spin."""
-    return _attributed(place, "", "", seed=1)[0].balance.baseline_s
+    found, _, folder = _attributed(place, "", "", seed=1)
+    shutil.rmtree(folder, ignore_errors=True)
+    return found.balance.baseline_s
 
 
 def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) -> Trial:
     """Profile the victim against itself with a fault, and look at what is named first."""
     spin = f",VICTIM_SPIN_S={spin_s:.6f}" if injection.spins else ""
     started = time.monotonic()
-    found, machine_id = _attributed(place, injection.baseline, injection.candidate + spin, seed=seed)
+    found, machine_id, folder = _attributed(place, injection.baseline, injection.candidate + spin, seed=seed)
     places = [number for number, culprit in enumerate(found.culprits, 1) if injection.names(culprit)]
     balance = found.balance
+    is_right = places[:1] == [1] if injection.name != "nothing" else not found.culprits
+    if is_right:
+        shutil.rmtree(folder, ignore_errors=True)  # 20 MB of traces a trial; those of wrong ones stay for a look
     return Trial(
         injection=injection.name,
         machine_id=machine_id,
@@ -85,7 +90,7 @@ def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) ->
         unexplained=balance.unexplained_s / max(balance.baseline_s, balance.candidate_s),
         overhead=balance.overhead_ratio,
         first=found.culprits[0].sentence if found.culprits else None,
-        is_right=places[:1] == [1] if injection.name != "nothing" else not found.culprits,
+        is_right=is_right,
         place=places[0] if places else None,
     )
 
@@ -95,7 +100,7 @@ def as_line(trial: Trial) -> dict[str, object]:
     return asdict(trial)
 
 
-def _attributed(place: Path, common: str, candidate: str, *, seed: int) -> tuple[Attribution, str]:
+def _attributed(place: Path, common: str, candidate: str, *, seed: int) -> tuple[Attribution, str, Path]:
     loaded = load_config(place, {}, {"seed": seed})
     catalog = load_catalog(loaded)
     cases = selected_cases(catalog, suite="victim", patterns=())
@@ -106,8 +111,7 @@ def _attributed(place: Path, common: str, candidate: str, *, seed: int) -> tuple
         found = _profiled(session, common, candidate)
         machine_id = session.fingerprint.machine_id
         folder = session.folder.path
-    shutil.rmtree(folder, ignore_errors=True)  # 20 MB of traces a trial
-    return found, machine_id
+    return found, machine_id, folder
 
 
 def _profiled(session: Session, common: str, candidate: str) -> Attribution:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from perfguard.codec import decode_event
 from perfguard.model.events import (
     ArmReady,
@@ -91,3 +93,12 @@ def test_what_the_workers_lack_is_known_by_arm():
         missing_signals={"energy": "no counter"},
     )
     assert RunData.of([ready]).missing_signals == {Arm.CANDIDATE: {"energy": "no counter"}}
+
+
+def test_the_wait_for_a_cpu_is_a_part_of_the_time_of_all_timed_slices():
+    first, second = (replace(timed, waited_s=waited_s) for timed, waited_s in zip(BOTH, (0.004, 0.0), strict=True))
+    warm_up = replace(first, warmup=True, waited_s=1.0)
+    assert RunData.of((STARTED, warm_up, first, second)).waited_ratio() == pytest.approx(0.2)
+    # A recording that tells nothing of some slices tells of the others; one that tells nothing at all says so.
+    assert RunData.of((STARTED, first, BOTH[1])).waited_ratio() == pytest.approx(0.4)
+    assert RunData.of((STARTED, *BOTH)).waited_ratio() is None

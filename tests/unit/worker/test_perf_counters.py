@@ -140,3 +140,11 @@ def test_a_status_without_a_peak_is_a_missing_signal(tmp_path):
     used = meters.between(meters.start(), meters.stop(), iterations=1)
     assert used["peak_memory_bytes"] is None
     assert used["energy_j"] is None
+
+
+@pytest.mark.parametrize(("text", "waited_s"), [("5 70 3\n", 0.0), ("", None), ("5", None), ("5 x 3", None)])
+def test_the_wait_for_a_cpu_is_told_where_the_kernel_counts_it(tmp_path, text, waited_s):
+    (tmp_path / "proc/thread-self").mkdir(parents=True)
+    (tmp_path / "proc/thread-self/schedstat").write_text(text)
+    meters = Meters(root=tmp_path, event=TASK_CLOCK)
+    assert meters.between(meters.start(), meters.stop(), iterations=1)["waited_s"] == waited_s
