@@ -155,6 +155,8 @@ class Bisection:
     """Commits after the good one, up to the bad one, that may be the first bad one."""
     total: MeasuredTree | None = None
     """The good revision against the bad one; None where the run ended before."""
+    good_within_ratio: float | None = None
+    """A commit is good once each case is shown to be slower by less than this; None where nothing was searched."""
     steps: tuple[BisectionStep, ...] = ()
     """Commits that were asked for, in order."""
     culprit: Commit | None = None

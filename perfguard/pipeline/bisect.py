@@ -15,7 +15,7 @@ from perfguard.model.bisection import (
     MeasuredTree,
 )
 from perfguard.model.verdict import GateOutcome
-from perfguard.pipeline.bisect_answers import regressed_cases, unexplained
+from perfguard.pipeline.bisect_answers import equivalence_for, regressed_cases, unexplained
 from perfguard.pipeline.bisect_gates import Gates, RunGate, open_gates
 from perfguard.pipeline.bisect_history import History, Span, read_history
 from perfguard.pipeline.bisection import Search
@@ -81,6 +81,7 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
         bad=history.bad,
         commits=len(history.commits),
         total=total,
+        good_within_ratio=equivalence_for(total, request.loaded.config) if has_suspects and total else None,
         steps=tuple(steps),
         suspects=tuple(history.commits[position] for position in search.suspects()) if has_suspects else (),
         gates=sum(not step.is_reused for step in (*steps, *([ends] if ends else ()))),
@@ -156,7 +157,7 @@ def _reason(found: Bisection) -> str:
         BisectionOutcome.INCONCLUSIVE: f"whether {bad} is slower than {good} cannot be told: {total}",
         BisectionOutcome.FAILED: f"{bad} cannot be compared with {good}: {total}",
         BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} could not be told good from bad, so "
-        f"{_left(found.suspects)}; another --budget, or --fresh, measures them again",
+        f"{_left(found.suspects)}; a larger --budget, or --fresh, measures them again",
         BisectionOutcome.INTERRUPTED: "the answers so far are kept, the same command goes on from there",
     }[found.outcome]
 

@@ -15,7 +15,7 @@ from perfguard.model.bisection import (
     MeasuredTree,
 )
 from perfguard.report.escaping import code, escape
-from perfguard.units import format_count, format_duration, format_effect, printable
+from perfguard.units import format_count, format_duration, format_effect, format_ratio, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,6 +87,12 @@ def _head(found: Bisection) -> list[str]:
     ]
     if found.total is not None:
         lines.append(f"total      {describe_effects(found.total.cases) or found.total.reason}")
+    if found.good_within_ratio is not None:
+        within = format_ratio(found.good_within_ratio)
+        lines.append(
+            f"good       is what is shown to be slower by less than {within}, nearer to the good end than the other; "
+            "bad what is red; the rest is skipped"
+        )
     if found.log is not None:
         lines.append(f"kept in    {found.log}")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfguard.model.ops import ChangeClass, Culprit, StepBalance
@@ -15,7 +16,7 @@ from perfguard.profile.culprits.tensors import tensor_causes
 from perfguard.profile.culprits.times import time_causes
 from perfguard.profile.culprits.weighing import WeighedCause, by_part, established
 from perfguard.profile.diff import MATERIAL_RATIO, OpDiff
-from perfguard.profile.sentences import culprit_name, culprit_sentence
+from perfguard.profile.sentences import WORTH_NAMING, culprit_name, culprit_sentence
 from perfguard.profile.wording import main_phase
 
 RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, time_causes)
@@ -33,19 +34,22 @@ class FoundCulprits:
     """What is to blame, and what is not although it changed."""
 
     blamed: tuple[Culprit, ...]
-    """Largest part first."""
+    """Largest part first. Not those of next to no part of the difference, where a fact may explain most of it."""
     facts: tuple[Culprit, ...]
     """What is executed otherwise for certain and is not to blame: its cost is within the noise or, where nothing says
     how large that is, went the other way. Where noise is known, first what may explain the step's difference, and of
     that what causes other changes (`_GRAVEST`): the order of estimates within the noise means nothing; else the largest
     estimate first."""
+    minor: tuple[Culprit, ...]
+    """Those: they differ beyond doubt, but a free that now returns memory, or a kernel that lies elsewhere, is what
+    such a fact brings with it."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
 
     @property
     def culprits(self) -> tuple[Culprit, ...]:
-        """What is to blame, then the facts."""
-        return (*self.blamed, *self.facts)
+        """What is to blame, then the facts, then what is next to nothing beside them."""
+        return (*self.blamed, *self.facts, *self.minor)
 
     def moved_columns(self, diff: OpDiff) -> frozenset[int]:
         """Ops that these costs left or came to."""
@@ -80,11 +84,16 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
     ]
     blamed.sort(key=lambda cause: -sign * cause.delta_s)
     facts.sort(key=lambda cause: -abs(cause.delta_s))
+    minor: list[WeighedCause] = []
     if not has_no_direction:
         facts.sort(key=lambda cause: (not _may_explain(cause, balance, sign), _GRAVEST.index(cause.cause.rule)))
+        if facts and _may_explain(facts[0], balance, sign):
+            minor = _next_to_nothing(blamed, balance)
+            blamed = [cause for cause in blamed if cause not in minor]
     return FoundCulprits(
         blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
         facts=tuple(_culprit(diff, cause, balance) for cause in facts),
+        minor=tuple(_culprit(diff, cause, balance) for cause in minor),
         moved=moved,
     )
 
@@ -93,6 +102,13 @@ def _may_explain(cause: WeighedCause, balance: StepBalance, sign: int) -> bool:
     """Whether the cause may have cost most of what the step differs by: four copies fewer did not."""
     most_s = cause.upper_s if sign > 0 else -cause.lower_s
     return most_s >= _MOST_OF_IT * abs(balance.delta_s)
+
+
+def _next_to_nothing(blamed: Sequence[WeighedCause], balance: StepBalance) -> list[WeighedCause]:
+    """Causes of less than a twentieth of the step's difference each; none where together they are most of it."""
+    small = [cause for cause in blamed if abs(cause.delta_s) < WORTH_NAMING * abs(balance.delta_s)]
+    together_s = sum(cause.delta_s for cause in small)
+    return small if abs(together_s) < _MOST_OF_IT * abs(balance.delta_s) else []
 
 
 def _is_only_a_fact(cause: WeighedCause) -> bool:

@@ -56,6 +56,7 @@ class TestNaming:
         assert found.culprit.id == commits[2]
         assert gate.requests[0].loaded.config.equivalence == 0.02
         assert all(r.loaded.config.equivalence == pytest.approx(0.008) for r in gate.requests[1:])
+        assert found.good_within_ratio == pytest.approx(0.008)
 
     def test_only_cases_that_regressed_are_measured_further(self, repository, wanted, gate):
         commits = repository.history("0", "0", "8", "8")

@@ -132,3 +132,10 @@ def test_markdown_lists_suspects_where_none_is_named(undecided):
     text = render_bisection_markdown(undecided)
     assert text.startswith("## perfguard bisect: undecided")
     assert "- the first bad commit is one of:" in text
+
+
+def test_what_counts_as_good_is_told_where_something_was_searched(found):
+    told = printed(render_bisection(replace(found, good_within_ratio=0.0257), width=200), 200)
+    assert "good       is what is shown to be slower by less than 2.57 %, nearer to the good end" in told
+    assert "slower by less than 2.57 %" in render_bisection_markdown(replace(found, good_within_ratio=0.0257))
+    assert "is what is shown" not in printed(render_bisection(found, width=200), 200)
