@@ -41,8 +41,8 @@ class FoundCulprits:
     that what causes other changes (`_GRAVEST`): the order of estimates within the noise means nothing; else the largest
     estimate first."""
     minor: tuple[Culprit, ...]
-    """Those: they differ beyond doubt, but a free that now returns memory, or a kernel that lies elsewhere, is what
-    such a fact brings with it."""
+    """Those: they differ beyond doubt, but a free that now returns memory, or a kernel that lies elsewhere, may be
+    what such a fact brings with it."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
 
