@@ -74,7 +74,6 @@ def contract_sentence(
     alpha: float,
     effects: tuple[float, float] | None = None,
     budget_s: float = math.nan,
-    of_suite: bool = True,
 ) -> str:
     """What a gate prints of its error rates.
 
@@ -84,15 +83,12 @@ def contract_sentence(
         alpha: Nominal family-wise level of the gate.
         effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases.
         budget_s: Wall seconds of the gate.
-        of_suite: False for cases that were selected by name: no calibration is made of such a gate.
 
     Returns:
         `calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence (…)`, or a
         sentence that begins with `calibration expired` or `uncalibrated`.
     """
-    nominal = f"the false-alarm rate per gate is nominal (alpha {alpha:.1%})"
-    if not of_suite:
-        return f"uncalibrated: {nominal}; calibrations are of suites, and these cases were selected by name"
+    nominal = _nominal(alpha)
     if state.status is CalibrationStatus.ABSENT or summary is None:
         return f"uncalibrated: {nominal}, it has not been measured on this machine; {_REMEDY}"
     alarms = false_alarm_sentence(summary.false_alarms)
@@ -105,6 +101,15 @@ def contract_sentence(
         gates = format_count(summary.gates, "A/A gate")
         return f"not calibrated yet: none of {gates} had a case that could gate; {nominal}{found}"
     return f"calibrated on this machine: {alarms} (latest {latest}){found}"
+
+
+def selection_sentence(alpha: float) -> str:
+    """What a gate of cases that were selected by name prints: no calibration is made of such a gate."""
+    return f"uncalibrated: {_nominal(alpha)}; calibrations are of suites, and these cases were selected by name"
+
+
+def _nominal(alpha: float) -> str:
+    return f"the false-alarm rate per gate is nominal (alpha {alpha:.1%})"
 
 
 def screening_sentence(state: CalibrationState, contract: str) -> str:

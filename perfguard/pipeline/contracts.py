@@ -16,6 +16,7 @@ from perfguard.gate.contract import (
     calibration_state,
     contract_sentence,
     screening_sentence,
+    selection_sentence,
 )
 from perfguard.gate.planned import planned_gating
 from perfguard.gate.recorded import aa_gate, gates_of_scope, gates_of_suite, with_gates
@@ -114,7 +115,7 @@ def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
         state = CalibrationState(status=CalibrationStatus.ABSENT, reason="cases were selected by name")
-        return GateContract(state=state, sentence=contract_sentence(state, None, alpha=config.alpha, of_suite=False))
+        return GateContract(state=state, sentence=selection_sentence(config.alpha))
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:

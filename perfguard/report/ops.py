@@ -41,22 +41,21 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
         Text(balance_line(attribution), style="dim"),
     ]
     parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]
-    shown = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED][:rows]
-    if shown:
-        parts.append(_delta_table(shown))
-        parts.append(Text(_rest_line(attribution, shown), style="dim"))
+    changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
+    if changed[:rows]:
+        parts.append(_delta_table(changed[:rows]))
+        parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
     return parts
 
 
-def _rest_line(attribution: Attribution, shown: Sequence[OpDelta]) -> str:
+def _rest_line(attribution: Attribution, changed: Sequence[OpDelta], *, rows: int) -> str:
     """What makes the table add up to the ops of the balance: the ops that it leaves out."""
-    changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     alike = len(attribution.deltas) - len(changed)
-    shown_s, changed_s = (sum(delta.delta_s for delta in deltas) for deltas in (shown, changed))
+    shown_s, changed_s = (sum(delta.delta_s for delta in deltas) for deltas in (changed[:rows], changed))
     ops_s = attribution.balance.ops_s
     parts = [f"these ops {format_signed_seconds(shown_s)}"]
-    if len(changed) > len(shown):
-        parts.append(f"{len(changed) - len(shown)} more that changed {format_signed_seconds(changed_s - shown_s)}")
+    if len(changed) > rows:
+        parts.append(f"{len(changed) - rows} more that changed {format_signed_seconds(changed_s - shown_s)}")
     if alike:
         parts.append(f"{format_count(alike, 'op')} not shown to differ {format_signed_seconds(ops_s - changed_s)}")
     return f"{', '.join(parts)}; together {format_signed_seconds(ops_s)}"

@@ -136,12 +136,7 @@ def _calibrate_cases(
             if prepared.instance_s is not None:
                 report.instance_s[case.id] = prepared.instance_s
             if known is None:
-                worker.open(case, inner_loops=1, spin_s=0.0)
-                times = []
-                while worker.is_waiting:
-                    times.append(worker.slice().value_s)
-                if times:
-                    known = statistics.median(times[-_LAST_SLICES:])
+                known = _iteration_s(worker, case)
             if known is not None:
                 report.iteration_s[case.id] = known
         except CaseRefused as refused:
@@ -153,6 +148,15 @@ def _calibrate_cases(
                 detail=refused.detail,
                 skipped=refused.skipped,
             )
+
+
+def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
+    """Seconds of one iteration, by pyperf's own calibration; None where it timed nothing."""
+    worker.open(case, inner_loops=1, spin_s=0.0)
+    times_s = []
+    while worker.is_waiting:
+        times_s.append(worker.slice().value_s)
+    return statistics.median(times_s[-_LAST_SLICES:]) if times_s else None
 
 
 def plan_cases(

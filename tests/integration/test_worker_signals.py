@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import subprocess
@@ -24,6 +23,7 @@ from perfguard.model.replay import RunData
 from perfguard.model.run import Arm, Signal
 from perfguard.model.verdict import Outcome, Policy
 from perfguard.runner.arm_worker import ArmWorker
+from tests.busy_neighbours import busy_neighbours
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 
 LOOPS, SLICES = 4, 3
@@ -118,13 +118,7 @@ def test_cpu_seconds_are_those_of_an_iteration(starter):
 
 
 def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
-    burn = "import os\nos.sched_setaffinity(0, {int(os.sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
-    with contextlib.ExitStack() as stack:
-        for cpu in os.sched_getaffinity(0):
-            command = [sys.executable, "-c", burn, str(cpu)]
-            neighbour = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
-            stack.callback(neighbour.kill)
-            assert neighbour.stdout.readline() == b"\n"
+    with busy_neighbours():
         waited_s = [timed.waited_s for timed in slices_of(starter, "burning")]
     if None in waited_s:
         pytest.skip("this kernel does not count how long threads wait for a CPU")

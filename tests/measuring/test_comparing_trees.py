@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.busy_neighbours import busy_neighbours
 from tests.tiny_projects import DOUBLED, outcomes, passes, verdicts
 
 
@@ -153,14 +153,8 @@ def test_an_injected_slowdown_is_red_and_an_injected_speed_up_is_an_improvement(
 def test_neighbours_on_the_measured_cpus_are_told(project):
     if not Path("/proc/self/schedstat").exists():
         pytest.skip("this kernel does not count how long threads wait for a CPU")
-    burn = "import os\nos.sched_setaffinity(0, {int(os.sys.argv[1])})\nwhile True: pass"
-    neighbours = [subprocess.Popen([sys.executable, "-c", burn, str(cpu)]) for cpu in os.sched_getaffinity(0)]
-    try:
+    with busy_neighbours():
         result = project.result("compare", "--max-blocks", "2", "-c", "tiny.sum")
-    finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
     (note,) = (note for note in result["notes"] if note.startswith("steps waited for a CPU in "))
     assert "other processes ran on CPUs " in note
 
