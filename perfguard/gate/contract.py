@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from perfguard.gate.calibrated import false_alarms
-from perfguard.model.calibration import Calibration, Scope
+from perfguard.model.calibration import LEAST_BLOCKS, Calibration, Scope
 from perfguard.model.contract import CalibrationSummary, FalseAlarms
 from perfguard.units import format_count, format_duration, format_ratio
 
@@ -99,7 +99,9 @@ def contract_sentence(
     found = _found(effects, budget_s)
     if not summary.false_alarms.gates:
         gates = format_count(summary.gates, "A/A gate")
-        return f"not calibrated yet: none of {gates} had a case that could gate; {nominal}{found}"
+        return (
+            f"not calibrated yet: none of {gates} decided on {LEAST_BLOCKS} blocks of a gating case; {nominal}{found}"
+        )
     return f"calibrated on this machine: {alarms} (latest {latest}){found}"
 
 

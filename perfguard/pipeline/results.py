@@ -70,7 +70,7 @@ def _note_waiting(session: Session) -> None:
     ratio = session.data.waited_ratio()
     if ratio is not None and ratio > _MUCH_WAITING:
         session.note(
-            f"steps waited for a CPU in {format_share(ratio)} of their time: other processes ran on CPUs "
+            f"steps waited for a CPU in {format_share(ratio)} of their time: other processes ran on CPU "
             f"{format_cpu_list(session.selection.cpus)}, or an arm has more threads than CPUs; end them, or measure "
             "elsewhere (--cpus)",
             level="warning",

@@ -156,7 +156,7 @@ def test_neighbours_on_the_measured_cpus_are_told(project):
     with busy_neighbours():
         result = project.result("compare", "--max-blocks", "2", "-c", "tiny.sum")
     (note,) = (note for note in result["notes"] if note.startswith("steps waited for a CPU in "))
-    assert "other processes ran on CPUs " in note
+    assert "other processes ran on CPU " in note
 
 
 def test_exit_zero_reports_a_regression_without_failing(project):

@@ -102,7 +102,7 @@ class TestTheContract:
         found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
         state = calibration_state(found, SCOPE, now=NOW)
         sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
-        assert sentence.startswith("not calibrated yet: none of 3 A/A gates had a case that could gate; the ")
+        assert sentence.startswith("not calibrated yet: none of 3 A/A gates decided on 5 blocks of a gating case; the ")
 
     def test_is_certified_from_299_clean_gates_on(self):
         assert not false_alarms(calibrated(quiet(298, blocks=5))).is_certified
