@@ -71,12 +71,27 @@ class Noise:
     burst: float = 0.03
     """Part of the steps in which one op takes a fifth of a step longer."""
     idle_ratio: float = 0.02
-    event_s: float = 1.2e-6
+    event_s: float = 0.5e-6
+    """What the profiler costs for an event."""
+    warm_ratio: float = 0.7
+    """Part of that which is measured on empty events."""
     own_share: float = 0.5
+    slowdown: float = 0.08
+    """How much longer everything takes beside that with the profiler, as a ratio."""
 
 
 SILENCE = Noise(
-    processes=3, steps=2, drift_sd=0, process_sd=0, kernel_sd=0, layout_sd=(0, 0), bimodal=0, step_sd=0, burst=0
+    processes=3,
+    steps=2,
+    drift_sd=0,
+    process_sd=0,
+    kernel_sd=0,
+    layout_sd=(0, 0),
+    bimodal=0,
+    step_sd=0,
+    burst=0,
+    warm_ratio=1,
+    slowdown=0,
 )
 """No noise at all: what comes out is the truth."""
 
@@ -116,7 +131,7 @@ def _measured(arm, noise, rng, slowness):
     times[(*hit, rng.choice(len(keys), size=hit[0].size, p=self_s / self_s.sum()))] += 0.2 * self_s.sum()
     bare_s = times[:, 1::2].sum(axis=2).ravel()
     charged = _charged(keys, calls, noise.own_share)
-    traced = (times[:, ::2] + noise.event_s * charged).reshape(-1, len(keys))
+    traced = (times[:, ::2] * (1 + noise.slowdown) + noise.event_s * charged).reshape(-1, len(keys))
     process = np.arange(noise.processes).repeat(noise.steps)
     return ArmProfile(
         profile=OpProfile(
@@ -132,7 +147,11 @@ def _measured(arm, noise, rng, slowness):
         bare_thread_s=bare_s * (1 - noise.idle_ratio),
         bare_process=process,
         implementations=arm.implementations,
-        event_cost=EventCost(own_share=noise.own_share),
+        event_cost=EventCost(
+            event_s=noise.warm_ratio * noise.event_s,
+            module_s=noise.warm_ratio * noise.event_s,
+            own_share=noise.own_share,
+        ),
     )
 
 

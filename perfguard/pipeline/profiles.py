@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -100,7 +100,7 @@ def read_arm(
         bare_thread_s=np.array([step.thread_s for _, step in bare]),
         bare_process=np.array([process for process, _ in bare], dtype=np.int64),
         implementations=joined.runners if joined is not None else {},
-        event_cost=_event_cost([files.step for p in processes for files in p.traced]),
+        event_cost=event_cost([files.step for p in processes for files in p.traced]),
     )
     return ArmFindings(
         profile=profile,
@@ -110,12 +110,18 @@ def read_arm(
     )
 
 
-def _event_cost(steps: Sequence[ProfiledStep]) -> EventCost:
-    shares = [step.own_share for step in steps if step.own_share is not None]
-    ratios = [step.module_s / step.event_s for step in steps if step.module_s is not None and step.event_s]
+def event_cost(steps: Sequence[ProfiledStep]) -> EventCost:
+    """What the workers measured of the profiler: medians over the steps."""
+    unknown = EventCost()
+
+    def typical(values: Iterable[float | None], default: float) -> float:
+        known = [value for value in values if value is not None]
+        return median(known) if known else default
+
     return EventCost(
-        own_share=median(shares) if shares else EventCost().own_share,
-        module_ratio=max(1.0, median(ratios)) if ratios else EventCost().module_ratio,
+        event_s=typical((step.event_s for step in steps), unknown.event_s),
+        module_s=typical((step.module_s for step in steps), unknown.module_s),
+        own_share=typical((step.own_share for step in steps), unknown.own_share),
     )
 
 

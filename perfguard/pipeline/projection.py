@@ -12,9 +12,10 @@ from perfguard.model.projection import CaseProjection, Projected, RooflineCeilin
 from perfguard.model.run import Arm
 from perfguard.pipeline.measuring import aside
 from perfguard.pipeline.primitive_projection import installed_benchdnn, project_primitives
+from perfguard.pipeline.profiles import event_cost
 from perfguard.pipeline.session import Session
 from perfguard.profile.problems import Problem, StepProblems, read_problems, untold, without_profiler
-from perfguard.profile.projection import event_cost_s, project, projected_op
+from perfguard.profile.projection import project, projected_op
 from perfguard.profile.roofline import roofline_point
 from perfguard.profile.work import work_of
 from perfguard.runner.benchdnn import Benchdnn
@@ -26,7 +27,6 @@ from perfguard.units import format_count, format_seconds
 
 DEFAULT_BUDGET_S = 30.0
 """Seconds for the replays of one case; as long again for benchdnn where it is installed."""
-_DEFAULT_OWN_SHARE = 0.2
 _SLOWER = 1.5
 """Times as long alone as in the step: beyond what scatter explains, so the reader is told."""
 _MOST_TRACES = 12
@@ -147,9 +147,8 @@ def observed_step(processes: Sequence[ProfiledProcess]) -> tuple[StepProblems, f
     step = read_problems([files.trace for files in chosen])
     walls_s = [each.wall_s for process in processes for each in process.bare]
     bare_s = median(walls_s) if walls_s else None
-    shares = [files.step.own_share for files in traced if files.step.own_share is not None]
-    own_share = median(shares) if shares else _DEFAULT_OWN_SHARE
-    adjusted = without_profiler(step, event_s=event_cost_s(step, bare_s), own_share=own_share)
+    cost = event_cost([files.step for files in traced])
+    adjusted = without_profiler(step, bare_s=bare_s, event_s=cost.event_s, own_share=cost.own_share)
     return adjusted, step.wall_s if bare_s is None else bare_s
 
 

@@ -23,12 +23,14 @@ it, and on a busy machine no step is spared. What happens in fewer than a third 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventCost:
-    """Proportions of what the profiler costs."""
+    """What the profiler costs, measured on empty events; in a step caches are colder."""
 
+    event_s: float = 0.0
+    """Seconds for the event of an op; 0 where it is not known."""
+    module_s: float = 0.0
+    """Seconds for the event of a module, which hooks open and close."""
     own_share: float = 0.2
     """Part of an op's event that falls into the op itself; the rest is its parent's."""
-    module_ratio: float = 1.0
-    """How much more the event of a module costs, which hooks open and close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,7 +48,7 @@ class ArmProfile:
     implementations: Mapping[OpKey, tuple[str, ...]]
     """What computed an op, as `runners` says, sorted; empty where it is not known of any."""
     event_cost: EventCost
-    """How the profiler's cost is made up, as measured on empty events."""
+    """What the profiler costs for an event, as measured on empty ones."""
 
     @property
     def has_bare_steps(self) -> bool:

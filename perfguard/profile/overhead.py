@@ -1,10 +1,10 @@
 """What the profiler itself costs, and which op's time it hides in.
 
 Each event costs a little inside it, so in its own time, and more around it, so in its parent's. The event of a module
-is opened and closed by Python hooks and costs several times as much. How many times, and which part lies inside, the
-worker measures on empty events; how much in all is what profiled steps take longer, because caches are colder in a
-step than in a loop of empty events. One cost is taken for both arms: what differs between them is never explained
-away as overhead of one of them.
+is opened and closed by Python hooks and costs several times as much. What they cost, and which part lies inside, the
+worker measures on empty events. Profiled steps are longer by more than that: caches are colder, and the more so the
+longer an op runs, so the rest lies in everything in proportion to its time (measured: docs/measurements, culprits).
+One cost is taken for both arms: what differs between them is never explained away as overhead of one of them.
 """
 
 from __future__ import annotations
@@ -36,22 +36,19 @@ class Overhead:
     event_s: float
     """Seconds for the event of an op, of autograd's engine, or of a plain annotation; 0 where no unprofiled step says
     it."""
-    event_error_s: float
-    """Standard error of it, no more than itself."""
     module_s: float
     """Seconds for the event of a module, with the hooks that open and close it."""
     own_share: float
     """Part of an op's event that lies inside it; the rest is around it."""
+    slowdown: float
+    """How much longer everything takes beside that, as a ratio."""
+    error_ratio: float
+    """Standard error of all the cost, relative to it; at most 1."""
     step_ratio: float
     """How much longer a profiled step of the baseline takes; nan where unknown."""
 
-    @property
-    def error_ratio(self) -> float:
-        """Standard error of the costs, relative to them."""
-        return self.event_error_s / self.event_s if self.event_s > 0 else 0.0
 
-
-NO_OVERHEAD = Overhead(event_s=0.0, event_error_s=0.0, module_s=0.0, own_share=0.0, step_ratio=math.nan)
+NO_OVERHEAD = Overhead(event_s=0.0, module_s=0.0, own_share=0.0, slowdown=0.0, error_ratio=0.0, step_ratio=math.nan)
 """Nothing is known of it, so nothing is taken out."""
 
 
@@ -70,10 +67,14 @@ class ChargedEvents:
 
 
 def profiler_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
-    """Seconds of the profiler in each key's time, shape `(steps, keys)`; never more than the key has.
+    """Seconds of the profiler in each key's time, shape `(steps, keys)`; never more than the key has."""
+    events_s = _events_cost_s(profile, overhead)
+    cost_s: FloatArray = events_s + (profile.self_s - events_s) * (overhead.slowdown / (1 + overhead.slowdown))
+    return cost_s
 
-    What a wrapper that does next to nothing cannot hold is in the other events of its place, as they cost.
-    """
+
+def _events_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
+    """What a wrapper that does next to nothing cannot hold is in the other events of its place, as they cost."""
     cost_s = charged_events(profile, overhead.own_share).cost_s(overhead)
     held_s = np.minimum(cost_s, profile.self_s)
     place, places = _places(profile.keys)
@@ -129,21 +130,31 @@ def _modules(profile: OpProfile, others: FloatArray) -> FloatArray:
 
 
 def estimate_overhead(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs) -> Overhead:
-    """The cost that explains how much longer profiled steps take: the median over all processes of both arms."""
+    """The cost that explains how much longer profiled steps take: the median over all processes of both arms.
+
+    Events never cost more than that.
+    """
     if not (baseline.has_bare_steps and candidate.has_bare_steps):
         return NO_OVERHEAD
-    module_ratio = (baseline.event_cost.module_ratio + candidate.event_cost.module_ratio) / 2
-    arms = ((baseline, pairs.baseline), (candidate, pairs.candidate))
-    longer = [_longer(arm, processes, module_ratio) for arm, processes in arms]
-    longer_s, events = (np.concatenate([getattr(steps, name) for steps in longer]) for name in ("longer_s", "events"))
-    found = _median(longer_s / np.maximum(events, 1.0))
-    event_s = max(0.0, found.value)
+    arms = (baseline, candidate)
+    event_s, module_s = (
+        sum(getattr(arm.event_cost, name) for arm in arms) / len(arms) for name in ("event_s", "module_s")
+    )
+    found = [
+        _longer(arm, processes, event_s=event_s, module_s=module_s)
+        for arm, processes in zip(arms, (pairs.baseline, pairs.candidate), strict=True)
+    ]
+    bare_s, longer_s, events_s = (
+        np.concatenate([getattr(steps, name) for steps in found]) for name in ("bare_s", "longer_s", "events_s")
+    )
+    part = float(np.clip(np.median(longer_s / np.maximum(events_s, 1e-12)), 0.0, 1.0))
     return Overhead(
-        event_s=event_s,
-        event_error_s=min(found.error, event_s),
-        module_s=module_ratio * event_s,
-        own_share=_own_share((baseline, candidate), event_s),
-        step_ratio=float(np.median(longer[0].longer_s / longer[0].bare_s)),
+        event_s=part * event_s,
+        module_s=part * module_s,
+        own_share=_own_share(arms, part * event_s),
+        slowdown=max(0.0, float(np.median((longer_s - part * events_s) / bare_s))),
+        error_ratio=_error_ratio(longer_s / bare_s),
+        step_ratio=float(np.median(found[0].longer_s / found[0].bare_s)),
     )
 
 
@@ -160,32 +171,29 @@ class _LongerSteps:
 
     bare_s: FloatArray
     longer_s: FloatArray
-    events: FloatArray
-    """Each counted as often as it costs more than an op's."""
+    events_s: FloatArray
+    """What their events cost as it was measured on empty ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Median:
-    value: float
-    error: float
-
-
-def _longer(arm: ArmProfile, processes: tuple[int, ...], module_ratio: float) -> _LongerSteps:
+def _longer(arm: ArmProfile, processes: tuple[int, ...], *, event_s: float, module_s: float) -> _LongerSteps:
     profile = arm.profile
     bare_s = typical_steps(arm.bare_s, arm.bare_process, processes)
     charged = charged_events(profile, own_share=0.0)
-    events = charged.plain.sum(axis=1) + module_ratio * charged.modules.sum(axis=1)
+    events_s = event_s * charged.plain.sum(axis=1) + module_s * charged.modules.sum(axis=1)
     return _LongerSteps(
         bare_s=bare_s,
         longer_s=typical_steps(profile.wall_s, profile.process, processes) - bare_s,
-        events=typical_steps(events, profile.process, processes),
+        events_s=typical_steps(events_s, profile.process, processes),
     )
 
 
-def _median(values: FloatArray) -> _Median:
-    """With its standard error, which for normal values is 1.2533 times that of the mean; 0 for a single value."""
+def _error_ratio(values: FloatArray) -> float:
+    """Standard error of the median, relative to it; for normal values that is 1.2533 times the mean's."""
+    value = float(np.median(values))
+    if value <= 0:
+        return 0.0
     error = 1.2533 * float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0
-    return _Median(value=float(np.median(values)), error=error)
+    return min(1.0, error / value)
 
 
 def _emptiest_ops_s(profile: OpProfile) -> float:

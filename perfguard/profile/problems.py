@@ -94,17 +94,28 @@ def read_problems(paths: Sequence[Path]) -> StepProblems:
     return tally.step_problems()
 
 
-def without_profiler(step: StepProblems, *, event_s: float, own_share: float) -> StepProblems:
+def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float, own_share: float) -> StepProblems:
     """The same with the profiler's cost taken out of the ops; never less than nothing is left of one.
+
+    What profiled steps are longer by beyond their events lies in everything in proportion to its time, as in
+    `profile.overhead`.
 
     Args:
         step: As profiled.
-        event_s: What each event costs.
+        bare_s: Seconds of a step of the same work without the profiler; None where there is none: then it costs
+            nothing.
+        event_s: What an event costs, measured on empty ones; events never cost more than profiling adds to the step.
         own_share: Part of that which lies in the event itself; the rest is in what is around it.
     """
+    if bare_s is None or bare_s <= 0:
+        return step
+    longer_s = max(0.0, step.wall_s - bare_s)
+    cost_s = min(event_s, longer_s / step.events) if step.events else 0.0
+    slower = (longer_s - cost_s * step.events) / bare_s
 
     def left_s(problem: Problem) -> float:
-        return max(0.0, problem.observed_s - event_s * (problem.events - (1 - own_share) * problem.calls))
+        events_s = cost_s * (problem.events - (1 - own_share) * problem.calls)
+        return max(0.0, problem.observed_s - events_s) / (1 + slower)
 
     return replace(
         step, problems=_longest_first(replace(problem, observed_s=left_s(problem)) for problem in step.problems)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfguard.model.projection import Projected, Projection
-from perfguard.profile.problems import Problem, StepProblems
+from perfguard.profile.problems import Problem
 
 
 def project(problems: Sequence[Projected], *, step_s: float) -> Projection:
@@ -63,18 +63,6 @@ def projected_op(
         implementation=overload,
         assumed=(*problem.assumed, *assumed),
     )
-
-
-def event_cost_s(step: StepProblems, bare_s: float | None) -> float:
-    """What the profiler adds for each event, never below 0.
-
-    Args:
-        step: As profiled.
-        bare_s: Seconds of a step of the same work without the profiler; None where there is none: then it adds nothing.
-    """
-    if bare_s is None or not step.events:
-        return 0.0
-    return max(0.0, (step.wall_s - bare_s) / step.events)
 
 
 def _furthest_first(problem: Projected) -> tuple[bool, float, str, str]:

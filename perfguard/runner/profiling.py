@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,11 @@ from perfguard.runner.schedule import plan_block
 from perfguard.runner.starter import Starter
 
 _SLUG_CHARACTERS = 60
+
+_MOST_BARE = 5
+_BARE_S = 0.1
+"""Steps without a profiler are cheap where a step is short, and the difference of the steps rests on them: so many
+before each profiled one, while they take no longer than this in each arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,7 @@ class ProfiledProcess:
     bare: list[ProfiledStep] = field(default_factory=list)
     """Steps without a profiler."""
     traced: list[StepFiles] = field(default_factory=list)
-    """Steps with a profiler, each after a bare one."""
+    """Steps with a profiler, each after one or more bare ones."""
     joined: StepFiles | None = None
     """The step with the libraries' logs and the allocations."""
     where: StepFiles | None = None
@@ -81,7 +86,7 @@ class Profiling:
     processes: int
     """Fresh processes of each arm; two or more are needed for an interval."""
     steps: int
-    """Bare and traced steps of each case in each process."""
+    """Traced steps of each case in each process; there are as many bare ones, or more where a step is short."""
     where: bool
     """Whether the step with marks of lines is taken."""
     should_stop: Callable[[], bool]
@@ -175,7 +180,7 @@ def _one_case(
         for number in range(profiling.steps):
             # Who goes first changes from step to step: the second finds the caches that the first has left.
             turns = workers if number % 2 == 0 else workers[::-1]
-            for busy in turns:
+            for busy in _bare_turns(turns, records):
                 records[busy.arm].bare.append(busy.profile(case, StepKind.BARE))
             for busy in turns:
                 record = records[busy.arm]
@@ -191,6 +196,15 @@ def _one_case(
     for arm, record in records.items():
         found.processes.setdefault((case.id, arm), []).append(record)
     return True
+
+
+def _bare_turns(turns: Sequence[ArmWorker], records: Mapping[Arm, ProfiledProcess]) -> Iterator[ArmWorker]:
+    """Who runs a step without a profiler next, while what each arm has run so far says that there is time for more."""
+    for repeat in range(_MOST_BARE):
+        step_s = max(min((step.wall_s for step in record.bare), default=0.0) for record in records.values())
+        if repeat * step_s > _BARE_S:
+            return
+        yield from turns if repeat % 2 == 0 else turns[::-1]
 
 
 def _profile(worker: ArmWorker, case: Case, kind: StepKind, label: str, profiling: Profiling) -> StepFiles:

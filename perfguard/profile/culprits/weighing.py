@@ -43,7 +43,7 @@ class WeighedCause:
 
 
 def established(diff: OpDiff, causes: Sequence[Cause]) -> list[WeighedCause]:
-    """Causes that are facts or significant, and large enough to matter; neighbours in one family become one.
+    """Causes that are facts or significant, and matter; neighbours in one family become one.
 
     Args:
         diff: The comparison.
@@ -54,7 +54,14 @@ def established(diff: OpDiff, causes: Sequence[Cause]) -> list[WeighedCause]:
     q = iter(benjamini_hochberg([item.p for item in weighed if item.cause.certainty is Certainty.OPEN]))
     kept = [item.cause for item in weighed if item.cause.certainty is not Certainty.OPEN or next(q) <= CULPRIT_LEVEL]
     least_s = MATERIAL_RATIO * diff.step_s
-    return [item for item in _weighed(diff, _merged(diff, kept), prior) if abs(item.delta_s) >= least_s]
+    return [item for item in _weighed(diff, _merged(diff, kept), prior) if _matters(item, least_s)]
+
+
+def _matters(item: WeighedCause, least_s: float) -> bool:
+    """Whether its cost is large enough, or what is a fact may cost as much for all that is known."""
+    if item.cause.certainty is Certainty.EXACT and item.is_within_noise:
+        return max(-item.lower_s, item.upper_s) >= least_s
+    return abs(item.delta_s) >= least_s
 
 
 def _columns(cause: Cause) -> IntArray:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.arm_profile import EventCost
+from perfguard.model.ops import StepPhase
 from perfguard.profile.balance import balance_of
 from perfguard.profile.diff import diff_ops
-from perfguard.profile.overhead import Overhead, charged_events, profiler_cost_s
+from perfguard.profile.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
 from tests.simulated_profiles import SILENCE, Arm, Noise, Op, op_key, profiled, python_key
 
 CONV, RELU = op_key("aten::convolution"), op_key("aten::relu", "Net.relu")
@@ -87,19 +87,47 @@ def test_what_profiled_steps_do_not_show_is_unexplained():
 
 
 @pytest.mark.parametrize("event_s", [0.0, 2e-6, 50e-6])
-def test_the_cost_of_an_event_is_found_again(event_s):
+def test_the_cost_of_an_event_is_the_measured_one(event_s):
     noise = replace(SILENCE, event_s=event_s)
     arms = profiled(PLAIN, PLAIN.with_ops({op_key("aten::mul_"): Op(300, 1e-3)}), noise)
     overhead = diff_ops(*arms).overhead
     assert overhead.event_s == pytest.approx(event_s, abs=1e-12)
+    assert overhead.slowdown == pytest.approx(0, abs=1e-12)
     assert overhead.own_share == SILENCE.own_share
     assert overhead.step_ratio == pytest.approx(event_s * 4 / PLAIN.step_s, abs=1e-9)
+
+
+def test_events_never_cost_more_than_profiled_steps_are_longer_by():
+    """Measured on empty events: 4 us; in the step 2 us."""
+    arms = profiled(PLAIN, PLAIN, replace(SILENCE, event_s=2e-6, warm_ratio=2))
+    overhead = diff_ops(*arms).overhead
+    assert (overhead.event_s, overhead.module_s) == (pytest.approx(2e-6), pytest.approx(2e-6))
+    assert overhead.slowdown == pytest.approx(0, abs=1e-12)
+
+
+def test_what_profiled_steps_are_longer_by_beside_their_events_lies_in_everything_by_its_time():
+    candidate = PLAIN.with_ops({CONV: Op(1, 7e-3), op_key("aten::mul_"): Op(300, 1e-3)})
+    arms = profiled(PLAIN, candidate, replace(SILENCE, event_s=2e-6, slowdown=0.1))
+    diff = diff_ops(*arms)
+    assert diff.overhead.slowdown == pytest.approx(0.1)
+    assert diff.differences.mean[diff.ops.keys.index(CONV)] == pytest.approx(2e-3)
+    assert diff.differences.mean[diff.ops.keys.index(op_key("aten::mul_"))] == pytest.approx(1e-3)
+    assert balance_of(*arms, diff).unexplained_s == pytest.approx(0, abs=1e-9)
+
+
+def test_many_small_ops_that_cost_what_they_measure_leave_nothing_unexplained():
+    """A thousand events more beside a profiler whose cost is mostly that of cold caches."""
+    candidate = PLAIN.with_ops({op_key("aten::mul_", "Adam", StepPhase.OPTIMIZER): Op(1000, 1e-3)})
+    arms = profiled(PLAIN, candidate, replace(SILENCE, event_s=0.3e-6, slowdown=0.1))
+    balance = balanced(*arms)
+    assert balance.ops_s == pytest.approx(1e-3)
+    assert balance.unexplained_s == pytest.approx(0, abs=1e-9)
 
 
 def test_an_op_that_does_next_to_nothing_bounds_what_lies_inside_an_event():
     arm = PLAIN.with_ops({op_key("aten::detach"): Op(1, 0.05e-6)})
     arms = profiled(arm, arm, replace(SILENCE, event_s=2e-6, own_share=0.1))
-    mistaken = (replace(arm, event_cost=EventCost(own_share=0.9)) for arm in arms)
+    mistaken = (replace(arm, event_cost=replace(arm.event_cost, own_share=0.9)) for arm in arms)
     diff = diff_ops(*mistaken)
     assert diff.overhead.event_s == pytest.approx(2e-6)
     assert diff.overhead.own_share == pytest.approx(0.25e-6 / 2e-6)
@@ -124,13 +152,13 @@ def _with_slow_modules(arm):
     self_s[:, places] += 200e-6
     modules[:, places] = 1
     slower = replace(profile, self_s=self_s, wall_s=self_s.sum(axis=1), module_calls=modules)
-    return replace(arm, profile=slower, event_cost=replace(arm.event_cost, module_ratio=101.0))
+    return replace(arm, profile=slower, event_cost=replace(arm.event_cost, module_s=202e-6))
 
 
 def test_a_profiler_that_seems_to_save_time_costs_nothing():
     arms = (replace(arm, bare_s=arm.bare_s * 2) for arm in profiled(PLAIN, PLAIN))
     overhead = diff_ops(*arms).overhead
-    assert (overhead.event_s, overhead.module_s) == (0, 0)
+    assert (overhead.event_s, overhead.module_s, overhead.slowdown) == (0, 0, 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -171,7 +199,7 @@ def test_where_the_parents_are_known_each_is_charged_for_its_children():
 def test_what_a_wrapper_cannot_hold_is_taken_from_its_place():
     arm = Arm({RELU: Op(4, 1e-6), python_key("Net.relu"): Op(1, 1e-3), CONV: Op(1, 5e-3)})
     profile = profiled(arm, arm)[0].profile
-    overhead = Overhead(event_s=10e-6, event_error_s=0.0, module_s=10e-6, own_share=0.5, step_ratio=0.0)
+    overhead = replace(NO_OVERHEAD, event_s=10e-6, module_s=10e-6, own_share=0.5)
     cost_s = profiler_cost_s(profile, overhead)[0]
     held_s = profile.self_s[0, 0]
     assert held_s < 20e-6  # half of what four events cost; the other half and an annotation are in the place around it

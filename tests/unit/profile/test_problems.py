@@ -149,13 +149,26 @@ def test_calls_of_all_problems_are_all_outermost_calls(tmp_path_factory, names, 
     assert step.ops_s <= step.wall_s + 1e-12
 
 
-def test_the_profilers_cost_is_taken_out_by_events():
-    relu = problem("aten::relu", tensor(4), calls=2, observed_s=20e-6, events=6)
-    small = problem("aten::t", tensor(4), calls=1, observed_s=1e-6, events=3)
-    step = without_profiler(step_of(relu, small), event_s=1e-6, own_share=0.5)
+RELU = problem("aten::relu", tensor(4), calls=2, observed_s=20e-6, events=6)
+SMALL = problem("aten::t", tensor(4), calls=1, observed_s=1e-6, events=3)
+
+
+@pytest.mark.parametrize(
+    ("bare_s", "event_s", "relu_s", "small_s"),
+    [
+        (990e-6, 1e-6, 15e-6, 0.0),  # ten events explain all of it
+        (500e-6, 0.0, 10e-6, 0.5e-6),  # nothing is known of events: twice as long altogether
+        (495e-6, 1e-6, 7.5e-6, 0.0),  # ten events explain 10 us, and everything takes twice as long beside that
+        (995e-6, 1e-6, 17.5e-6, 0.0),  # events cannot cost more than 5 us, so 0.5 us each
+        (1100e-6, 1e-6, 20e-6, 1e-6),  # a profiler that seems to save time costs nothing
+        (None, 1e-6, 20e-6, 1e-6),
+    ],
+)
+def test_the_profilers_cost_is_taken_out_by_events_and_the_rest_by_time(bare_s, event_s, relu_s, small_s):
+    step = without_profiler(step_of(RELU, SMALL), bare_s=bare_s, event_s=event_s, own_share=0.5)
     assert [(problem.op, problem.observed_s) for problem in step.problems] == [
-        ("aten::relu", pytest.approx(15e-6)),
-        ("aten::t", 0.0),
+        ("aten::relu", pytest.approx(relu_s)),
+        ("aten::t", pytest.approx(small_s)),
     ]
 
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from perfguard.model.ops import StepPhase
 from perfguard.model.projection import Projected
-from perfguard.profile.problems import StepProblems
-from perfguard.profile.projection import event_cost_s, project, projected_op
+from perfguard.profile.projection import project, projected_op
 from tests.recorded_ops import problem, tensor
 
 SECONDS = st.just(0.0) | st.floats(1e-9, 10.0)
@@ -77,9 +76,3 @@ def test_an_ops_calls_are_each_as_fast_as_alone():
 def test_an_op_that_was_not_replayed_has_a_reason_instead():
     found = projected_op(problem("aten::mm", tensor(2, 2)), call_s=None, reason="it is unknown")
     assert (found.projected_s, found.gap_s, found.efficiency_ratio, found.reason) == (None, None, None, "it is unknown")
-
-
-@pytest.mark.parametrize(("bare_s", "cost_s"), [(0.9e-3, 1e-5), (1.2e-3, 0.0), (None, 0.0)])
-def test_an_event_costs_its_part_of_what_profiling_adds_to_a_step(bare_s, cost_s):
-    step = StepProblems(problems=(), wall_s=1e-3, events=10, steps=3)
-    assert event_cost_s(step, bare_s) == pytest.approx(cost_s)

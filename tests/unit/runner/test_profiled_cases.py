@@ -20,9 +20,9 @@ FIRST, SECOND = (Case(benchmark=name, target=f"bench.py:{name}") for name in ("f
 class FakeWorker(QueuedReplies):
     """Answers as a worker does; a fault happens at the command and case that it is keyed by."""
 
-    def __init__(self, arm, log, faults):
+    def __init__(self, arm, log, faults, step_s):
         super().__init__()
-        self.arm, self.log, self.faults = arm, log, faults
+        self.arm, self.log, self.faults, self.step_s = arm, log, faults, step_s
 
     def send(self, do, **fields):
         case = fields.get("case", {}).get("id")
@@ -37,14 +37,15 @@ class FakeWorker(QueuedReplies):
             return {"reply": "prepared", "digest": 1.5, "affinity": mask, "compile_events": {"frames": 1}}
         if do == "program":
             return {"reply": "program", "program": {"modules": []}, "affinity": mask}
-        return profiled(CPUS, fields["kind"])
+        return profiled(CPUS, fields["kind"], wall_s=self.step_s)
 
 
 class FakeStarter:
     """Hands out fake workers; `faults` are by process and arm."""
 
-    def __init__(self, faults=None):
+    def __init__(self, faults=None, step_s=0.2):
         self.faults = faults or {}
+        self.step_s = step_s
         self.log = []
         self.workers = []
         self.blocks = []
@@ -52,7 +53,7 @@ class FakeStarter:
     def start(self, arm, block, *, calibrate):
         assert calibrate, "a profiling worker must not be one that times slices"
         self.blocks.append(block)
-        self.workers.append(FakeWorker(arm, self.log, self.faults.get((block.index, arm), {})))
+        self.workers.append(FakeWorker(arm, self.log, self.faults.get((block.index, arm), {}), self.step_s))
         return self.workers[-1]
 
 
@@ -88,6 +89,18 @@ def test_every_process_alternates_bare_and_traced_steps_of_both_arms(tmp_path):
     assert timed[0][0] is not timed[4][0], "the arm that goes first changes from step to step"
     (record,) = found.processes[FIRST.id, Arm.BASELINE]
     assert (len(record.bare), len(record.traced), record.process) == (3, 3, 0)
+
+
+@pytest.mark.parametrize(("step_s", "bare"), [(1e-3, 5), (20e-3, 5), (30e-3, 4), (0.1, 2), (0.11, 1)])
+def test_short_steps_run_without_the_profiler_more_often(tmp_path, step_s, bare):
+    """They cost a tenth of a second in each arm before a profiled step, or one step; arms take turns."""
+    starter = FakeStarter(step_s=step_s)
+    found = profile(tmp_path, starter, (FIRST,), processes=1, steps=2, where=False)
+    (record,) = found.processes[FIRST.id, Arm.CANDIDATE]
+    assert (len(record.bare), len(record.traced)) == (2 * bare, 2)
+    turns = [arm for arm, do, _, kind in starter.log if do == "profile" and kind == "bare"][: 2 * bare]
+    assert all(set(turns[2 * turn : 2 * turn + 2]) == set(BOTH) for turn in range(bare))
+    assert all(turns[2 * turn] is turns[2 * turn - 1] for turn in range(1, bare))
 
 
 def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):
