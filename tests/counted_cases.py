@@ -48,6 +48,7 @@ def count_cases(cases: Sequence[Case], place: Path) -> Counted:
         arms=(Arm.CANDIDATE,),
         processes=1,
         steps=0,
+        most_steps=0,
         where=False,
         should_stop=lambda: False,
         progress=lambda _: None,

@@ -41,7 +41,9 @@ class ProfileSize:
     processes: int = 4
     """Fresh processes of each arm; intervals need two."""
     steps: int = 6
-    """Profiled steps, and as many bare ones, in each process."""
+    """Profiled steps, and as many bare ones or more, in each process."""
+    most_steps: int = 0
+    """As many where they are short; of no account where it is less than `steps`."""
     where: bool = True
     """Whether source lines are looked for."""
     replays: bool = False
@@ -143,6 +145,7 @@ def run_profiles(
         arms=arms,
         processes=size.processes,
         steps=size.steps,
+        most_steps=size.most_steps,
         where=size.where,
         should_stop=lambda: session.interrupts.asked,
         progress=session.request.progress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,10 +22,14 @@ from perfguard.runner.starter import Starter
 
 _SLUG_CHARACTERS = 60
 
-_MOST_BARE = 5
-_BARE_S = 0.1
+_MOST_BARE = 3
+_BARE_S = 0.06
 """Steps without a profiler are cheap where a step is short, and the difference of the steps rests on them: so many
 before each profiled one, while they take no longer than this in each arm."""
+
+_STEPS_S = 2.0
+"""Seconds of each case in each process within which more steps than the fewest are taken, traces included: of the order
+of what starting the process takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,10 @@ class Profiling:
     processes: int
     """Fresh processes of each arm; two or more are needed for an interval."""
     steps: int
-    """Traced steps of each case in each process; there are as many bare ones, or more where a step is short."""
+    """Traced steps of each case in each process, at least; there are as many bare ones, or more where a step is
+    short."""
+    most_steps: int
+    """Traced steps of each case in each process where they are short."""
     where: bool
     """Whether the step with marks of lines is taken."""
     should_stop: Callable[[], bool]
@@ -177,7 +185,7 @@ def _one_case(
         for busy in workers:
             prepared = busy.prepare(case, seed=data_seed, check=False)
             found.compile_events.setdefault((case.id, busy.arm), prepared.compile_events)
-        for number in range(profiling.steps):
+        for number in _numbers(profiling):
             # Who goes first changes from step to step: the second finds the caches that the first has left.
             turns = workers if number % 2 == 0 else workers[::-1]
             for busy in _bare_turns(turns, records):
@@ -196,6 +204,17 @@ def _one_case(
     for arm, record in records.items():
         found.processes.setdefault((case.id, arm), []).append(record)
     return True
+
+
+def _numbers(profiling: Profiling) -> Iterator[int]:
+    """Numbers of the traced steps: the fewest, then more while there is time for another."""
+    began = before = time.monotonic()
+    for number in range(max(profiling.steps, profiling.most_steps)):
+        now = time.monotonic()
+        if number >= profiling.steps and now - began + (now - before) > _STEPS_S:
+            return
+        before = now
+        yield number
 
 
 def _bare_turns(turns: Sequence[ArmWorker], records: Mapping[Arm, ProfiledProcess]) -> Iterator[ArmWorker]:

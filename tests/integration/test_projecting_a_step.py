@@ -35,6 +35,7 @@ def test_most_of_a_step_is_replayed_and_its_seconds_add_up(starter, tmp_path):
         arms=(Arm.CANDIDATE,),
         processes=1,
         steps=4,
+        most_steps=0,
         where=False,
         should_stop=lambda: False,
         progress=lambda _: None,

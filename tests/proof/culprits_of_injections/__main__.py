@@ -75,7 +75,7 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
     lines = [
         "# Whether the culprit that was injected is named first",
         "",
-        f"Made by `make proof-culprits` on `{machine_id}`, one CPU, four pairs of processes with six steps each.",
+        f"Made by `make proof-culprits` on `{machine_id}`, one CPU, profiled as a gate does: four pairs of processes.",
         f"Every trial is counted. Target: first in at least {TARGET:.0%}, unexplained at most 5 % of the longer step.",
         "",
         "| injected | step | effect: median (lowest to highest) | first | named | unexplained: median, largest |",

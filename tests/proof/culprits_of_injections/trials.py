@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfguard.config import load_config
@@ -125,7 +125,7 @@ def _profiled(session: Session, common: str, candidate: str) -> Attribution:
     }
     starter, _ = start_arms(session, specs)
     (case,) = session.request.cases
-    found = run_profiles(session, starter, [case], BOTH, replace(GATE_SIZE, steps=6))
+    found = run_profiles(session, starter, [case], BOTH, GATE_SIZE)
     if session.interrupts.asked:  # pairs may be missing, so this is no trial
         raise KeyboardInterrupt
     if case.id in found.problems:

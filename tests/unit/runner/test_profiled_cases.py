@@ -57,7 +57,9 @@ class FakeStarter:
         return self.workers[-1]
 
 
-def profile(tmp_path, starter, cases=(FIRST, SECOND), arms=BOTH, *, processes=2, steps=3, where=True, stop=None):
+def profile(
+    tmp_path, starter, cases=(FIRST, SECOND), arms=BOTH, *, processes=2, steps=3, most_steps=0, where=True, stop=None
+):
     return profile_cases(
         cases,
         Profiling(
@@ -68,6 +70,7 @@ def profile(tmp_path, starter, cases=(FIRST, SECOND), arms=BOTH, *, processes=2,
             arms=arms,
             processes=processes,
             steps=steps,
+            most_steps=most_steps,
             where=where,
             should_stop=stop or (lambda: False),
             progress=lambda _: None,
@@ -91,9 +94,9 @@ def test_every_process_alternates_bare_and_traced_steps_of_both_arms(tmp_path):
     assert (len(record.bare), len(record.traced), record.process) == (3, 3, 0)
 
 
-@pytest.mark.parametrize(("step_s", "bare"), [(1e-3, 5), (20e-3, 5), (30e-3, 4), (0.1, 2), (0.11, 1)])
+@pytest.mark.parametrize(("step_s", "bare"), [(1e-3, 3), (30e-3, 3), (50e-3, 2), (0.07, 1)])
 def test_short_steps_run_without_the_profiler_more_often(tmp_path, step_s, bare):
-    """They cost a tenth of a second in each arm before a profiled step, or one step; arms take turns."""
+    """They cost 60 ms in each arm before a profiled step, or one step; arms take turns."""
     starter = FakeStarter(step_s=step_s)
     found = profile(tmp_path, starter, (FIRST,), processes=1, steps=2, where=False)
     (record,) = found.processes[FIRST.id, Arm.CANDIDATE]
@@ -101,6 +104,17 @@ def test_short_steps_run_without_the_profiler_more_often(tmp_path, step_s, bare)
     turns = [arm for arm, do, _, kind in starter.log if do == "profile" and kind == "bare"][: 2 * bare]
     assert all(set(turns[2 * turn : 2 * turn + 2]) == set(BOTH) for turn in range(bare))
     assert all(turns[2 * turn] is turns[2 * turn - 1] for turn in range(1, bare))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most_steps", "traced"), [(0.01, 10, 10), (0.01, 0, 4), (0.1, 10, 5), (0.05, 10, 10), (1.0, 10, 4)]
+)
+def test_more_steps_are_taken_where_they_are_short(tmp_path, monkeypatch, seconds, most_steps, traced):
+    """While another one fits into two seconds: here each answer of a worker takes the same time, four a step."""
+    starter = FakeStarter()
+    monkeypatch.setattr("time.monotonic", lambda: seconds * len(starter.log))
+    found = profile(tmp_path, starter, (FIRST,), processes=1, steps=4, most_steps=most_steps, where=False)
+    assert {len(found.processes[FIRST.id, arm][0].traced) for arm in BOTH} == {traced}
 
 
 def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):
