@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 
 _ROUNDS_UP = 0.99995
 """From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`."""
+
+_RESIDUE_S = 1e-12
+"""No clock tells less: what a sum of seconds leaves that should be 0."""
 
 
 def format_seconds(value_s: float | None) -> str:
@@ -14,7 +18,7 @@ def format_seconds(value_s: float | None) -> str:
         return "-"
     if math.isinf(value_s):
         return "∞" if value_s > 0 else "-∞"
-    if value_s == 0:
+    if abs(value_s) < _RESIDUE_S:
         return "0 s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
         if abs(value_s) >= scale * _ROUNDS_UP:
@@ -81,6 +85,12 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value - round(value)) < 0.05 else f"{value:,.1f}"
 
 
+def format_calls(number: float) -> str:
+    """`1 call`, `1,240 calls`, `0.5 calls`."""
+    text = format_number(number)
+    return f"{text} call{'' if text == '1' else 's'}"
+
+
 def format_bytes(value_bytes: float | None) -> str:
     """`1.5 GiB`; `-` for None."""
     if value_bytes is None:
@@ -115,6 +125,11 @@ def format_count(number: int, noun: str) -> str:
 def shorten(text: str, most: int) -> str:
     """The beginning of a text, at most so many characters, with an ellipsis where some is missing."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def as_text(argument: str) -> str:
+    """An argument or a path as text that every encoding takes: bytes that are no text are escaped."""
+    return os.fsencode(argument).decode("utf-8", "backslashreplace")
 
 
 def printable(text: str, *, keep: str = "") -> str:

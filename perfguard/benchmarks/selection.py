@@ -57,9 +57,12 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
         NothingSelectedError: A pattern of the suite matches nothing.
     """
     suite = _suite(catalog, name)
-    gating = select(catalog, suite.gating)
+    try:
+        gating, others = select(catalog, suite.gating), select(catalog, suite.advisory)
+    except NothingSelectedError as error:
+        raise NothingSelectedError(f"the suite {name!r} asks for what is not there: {error}") from error
     gating_ids = {case.id for case in gating}
-    advisory = (case for case in select(catalog, suite.advisory) if case.id not in gating_ids)
+    advisory = (case for case in others if case.id not in gating_ids)
     return (
         *(replace(case, gating=Gating.GATING) for case in gating),
         *(replace(case, gating=Gating.ADVISORY) for case in advisory),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.output import print_parts
 from perfguard.cli.streams import is_terminal
 from perfguard.codec import to_json
-from perfguard.errors import StoreError, UsageError
+from perfguard.errors import UsageError
 from perfguard.model.interchange import (
     SECONDS,
     Difference,
@@ -24,6 +23,7 @@ from perfguard.model.interchange import (
     ImportReport,
 )
 from perfguard.report.tables import plain_table
+from perfguard.store.whole_files import write_whole
 from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
 
 _SHOWN = 200
@@ -50,30 +50,12 @@ def write_export(content: bytes, output: str) -> None:
         UsageError: Bytes that are no text would go to a terminal.
     """
     if output != "-":
-        _replace(Path(output), content)
+        write_whole(Path(output), content)
         return
     if b"\0" in content and is_terminal(sys.stdout):
         raise UsageError("the format is not text; name a file with -o")
     with reader_may_leave():
         click.echo(content, nl=False)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
 def show_import(report: ImportReport, *, as_json: bool) -> None:

@@ -9,7 +9,17 @@ import click
 
 from perfguard.benchmarks.selection import suite_cases
 from perfguard.codec import to_json
-from perfguard.model.spec import BenchmarkSpec, Case, Catalog, Gating, ParameterValue, expand, format_parameter
+from perfguard.errors import NothingSelectedError
+from perfguard.model.spec import (
+    BenchmarkSpec,
+    Case,
+    Catalog,
+    Gating,
+    ParameterValue,
+    SuiteSpec,
+    expand,
+    format_parameter,
+)
 from perfguard.units import format_count, format_duration
 
 
@@ -32,12 +42,7 @@ def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
         return
     click.echo("Suites")
     for suite in catalog.suites:
-        cases = suite_cases(catalog, suite.name)
-        gating = sum(case.gating is Gating.GATING for case in cases)
-        advisory = len(cases) - gating
-        more = f", {advisory} advisory" if advisory else ""
-        counts = f"{format_count(gating, 'gating case')}{more}"
-        click.echo(f"  {suite.name:<8} {counts}, {format_duration(suite.budget_s)}: {suite.doc}")
+        click.echo(f"  {suite.name:<8} {_size(catalog, suite)}")
     click.echo("\nBenchmarks")
     width = max(len(spec.name) for spec in catalog.benchmarks)
     for name, alike in itertools.groupby(catalog.benchmarks, key=lambda spec: spec.name):
@@ -50,6 +55,17 @@ def print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
             for parameter, values in _values(specs).items():
                 click.echo(f"  {'':<{width}}    {parameter} = {', '.join(map(format_parameter, values))}")
     _print_notes(catalog.notes)
+
+
+def _size(catalog: Catalog, suite: SuiteSpec) -> str:
+    try:
+        cases = suite_cases(catalog, suite.name)
+    except NothingSelectedError as error:  # a list that breaks off cannot tell what there is instead
+        return f"✗ {error}"
+    gating = sum(case.gating is Gating.GATING for case in cases)
+    advisory = len(cases) - gating
+    more = f", {advisory} advisory" if advisory else ""
+    return f"{format_count(gating, 'gating case')}{more}, {format_duration(suite.budget_s)}: {suite.doc}"
 
 
 def _values(specs: Sequence[BenchmarkSpec]) -> dict[str, tuple[ParameterValue, ...]]:

@@ -13,6 +13,7 @@ import click
 
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
 from perfguard.errors import ConfigError
+from perfguard.units import as_text
 
 if TYPE_CHECKING:
     from perfguard.pipeline.policy import Policy
@@ -208,5 +209,5 @@ def working_directory() -> Path:
 
 
 def command_line() -> tuple[str, ...]:
-    """The arguments as typed."""
-    return tuple(sys.argv[1:])
+    """The arguments as typed; bytes that are no text are escaped."""
+    return tuple(map(as_text, sys.argv[1:]))

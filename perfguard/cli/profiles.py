@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from perfguard.codec import to_json
-from perfguard.errors import UsageError
+from perfguard.errors import StoreError, UsageError
 from perfguard.model.profile import ProfiledCase, ProfileReport
+from perfguard.store.whole_files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ def print_report(report: ProfileReport, output_format: str, output: Path | None,
         click.echo(text, nl=not text.endswith("\n"))
         return
     try:
-        output.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written ({error.strerror}); the report is in {report.folder}") from error
+        write_whole(output, (text if text.endswith("\n") else text + "\n").encode())
+    except StoreError as error:
+        raise UsageError(f"{error}; the report is in {report.folder}") from error
     click.echo(f"written to {output}", err=True)
 
 
@@ -99,8 +100,8 @@ def _step_line(case: ProfiledCase) -> str:
     more = "less" if case.overhead_ratio < 0 else "more"
     return (
         f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(abs(case.overhead_ratio))} {more}; {of}); shares are of the profiled steps' mean, "
-        f"{format_seconds(case.breakdown.step_s)}"
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}, the middle third of which is told); "
+        "shares are of the profiled step"
     )
 
 

@@ -20,9 +20,10 @@ class ProfiledCase:
     case_id: str
     """The case; of a script its path."""
     step_s: float | None
-    """Median seconds of a step without the profiler; None where there was none."""
+    """Seconds of a step without the profiler, the mean over the middle third of each process's; None where there was
+    none."""
     profiled_step_s: float
-    """The same with it."""
+    """The same with it: what the seconds of all ops add up to."""
     processes: int
     """Processes."""
     steps: int
@@ -30,7 +31,7 @@ class ProfiledCase:
     breakdown: Breakdown
     """The step by kind of work and by phase."""
     ops: tuple[OpTotal, ...]
-    """Every op of an average step, largest first."""
+    """Every op of such a step, largest first."""
     primitives: tuple[PrimitiveTotal, ...]
     """Calls of oneDNN and MKL in a step, longest first."""
     census: Census | None

@@ -53,7 +53,7 @@ class ArmFindings:
     profile: ArmProfile
     """Steps, for comparing."""
     totals: tuple[OpTotal, ...]
-    """Ops of an average step, largest first."""
+    """Ops of a typical step, largest first."""
     joined: JoinedFindings | None
     """None where no `joined` step was taken."""
     notes: tuple[str, ...]

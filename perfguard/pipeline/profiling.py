@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
-from perfguard.errors import MeasurementError, UsageError
+from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
 from perfguard.fingerprint.probe import probe
 from perfguard.fingerprint.software import decode_software
 from perfguard.model.findings import Finding
@@ -26,9 +25,11 @@ from perfguard.pipeline.results import machine_line
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.profile.breakdown import break_down
 from perfguard.profile.findings.subject import Subject
+from perfguard.profile.typical_steps import middle_steps
 from perfguard.runner.profiling import Profiled, ProfiledProcess, Profiling, profile_cases
 from perfguard.runner.script_profiling import Script, ScriptProfiling, profile_script
 from perfguard.runner.starter import ProcessStarter
+from perfguard.units import as_text
 
 PROFILES = "profiles"
 """Folder of a run that holds its traces and logs."""
@@ -111,22 +112,24 @@ def profile_user_script(
         with aside(session.selection):
             found = profile_script(wanted, profiling)
         if not found.processes:
-            raise MeasurementError("interrupted before a step of the script was profiled")
+            raise InterruptedRunError("interrupted before a step of the script was profiled")
         if found.is_whole:
             session.note(
-                "the script makes no optimizer step, so it was profiled from its beginning to its end as one step; "
-                "where it trains in processes of its own (torchrun, mp.spawn), name a script that one of them would run"
+                "the script makes no optimizer step in its main thread, so it was profiled from its beginning to its "
+                "end as one step; where it trains in processes of its own (torchrun, mp.spawn), name a script that one "
+                "of them would run"
             )
         for note in found.notes:
-            session.note(note)
-        problems = {} if found.failure is None else {str(script): found.failure}
+            session.note(as_text(note))
+        name = as_text(str(script))
+        problems = {} if found.failure is None else {name: as_text(found.failure)}
         isa_class = machine_isa()
-        arm = read_arm(str(script), found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
-        steps = Profiled(processes={(str(script), Arm.CANDIDATE): found.processes})
-        projection = _projections(session, starter, steps, size).get(str(script))
-        subject = Subject(script=(str(script), *arguments), arm=spec)
+        arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
+        steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
+        projection = _projections(session, starter, steps, size).get(name)
+        subject = Subject(script=(name, *map(as_text, arguments)), arm=spec)
         advice = _advice(session, subject, arm, found.processes, ready=found.ready, isa_class=isa_class)
-        return _report(session, found.ready, [profiled_case(str(script), arm, projection, advice)], problems)
+        return _report(session, found.ready, [profiled_case(name, arm, projection, advice)], problems)
 
 
 def run_profiles(
@@ -190,10 +193,17 @@ def profiled_case(
     """What is reported of one case and arm."""
     joined, profile = findings.joined, findings.profile
     primitives = joined.primitives if joined is not None else ()
+    bare, traced = (
+        wall_s[middle_steps(wall_s, process)]
+        for wall_s, process in (
+            (profile.bare_s, profile.bare_process),
+            (profile.profile.wall_s, profile.profile.process),
+        )
+    )
     return ProfiledCase(
         case_id=case_id,
-        step_s=median(profile.bare_s.tolist()) if profile.has_bare_steps else None,
-        profiled_step_s=median(profile.profile.wall_s.tolist()),
+        step_s=float(bare.mean()) if bare.size else None,
+        profiled_step_s=float(traced.mean()),
         processes=len(set(profile.profile.process.tolist())),
         steps=int(profile.profile.wall_s.size),
         breakdown=break_down(findings.totals, primitives),

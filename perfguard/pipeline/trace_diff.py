@@ -57,7 +57,7 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     traces = _read_side_by_side(before, after) if _is_worth_a_process(before, after) else (_read(before), _read(after))
     baseline, candidate = (_arm(trace.profile) for trace in traces)
     attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
-    notes = [note for trace in traces for note in trace.notes]
+    notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
         notes.append(

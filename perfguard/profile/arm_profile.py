@@ -1,4 +1,4 @@
-"""What was measured of one arm before ops are compared, and how its steps are reduced to one value a process."""
+"""What was measured of one arm before ops are compared, and which processes of two arms belong together."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
 from perfguard.model.ops import OpKey
 from perfguard.profile.op_profile import OpProfile
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
-STEP_TRIM = 1 / 3
-"""Share of a process's steps left out at each end, of every op by itself: what preempts a step falls into a few ops of
-it, and on a busy machine no step is spared. What happens in fewer than a third of the steps is left out with it."""
+from perfguard.profile.typical_steps import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,27 +80,6 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
         f"no process was profiled in both arms (baseline: {sorted(ours)}, candidate: {sorted(theirs)}); "
         "look into the logs of the workers, then profile again"
     )
-
-
-def typical_steps(values: FloatArray, process: IntArray, processes: tuple[int, ...]) -> FloatArray:
-    """What a step of each process usually takes: the mean of the middle third of its steps.
-
-    Args:
-        values: Shape `(steps,)`, or `(steps, keys)` for each key by itself.
-        process: Of each step.
-        processes: Which ones, in this order; each has a step.
-
-    Returns:
-        Shape `(processes,)` or `(processes, keys)`.
-    """
-    return np.stack([_trimmed_mean(values[process == number]) for number in processes])
-
-
-def _trimmed_mean(values: FloatArray) -> FloatArray:
-    steps = values.shape[0]
-    cut = int(STEP_TRIM * steps + 1e-9)  # a third of six is two
-    mean: FloatArray = np.sort(values, axis=0)[cut : steps - cut].mean(axis=0)
-    return mean
 
 
 def _processes(arm: ArmProfile, *, bare: bool) -> set[int]:

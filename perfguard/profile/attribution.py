@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from perfguard.model.ops import Attribution, CensusChange
 from perfguard.profile.arm_profile import ArmProfile
 from perfguard.profile.balance import balance_of
 from perfguard.profile.culprits.finding import find_culprits
 from perfguard.profile.diff import diff_ops, op_deltas
 from perfguard.profile.sentences import attribution_sentence, is_worth_telling, moved_phrase
+
+_ONE_PROCESS = "one process of each arm, so times prove nothing; what is executed otherwise is certain all the same"
 
 
 def attribute(
@@ -37,6 +41,7 @@ def attribute(
         culprits=found.culprits,
         deltas=op_deltas(diff, found.moved_columns(diff)),
         census_changes=census_changes,
+        notes=() if math.isfinite(balance.lower_s) or not found.culprits else (_ONE_PROCESS,),
         processes=len(diff.pairs),
         steps=min(baseline.profile.wall_s.size, candidate.profile.wall_s.size),
     )

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfguard.model.ops import PYTHON_OP, StepBalance
-from perfguard.profile.arm_profile import (
-    ArmProfile,
-    FloatArray,
-    typical_steps,
-)
+from perfguard.profile.arm_profile import ArmProfile
 from perfguard.profile.diff import LEVEL, OpDiff
+from perfguard.profile.typical_steps import FloatArray, typical_steps
 from perfguard.stats.moderated import Differences, estimate_noise, mean_differences
 
 

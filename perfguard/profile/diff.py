@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfguard.model.ops import PYTHON_OP, ChangeClass, OpDelta
-from perfguard.profile.arm_profile import ArmProfile, BoolArray, FloatArray, ProcessPairs, pair_processes
+from perfguard.profile.arm_profile import ArmProfile, ProcessPairs, pair_processes
 from perfguard.profile.implementation_changes import implementation_change, implementation_changes
 from perfguard.profile.overhead import Overhead, estimate_overhead
 from perfguard.profile.paired_ops import PairedOps, pair_ops
 from perfguard.profile.relocation import relocated
 from perfguard.profile.twins import find_twins
+from perfguard.profile.typical_steps import BoolArray, FloatArray
 from perfguard.stats.moderated import Differences, SharedNoise, estimate_noise, mean_differences
 from perfguard.stats.multiple import benjamini_hochberg
 

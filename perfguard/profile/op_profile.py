@@ -20,6 +20,7 @@ from perfguard.profile.op_keys import keyed
 from perfguard.profile.phases import PhaseArray
 from perfguard.profile.python_lines import LineTimes, main_lines, python_lines
 from perfguard.profile.trace import TimeArray, Trace
+from perfguard.profile.typical_steps import middle_steps
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -161,10 +162,15 @@ def merge(profiles: Sequence[OpProfile]) -> OpProfile:
 
 
 def totals(profile: OpProfile) -> tuple[OpTotal, ...]:
-    """Each op's part of a step, averaged over the steps, the largest first."""
-    calls, self_s = profile.calls.mean(axis=0).tolist(), profile.self_s.mean(axis=0).tolist()
+    """Each op's part of a typical step, the largest first: means over the middle third of each process's steps.
+
+    The same steps for all ops, so they add up; what is in none of them is left out.
+    """
+    chosen = middle_steps(profile.wall_s, profile.process)
+    calls, self_s = profile.calls[chosen].mean(axis=0).tolist(), profile.self_s[chosen].mean(axis=0).tolist()
     found = [
         OpTotal(key=key, calls=count, self_s=seconds, source=profile.sources.get(key))
         for key, count, seconds in zip(profile.keys, calls, self_s, strict=True)
+        if count or seconds
     ]
     return tuple(sorted(found, key=lambda total: total.self_s, reverse=True))

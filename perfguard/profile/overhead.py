@@ -15,15 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
-from perfguard.profile.arm_profile import (
-    ArmProfile,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    ProcessPairs,
-    typical_steps,
-)
+from perfguard.profile.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_profile import OpProfile
+from perfguard.profile.typical_steps import BoolArray, FloatArray, IntArray, typical_steps
 
 EMPTY_OPS = 0.05
 """Part of the kinds of ops that do next to nothing: what these take for an event is nearly all the profiler's."""

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfguard.model.ops import OpKey
-from perfguard.profile.arm_profile import (
-    ArmProfile,
-    FloatArray,
-    IntArray,
-    ProcessPairs,
-    typical_steps,
-)
+from perfguard.profile.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.overhead import Overhead, profiler_cost_s
 from perfguard.profile.python_lines import changed_line
+from perfguard.profile.typical_steps import FloatArray, IntArray, middle_steps, typical_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,8 +65,11 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
     """
     keys = tuple(dict.fromkeys((*baseline.profile.keys, *candidate.profile.keys)))
     column_of = {key: column for column, key in enumerate(keys)}
-    before = _side(baseline, pairs.baseline, column_of, overhead)
-    after = _side(candidate, pairs.candidate, column_of, overhead)
+    # Where steps without the profiler say what a step takes, what is left out of ops is unexplained. Of traces taken
+    # elsewhere whole steps are left out, lest their difference goes where nobody can look for it.
+    whole_steps = not (baseline.has_bare_steps and candidate.has_bare_steps)
+    before = _side(baseline, pairs.baseline, column_of, overhead, whole_steps=whole_steps)
+    after = _side(candidate, pairs.candidate, column_of, overhead, whole_steps=whole_steps)
     lines = {**baseline.profile.sources, **candidate.profile.sources, **_changed_lines(baseline, candidate)}
     return PairedOps(
         keys=keys,
@@ -99,11 +97,18 @@ def _side(
     processes: tuple[int, ...],
     column_of: dict[OpKey, int],
     overhead: Overhead,
+    *,
+    whole_steps: bool,
 ) -> _Side:
     profile = arm.profile
     columns = np.array([column_of[key] for key in profile.keys], dtype=np.intp)
     cost_s = profiler_cost_s(profile, overhead)
-    self_s = typical_steps(profile.self_s - cost_s, profile.process, processes)
+    self_s, process = profile.self_s - cost_s, profile.process
+    if whole_steps:
+        chosen = middle_steps(profile.wall_s, process)
+        seconds = np.stack([self_s[chosen & (process == number)].mean(axis=0) for number in processes])
+    else:
+        seconds = typical_steps(self_s, process, processes)
 
     def spread(values: FloatArray) -> FloatArray:
         """Of this arm's keys, in the columns of both arms."""
@@ -113,7 +118,7 @@ def _side(
 
     calls = profile.calls.astype(np.float64)
     return _Side(
-        seconds=spread(self_s),
+        seconds=spread(seconds),
         calls=spread(calls.mean(axis=0)),
         fewest=spread(calls.min(axis=0)),
         most=spread(calls.max(axis=0)),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from perfguard.profile.phases import PHASES
 from perfguard.profile.recorded_calls import RawCall, recorded_calls, same_work
 from perfguard.profile.signatures import read_signature
 from perfguard.profile.trace import Trace, read_trace
+from perfguard.profile.typical_steps import middle_steps
 
 _NS_PER_S = 1e9
 _NO_NAME = -1
@@ -62,7 +63,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProblems:
-    """What a step is made of. Seconds are medians over steps, so that a hiccup of the host in one is no part of it."""
+    """What a step is made of.
+
+    Seconds are means over the middle third of the steps, the same ones for all problems, so they never exceed the step.
+    """
 
     problems: tuple[Problem, ...]
     """Longest first."""
@@ -175,19 +179,22 @@ class _Tally:
 
     def step_problems(self) -> StepProblems:
         steps = len(self._walls_ns)
+        walls = np.array(self._walls_ns, dtype=np.float64)
+        middle: list[int] = np.flatnonzero(middle_steps(walls, np.zeros(steps, dtype=np.int64))).tolist()
         calls_of_op = Counter[str]()
         for found in self._sums.values():
             calls_of_op[found.first.name] += found.calls
         return StepProblems(
             problems=_longest_first(
-                self._problem(found, is_once=calls_of_op[found.first.name] == steps) for found in self._sums.values()
+                self._problem(found, middle, is_once=calls_of_op[found.first.name] == steps)
+                for found in self._sums.values()
             ),
-            wall_s=median(self._walls_ns) / _NS_PER_S,
+            wall_s=fmean(self._walls_ns[step] for step in middle) / _NS_PER_S,
             events=self._events / steps,
             steps=steps,
         )
 
-    def _problem(self, found: _Sum, *, is_once: bool) -> Problem:
+    def _problem(self, found: _Sum, middle: Sequence[int], *, is_once: bool) -> Problem:
         call, steps = found.first, len(self._walls_ns)
         dims, types, concrete = _list_in(call.dims), _list_in(call.types), _list_in(call.concrete)
         # Of an op that is called several times in a step, each call may be for some of the parameters.
@@ -201,7 +208,7 @@ class _Tally:
             concrete=concrete,
             detail="  ".join(part for part in (signature.shapes, signature.dtypes, signature.layouts) if part),
             calls=found.calls / steps,
-            observed_s=median(found.duration_ns[step] for step in range(steps)) / _NS_PER_S,
+            observed_s=fmean(found.duration_ns[step] for step in middle) / _NS_PER_S,
             events=found.events / steps,
             phases=tuple(PHASES[phase] for phase in sorted(found.phases)),
             modules=tuple(sorted(found.modules - {""})),

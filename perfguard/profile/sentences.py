@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from perfguard.model.ops import PYTHON_OP, CensusChange, ChangeClass, Culprit, StepBalance
-from perfguard.profile.arm_profile import FloatArray
+from perfguard.model.ops import PYTHON_OP, CensusChange, ChangeClass, Culprit, StepBalance, StepPhase
 from perfguard.profile.culprits.causes import Cause, Rule, short_op
 from perfguard.profile.culprits.offsets import MovedCost
 from perfguard.profile.culprits.weighing import WeighedCause, by_part
 from perfguard.profile.diff import OpDiff
 from perfguard.profile.implementation_changes import implementation_change
-from perfguard.profile.twins import BEFORE
+from perfguard.profile.twins import AFTER, BEFORE, CASTS, LAYOUT_COPIES
+from perfguard.profile.typical_steps import FloatArray
 from perfguard.profile.wording import FUSED_PREFIX, exchange, line, main_op, tensors, where, won_ops
 from perfguard.units import format_change, format_count, format_number, format_ratio, format_seconds, format_share
 
@@ -22,6 +22,7 @@ ENOUGH_EXPLAINED = 0.8
 """Part of the step's difference after which a sentence names no more culprits."""
 WORTH_NAMING = 0.05
 """Part of the step's difference that a further culprit must have."""
+_TENSOR_RULES = frozenset({Rule.LAYOUT, Rule.DTYPE, Rule.SHAPE})
 _ALL_OF_IT = 0.995
 _MORE_THAN_IT = 1.25
 
@@ -56,7 +57,7 @@ def culprit_name(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
     """
     if cause.rule is Rule.OPTIMIZER:
         return cause.label
-    if cause.rule in {Rule.LAYOUT, Rule.DTYPE, Rule.SHAPE}:
+    if cause.rule in _TENSOR_RULES:
         return f"{cause.rule.value} {where(diff, columns)}"
     lead = next((column for column in columns if diff.is_exact(column)), columns[0])
     return f"{diff.ops.keys[lead].op} {where(diff, columns)}"
@@ -70,7 +71,8 @@ def culprit_sentence(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
         cause: What to tell of.
         columns: Its ops, those first that drive it most.
     """
-    return _SENTENCES[cause.rule](diff, cause, columns) + line(diff, columns)
+    first = _origin(diff, columns) if cause.rule in _TENSOR_RULES else ()
+    return _SENTENCES[cause.rule](diff, cause, columns) + line(diff, (*first, *columns))
 
 
 def is_worth_telling(cost: MovedCost, balance: StepBalance, blamed: Sequence[Culprit]) -> bool:
@@ -175,6 +177,19 @@ def _tensors(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
     known = {diff.ops.keys[column].op for column in columns if diff.changes[column] in BEFORE}
     copies = won_ops(diff, [column for column in columns if diff.ops.keys[column].op not in known])
     return f"{text}, {copies} more" if copies else text
+
+
+def _origin(diff: OpDiff, columns: Sequence[int]) -> list[int]:
+    """Copies that came in the forward pass, outside of the places that feel it: there the tensors become others."""
+    felt = {diff.ops.keys[column].module for column in columns if diff.changes[column] in BEFORE}
+    return [
+        column
+        for column in columns
+        if diff.changes[column] in AFTER
+        and diff.ops.keys[column].phase is StepPhase.FORWARD
+        and diff.ops.keys[column].module not in felt
+        and short_op(diff.ops.keys[column]) in LAYOUT_COPIES | CASTS
+    ]
 
 
 def _implementation(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:

@@ -14,9 +14,11 @@ BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})
 """Changes of an op that the baseline has more of."""
 AFTER = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS})
 """Changes of an op that the candidate has more of."""
-LAYOUT_COPIES = frozenset({"copy_", "clone", "contiguous", "empty_like", "empty_strided", "reorder", "to_mkldnn"})
-"""Ops that copy a tensor into another memory format, with the allocations for it."""
-CASTS = frozenset({"copy_", "to", "_to_copy", "type_as", "empty_like", "empty_strided"})
+LAYOUT_COPIES = frozenset(
+    {"copy_", "clone", "contiguous", "empty_like", "empty_strided", "reorder", "to_mkldnn", "CloneBackward0"}
+)
+"""Ops that copy a tensor into another memory format, with the allocations for it and autograd's part of it."""
+CASTS = frozenset({"copy_", "to", "_to_copy", "type_as", "empty_like", "empty_strided", "ToCopyBackward0"})
 """Ops that copy a tensor into another dtype, likewise."""
 
 

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
-from perfguard.profile.arm_profile import FloatArray
 from perfguard.profile.culprits.causes import short_op
 from perfguard.profile.diff import OpDiff
 from perfguard.profile.twins import AFTER, BEFORE
+from perfguard.profile.typical_steps import FloatArray
 from perfguard.units import format_number
 
 DOMINANT = 0.8

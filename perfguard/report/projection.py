@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.model.projection import CaseProjection, Projected, Projection, RooflineCeilings, RooflinePoint
+from perfguard.model.projection import CaseProjection, Projected, Projection, Roof, RooflineCeilings, RooflinePoint
 from perfguard.report.rates import format_bandwidth, format_flops
 from perfguard.report.roofline_chart import MARKS, roofline_chart
 from perfguard.report.tables import plain_table
@@ -27,6 +27,12 @@ _NAME_CHARACTERS = 40
 SHOWN_PROBLEMS = 15
 """Rows of a table of problems; a roofline has a letter for each."""
 _SHOWN_REASONS = 5
+_BEYOND = {
+    Roof.MEMORY: "more than 100 % of the memory roof: the data came out of caches",
+    Roof.COMPUTE: "more than 100 % of the compute roof: the matrix product that sets it was held up, as by a "
+    "neighbour; measure again where the CPUs are quiet",
+}
+"""What it means that an op is faster than a ceiling."""
 
 
 def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
@@ -142,8 +148,8 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
         lines = roofline_chart(points, ceilings, dtype)
         if lines:
             parts.append(Text("\n".join(lines)))
-    if any(point.share_ratio > 1 for point in points):
-        parts.append(Text("more than 100 % of the memory roof: the data came out of caches", style="dim"))
+    beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
+    parts += [Text(_BEYOND[roof], style="dim") for roof in Roof if roof in beyond]
     return parts
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from perfguard.errors import StoreError
+from perfguard.store.whole_files import write_whole
 
 PRIVATE_METADATA = (
     "boot_time",
@@ -105,15 +105,9 @@ def write_text(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+    write_whole(path, text.encode())
 
 
 def _drop_private(document: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import runpy
 import sys
 import traceback
@@ -32,7 +34,21 @@ class ScriptExit:
 
 
 def run_script(path: str, arguments: Sequence[str]) -> ScriptExit:
-    """Run a file as `__main__`, with its arguments and with its own directory first on the import path."""
+    """Run a file as `__main__`, with its arguments and with its own directory first on the import path.
+
+    A process that the script forks ends where the script does, as it would without perfguard.
+    """
+    process = os.getpid()
+    found = _run(path, arguments)
+    if os.getpid() != process:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(found.exit_code & 0xFF)
+    return found
+
+
+def _run(path: str, arguments: Sequence[str]) -> ScriptExit:
     script = str(Path(path).absolute())
     argv, import_path = sys.argv, sys.path[:]
     sys.argv = [script, *arguments]

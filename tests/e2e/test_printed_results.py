@@ -46,6 +46,15 @@ def test_list_shows_the_projects_own_suite_and_benchmarks(project):
     assert [case["id"] for case in cases] == ["tiny.sort", "tiny.sum"]
 
 
+def test_a_list_tells_of_a_suite_that_asks_for_what_is_gone_and_goes_on(project):
+    project.replace("perfguard.toml", '"tiny.sort"]', '"tiny.gone"]')
+    done = project.run("list")
+    assert done.returncode == 0
+    assert "✗ the suite 'tiny' asks for what is not there: no case matches 'tiny.gone'" in done.stdout
+    assert "Benchmarks" in done.stdout
+    assert "tiny.sort" in done.stdout
+
+
 def test_config_show_names_the_origin_of_each_value(project):
     shown = json.loads(project.run("config", "show", "--origin", "--json", PERFGUARD_SEED="7").stdout)
     assert shown["slices"] == {"value": 3, "origin": str(project.path / "perfguard.toml")}

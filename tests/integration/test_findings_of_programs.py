@@ -92,7 +92,7 @@ def test_a_healthy_program_is_left_alone(healthy):
 def test_a_contiguous_in_a_channels_last_model_loses_the_layout(tmp_path):
     findings = found(changed(("self.body(x)", "self.body(x.contiguous())")), tmp_path)
     finding = findings["layout-lost"]
-    assert finding.seen[0] == "1 of 2 convolutions a step read tensors that are not channels_last"
+    assert finding.seen[0] == "1 of 2 convolutions of a step reads tensors that are not channels_last"
     assert "Net.body" in finding.where
     assert "aten::copy_" in {key.op for key in finding.ops}
 

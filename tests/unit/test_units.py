@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.units import (
+    as_text,
     format_bytes,
+    format_calls,
     format_change,
     format_duration,
     format_effect,
@@ -147,3 +150,20 @@ def test_numbers_of_things(number, text):
 )
 def test_what_rounds_up_to_the_next_unit_is_told_in_it(value, text):
     assert format_seconds(value) == text
+
+
+@pytest.mark.parametrize(("value_s", "text"), [(5e-20, "0 s"), (-6.8e-21, "0 s"), (3e-12, "3e-12 s")])
+def test_what_a_sum_leaves_of_nothing_is_nothing(value_s, text):
+    assert format_seconds(value_s) == text
+
+
+def test_arguments_that_are_no_text_are_escaped():
+    assert as_text("größe") == "größe"
+    assert as_text(os.fsdecode(b"a\xff\xfe")) == "a\\xff\\xfe"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1, "1 call"), (2.0, "2 calls"), (0.5, "0.5 calls"), (1240, "1,240 calls")]
+)
+def test_calls_are_counted_in_words(number, text):
+    assert format_calls(number) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfguard.model.ops import ChangeClass, Culprit, StepBalance
 from perfguard.profile.culprits.causes import Cause, Certainty, Rule
@@ -66,7 +66,7 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
     """Name what made the step slower, or faster where that is what it became.
 
     What is to blame differs significantly in the step's direction; where there are no intervals, what it executes
-    changed for certain and its cost went that way.
+    changed for certain and its cost is most of the step's difference.
     """
     weighed = established(diff, find_causes(diff))
     moved = moved_costs(weighed, balance)
@@ -75,6 +75,8 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
     left = [cause for cause in weighed if cause not in excused]
     blamed = [cause for cause in left if sign * cause.delta_s > 0 and not _is_only_a_fact(cause)]
     has_no_direction = not math.isfinite(balance.lower_s)
+    if has_no_direction:  # a part of what may be noise altogether is no blame
+        blamed = [cause for cause in blamed if sign * cause.delta_s >= _MOST_OF_IT * abs(balance.delta_s)]
     facts = [
         cause
         for cause in left
@@ -92,7 +94,7 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
             blamed = [cause for cause in blamed if cause not in minor]
     return FoundCulprits(
         blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
-        facts=tuple(_culprit(diff, cause, balance) for cause in facts),
+        facts=tuple(replace(_culprit(diff, cause, balance), share=math.nan) for cause in facts),
         minor=tuple(_culprit(diff, cause, balance) for cause in minor),
         moved=moved,
     )

@@ -19,7 +19,7 @@ def tensor_causes(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
     """At most one cause for each property: a model loses its memory format once, however many ops feel it.
 
     It takes copies with it that came or went at the places of those ops, above them or below them, and what came or
-    went at these very places and computes nothing: other tensors need other views and allocations.
+    went at these very places or with the copies and computes nothing: other tensors need other views and allocations.
     """
     left = {column for column in exact_columns(diff, free) if not is_update(diff.ops.keys[column])}
     twins = find_twins(diff.ops, diff.changes, left)
@@ -51,15 +51,14 @@ def _companions(diff: OpDiff, left: AbstractSet[int], columns: AbstractSet[int],
     keys = diff.ops.keys
     modules = {keys[column].module for column in columns}
     above = {parent for module in modules for parent in _with_parents(module)}
-    return {
+    copies = {
         column
         for column in left
-        if (is_minor(keys[column].op) and keys[column].module in modules)
-        or (
-            short_op(keys[column]) in names
-            and (keys[column].module in above or not modules.isdisjoint(_with_parents(keys[column].module)))
-        )
+        if short_op(keys[column]) in names
+        and (keys[column].module in above or not modules.isdisjoint(_with_parents(keys[column].module)))
     }
+    places = modules | {keys[column].module for column in copies}
+    return copies | {column for column in left if is_minor(keys[column].op) and keys[column].module in places}
 
 
 def _with_parents(module: str) -> Iterable[str]:

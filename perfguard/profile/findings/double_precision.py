@@ -13,7 +13,7 @@ from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, sev
 from perfguard.profile.findings.subject import after_edit
 from perfguard.profile.findings.tensors import FLOATING, tensors_of
 from perfguard.profile.op_groups import LIBRARY_GROUPS, Group, group_of
-from perfguard.units import format_number, format_share
+from perfguard.units import format_calls, format_share
 
 ID = "double-precision"
 _DOUBLE = "f64"
@@ -35,7 +35,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     share = evidence.share_of(doubles)
     if share is None or share < WORTH_TELLING or _is_meant(doubles, others):
         return []
-    calls = format_number(_calls(doubles))
+    calls = format_calls(_calls(doubles))
     return [
         finding_on(
             evidence,
@@ -43,7 +43,7 @@ def _find(evidence: Evidence) -> list[Finding]:
             rule_id=ID,
             title="some ops compute in double precision",
             severity=severity_by(share),
-            seen=(f"{calls} calls a step on f64 tensors take {format_share(share)} of it, the others are narrower",),
+            seen=(f"{calls} a step on f64 tensors: {format_share(share)} of it; the others are narrower",),
             gain=_GAIN,
             trial=after_edit(
                 evidence.subject,

@@ -19,7 +19,7 @@ from perfguard.profile.findings.subject import after_edit, with_variables
 from perfguard.profile.findings.tensors import LOW_PRECISION
 from perfguard.profile.implementations import Turn, turn_of
 from perfguard.profile.op_groups import Group, group_of
-from perfguard.units import format_number, format_share
+from perfguard.units import format_calls, format_share
 
 ID = "emulated-dtype"
 
@@ -89,9 +89,9 @@ def _finding(evidence: Evidence, use: _Use, *, native: bool | None) -> Finding:
     if native is False:
         seen.append(f"this machine has no instructions for it{_known_level(evidence)}")
     if use.emulated:
-        calls = format_number(math.fsum(primitive.calls for primitive in use.emulated))
+        calls = format_calls(math.fsum(primitive.calls for primitive in use.emulated))
         chosen = listed(sorted({primitive.implementation for primitive in use.emulated}))
-        seen.append(f"oneDNN runs {calls} calls a step with {chosen}")
+        seen.append(f"oneDNN runs {calls} a step with {chosen}")
     caps = caps_of(evidence)
     if native is not False and caps:
         trial = with_variables(evidence.subject, dict.fromkeys(caps, ""), f"unset {', '.join(caps)}")

@@ -52,7 +52,9 @@ def _loading(evidence: Evidence) -> Finding | None:
         gain=_GAIN,
         trial=after_edit(
             evidence.subject,
-            "decode and transform once and keep the tensors, load them in larger pieces, or decode images with "
+            "look at what the line above does besides; take out of the step what need not be in it"
+            if is_python
+            else "decode and transform once and keep the tensors, load them in larger pieces, or decode images with "
             "Pillow-SIMD",
         ),
     )

@@ -37,6 +37,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     if share is None or share < WORTH_TELLING:
         return []
     copies_s = evidence.seconds_of(total for total in concerned if group_of(total.key.op) is Group.COPY)
+    read = "reads tensors that are" if _calls(lost) == "1" else "read tensors that are"
     return [
         finding_on(
             evidence,
@@ -45,7 +46,7 @@ def _find(evidence: Evidence) -> list[Finding]:
             title="channels_last is lost on the way through the model",
             severity=severity_by(share),
             seen=(
-                f"{_calls(lost)} of {_calls(convolutions)} convolutions a step read tensors that are not channels_last",
+                f"{_calls(lost)} of {_calls(convolutions)} convolutions of a step {read} not channels_last",
                 f"copies at these places take {format_seconds(copies_s)} a step",
             ),
             gain=CHANNELS_LAST_GAIN,

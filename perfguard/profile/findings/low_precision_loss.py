@@ -14,7 +14,7 @@ from perfguard.profile.findings.rule import Rule, finding_on
 from perfguard.profile.findings.subject import after_edit
 from perfguard.profile.findings.tensors import LOW_PRECISION, tensors_of
 from perfguard.profile.op_groups import Group, group_of
-from perfguard.units import format_number
+from perfguard.units import format_calls
 
 ID = "low-precision-loss"
 _REDUCES = frozenset({Group.REDUCTION, Group.SOFTMAX, Group.LOSS})
@@ -38,7 +38,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     reduced = [total for total in reductions if _is_low(total) and calls_in_full[_place_of(total.key)] < total.calls]
     if not reduced:
         return []
-    calls = format_number(math.fsum(total.calls for total in reduced))
+    calls = format_calls(math.fsum(total.calls for total in reduced))
     names = listed(sorted({f"{short(total.key.op)} of {tensors_of(total.key)[0].dtype}" for total in reduced}))
     return [
         finding_on(
@@ -47,7 +47,7 @@ def _find(evidence: Evidence) -> list[Finding]:
             rule_id=ID,
             title="the loss is reduced in low precision",
             severity=Severity.HINT,
-            seen=(f"{calls} calls a step: {names}",),
+            seen=(f"{calls} a step: {names}",),
             gain=_GAIN,
             trial=after_edit(evidence.subject, "loss_function(outputs.float(), targets), outside of autocast"),
         )

@@ -18,7 +18,7 @@ from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, sev
 from perfguard.profile.findings.subject import after_edit
 from perfguard.profile.findings.tensors import CHANNELS_LAST, tensors_of
 from perfguard.profile.op_groups import Group, group_of
-from perfguard.units import format_number, format_share
+from perfguard.units import format_calls, format_share
 
 ID = "mixed-layouts"
 _MOVES = frozenset({Group.COPY, Group.VIEWS, Group.CONVOLUTION})
@@ -31,7 +31,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     if share is None or share < WORTH_TELLING:
         return []
     names = listed(dict.fromkeys(short(total.key.op) for total in sorted(mixed, key=lambda total: -total.self_s)))
-    calls = format_number(math.fsum(total.calls for total in mixed))
+    calls = format_calls(math.fsum(total.calls for total in mixed))
     return [
         finding_on(
             evidence,
@@ -39,7 +39,7 @@ def _find(evidence: Evidence) -> list[Finding]:
             rule_id=ID,
             title="ops combine channels_last tensors with contiguous ones",
             severity=severity_by(share),
-            seen=(f"{calls} calls a step of {names} take {format_share(share)} of it",),
+            seen=(f"{calls} a step of {names}: {format_share(share)} of it",),
             gain=UNKNOWN_GAIN,
             trial=after_edit(
                 evidence.subject,

@@ -16,7 +16,7 @@ from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, pla
 from perfguard.profile.findings.subject import after_edit
 from perfguard.profile.findings.tensors import LOW_PRECISION, tensors_of
 from perfguard.profile.implementations import Turn, turn_of
-from perfguard.units import format_number, format_seconds, format_share
+from perfguard.units import format_calls, format_number, format_seconds, format_share
 
 ID = "reference-kernel"
 
@@ -105,7 +105,7 @@ def _of_primitive(evidence: Evidence, name: str, primitives: Sequence[PrimitiveT
 
 
 def _of_ops(evidence: Evidence, totals: Sequence[OpTotal]) -> Finding:
-    calls = format_number(math.fsum(total.calls for total in totals))
+    calls = format_calls(math.fsum(total.calls for total in totals))
     names = listed(sorted({short(total.key.op) for total in totals}))
     return finding_on(
         evidence,
@@ -113,7 +113,7 @@ def _of_ops(evidence: Evidence, totals: Sequence[OpTotal]) -> Finding:
         rule_id=ID,
         title="convolutions run outside of oneDNN",
         severity=Severity.GRAVE,
-        seen=(f"{calls} calls a step of {names} take {format_seconds(evidence.seconds_of(totals))}",),
+        seen=(f"{calls} a step of {names}: {format_seconds(evidence.seconds_of(totals))}",),
         gain=_GAIN,
         trial=after_edit(evidence.subject, f"{_CHANGE}; look whether torch.backends.mkldnn is switched off"),
     )

@@ -13,7 +13,7 @@ from perfguard.profile.census_rules.op_names import is_copy, is_minor, named, sh
 from perfguard.profile.findings.evidence import Evidence
 from perfguard.profile.findings.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.findings.subject import after_edit
-from perfguard.units import format_number, format_seconds
+from perfguard.units import format_calls, format_seconds
 
 ID = "unfused-optimizer"
 
@@ -70,7 +70,7 @@ def _finding(evidence: Evidence, name: str, totals: Sequence[OpTotal]) -> Findin
         title=f"{name} updates {'by foreach ops' if foreach else 'one tensor at a time'}",
         severity=severity_by(share),
         seen=(
-            f"{format_number(math.fsum(updates.values()))} calls a step of {named(frequent)}",
+            f"{format_calls(math.fsum(updates.values()))} a step of {named(frequent)}",
             f"they take {format_seconds(evidence.seconds_of(totals))} a step, {format_seconds(python_s)} in Python",
         ),
         gain=_GAIN,

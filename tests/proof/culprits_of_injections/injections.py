@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfguard.model.ops import Culprit
+from tests.proof.culprits_of_injections.denormal_ops import ops_with_more_denormals
 
 CAP = "ONEDNN_MAX_CPU_ISA=AVX2"
 LAYOUT_WORDS = ("layout", "clone", "contiguous", "copy_", "channels_last")
@@ -35,6 +37,12 @@ def _has(*words: str) -> Callable[[Culprit], bool]:
         return any(word in text for word in words)
 
     return names
+
+
+@functools.cache
+def _ops_with_more_denormals() -> frozenset[str]:
+    faded = {"VICTIM_FADED": "1"}
+    return ops_with_more_denormals(faded, {**faded, "VICTIM": "denormals"})
 
 
 INJECTIONS = (
@@ -76,7 +84,7 @@ INJECTIONS = (
         doc="one batch norm gives denormals (1e-39) instead of small numbers (1e-30), and so does all that follows",
         candidate="VICTIM=denormals",
         baseline="VICTIM_FADED=1",
-        names=_has("Net.second", "Net.third", "Net.squeeze"),
+        names=lambda culprit: culprit.ops[0].op in _ops_with_more_denormals(),
     ),
     Injection(
         name="doubled",

@@ -78,6 +78,18 @@ def test_traces_taken_elsewhere_are_balanced_by_their_windows():
     assert math.isnan(balance.overhead_ratio)
 
 
+@pytest.mark.parametrize("steps", [(1, 20), (5, 5), (20, 7)])
+def test_steps_of_traces_taken_elsewhere_add_up_however_noisy_and_many_they_are(steps):
+    noisy = Noise(processes=1, step_sd=0.3, burst=0.9)
+    arms = [
+        profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), replace(noisy, steps=count), np.random.default_rng(count))
+        for count in steps
+    ]
+    balance = balanced(without_bare_steps(arms[0][0]), without_bare_steps(arms[1][1]))
+    assert balance.delta_s == pytest.approx(balance.ops_s + balance.python_s)
+    assert balance.unexplained_s == pytest.approx(0, abs=1e-12)
+
+
 def test_what_profiled_steps_do_not_show_is_unexplained():
     baseline, candidate = profiled(PLAIN, PLAIN)
     slower = replace(candidate, bare_s=candidate.bare_s + 1e-3, bare_thread_s=candidate.bare_thread_s + 1e-3)

@@ -186,6 +186,15 @@ def test_views_and_allocations_at_a_lost_memory_format_belong_to_it_and_those_el
     assert second.ops[0] == beside
 
 
+def test_what_comes_with_a_copy_above_a_lost_memory_format_belongs_to_it():
+    conv = op_key(CONV, module(0))
+    copy, empty = (op_key(f"aten::{name}", "Net.layer1") for name in ("copy_", "empty"))
+    back = op_key("CloneBackward0", "Net.layer1", StepPhase.BACKWARD)
+    came = {copy: Op(1, 1e-3), empty: Op(1, 0.5e-3), back: Op(1, 0.5e-3)}
+    (culprit,) = found(NET.with_ops({conv: None, contiguous(conv): Op(1, 3e-3), **came})).culprits
+    assert set(culprit.ops) == {conv, contiguous(conv), *came}
+
+
 def test_another_dtype_is_one_culprit_with_its_casts():
     changed = {}
     for number in range(8):
@@ -357,6 +366,14 @@ def test_single_traces_blame_only_what_is_counted():
     assert [culprit.ops[0] for culprit in result.culprits] == [copy_in(1)]
     assert (result.culprits[0].lower_s, result.culprits[0].upper_s) == (-math.inf, math.inf)
     assert result.processes == 1
+
+
+def test_single_traces_blame_nothing_that_is_less_than_half_of_what_may_be_noise():
+    one = replace(SILENCE, processes=1)
+    relu = op_key("aten::relu", module(5))
+    (culprit,) = found(NET.with_ops({**slower(relu, by_s=9e-3), copy_in(1): Op(1, 3e-3)}), noise=one).culprits
+    assert culprit.ops[0] == copy_in(1)
+    assert math.isnan(culprit.share)
 
 
 def test_a_pause_in_a_single_trace_does_not_turn_the_cost_of_what_was_added_there():

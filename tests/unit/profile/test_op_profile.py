@@ -259,6 +259,21 @@ def test_totals_are_means_over_the_steps_the_largest_first(tmp_path):
     assert found[1].calls == 1.0
 
 
+def test_totals_are_of_the_steps_in_the_middle_and_add_up_to_them(tmp_path):
+    """One step of six is held up, and another one has work that the others have not."""
+    builder = TraceBuilder()
+    for slow, fast in ((10, 5), (11, 5), (12, 5), (13, 5), (500, 5), (9, 5)):
+        with builder.step():
+            builder.leaf("aten::slow", slow)
+            builder.leaf("aten::fast", fast)
+            if slow == 500:
+                builder.leaf("aten::rare", 1)
+    found = {total.key.op: total.self_s for total in totals(profiled(tmp_path, builder))}
+    assert found["aten::slow"] == pytest.approx(11.5e-6)
+    assert found["aten::fast"] == pytest.approx(5e-6)
+    assert "aten::rare" not in found
+
+
 def test_ops_of_a_step_have_keys_of_their_own(tmp_path):
     trace = read_trace(steps(2).write(tmp_path / "trace.json"))
     context = context_of(trace)

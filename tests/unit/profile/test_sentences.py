@@ -252,7 +252,17 @@ def test_more_updates_by_the_same_fused_op_are_no_change_of_fusion():
     assert "Adam, 1 `_fused_adam_` more" in said
 
 
-@pytest.mark.parametrize(("others_s", "is_blamed"), [(0.0, True), (-30e-3, False)], ids=["slower", "faster"])
+@pytest.mark.parametrize(("place", "line"), [("Net.layer1", "net.py:29"), (CONV.module, "net.py:14")])
+def test_a_lost_memory_format_has_the_line_of_the_copy_above_the_ops_that_feel_it(place, line):
+    now, copy = replace(CONV, layouts="contiguous"), op_key("aten::copy_", place)
+    said = sentence(
+        {CONV: None, now: Op(1, 25e-3), copy: Op(1, 1e-3)},
+        sources={CONV: "net.py:14", now: "net.py:14", copy: "net.py:29"},
+    )
+    assert said.endswith(f"({line})")
+
+
+@pytest.mark.parametrize(("others_s", "is_blamed"), [(0.0, True), (-30e-3, False), (30e-3, False)])
 def test_single_traces_tell_of_an_unfused_optimizer_whatever_the_times_say(others_s, is_blamed):
     mul = op_key("aten::mul_", "Adam", OPTIMIZER)
     changed = {fused_adam(): None, mul: Op(620, 15e-3), **slower(BACK, others_s)}

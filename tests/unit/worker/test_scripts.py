@@ -43,6 +43,23 @@ class TestRunning:
         assert said.read_text() == f"{path} ['--lr', '0.1'] 7"
         assert (sys.argv, sys.path) == (argv, import_path)
 
+    def test_what_a_script_forks_ends_with_the_script(self, script, tmp_path):
+        """It must never answer in the worker's place."""
+        path = script(
+            """
+            import os, sys
+            child = os.fork()
+            if child == 0:
+                sys.exit(7)
+            _, status = os.waitpid(child, 0)
+            sys.exit(100 + os.waitstatus_to_exitcode(status))
+            """
+        )
+        process = os.getpid()
+        found = run_script(path, [])
+        assert os.getpid() == process
+        assert found.exit_code == 107
+
     def test_a_script_that_is_linked_looks_where_it_really_lies(self, script, tmp_path):
         script("VALUE = 8", "beside_the_target.py")
         link = tmp_path / "linked.py"

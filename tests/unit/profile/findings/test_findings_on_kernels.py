@@ -71,7 +71,7 @@ def test_a_reference_that_takes_next_to_nothing_is_not_told():
 def test_convolutions_outside_of_onednn_are_grave(name):
     finding = only(reference_kernels, op(name, 5, calls=3, shapes=KERNEL, dtypes="bf16"))
     assert finding.severity is Severity.GRAVE
-    assert finding.seen == (f"3 calls a step of {name} take 5.000 ms",)
+    assert finding.seen == (f"3 calls a step of {name}: 5.000 ms",)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_variable_that_caps_nothing_is_left_alone(name, value):
 
 def test_doubles_that_are_only_a_part_of_the_step_are_told():
     finding = only(double_precision, op("mul", 6, calls=4, shapes="[512,512]", dtypes="f64", source="data.py:7"))
-    assert finding.seen == ("4 calls a step on f64 tensors take 6 % of it, the others are narrower",)
+    assert finding.seen == ("4 calls a step on f64 tensors: 6 % of it; the others are narrower",)
     assert finding.where.endswith("(data.py:7)")
 
 

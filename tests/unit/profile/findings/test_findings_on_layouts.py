@@ -31,7 +31,7 @@ def test_lost_convolutions_are_counted_by_calls_with_the_copies_around_them():
         op("relu", 20, module="Net.layer3.conv1", shapes=IMAGE),
     )
     assert finding.seen == (
-        "3 of 53 convolutions a step read tensors that are not channels_last",
+        "3 of 53 convolutions of a step read tensors that are not channels_last",
         "copies at these places take 2.000 ms a step",
     )
     assert finding.where == "in forward and backward of Net.layer3.conv1 (model.py:31)"
@@ -109,7 +109,7 @@ def test_tensors_of_one_layout_or_of_several_shapes_are_not_mixed(shapes, layout
 def test_mixed_ops_are_named_longest_first():
     mixed = {"shapes": PAIR, "layouts": "contiguous channels_last", "phase": BACKWARD}
     finding = only(mixed_layouts, op("add_", 2, **mixed), op("threshold_backward", 6, calls=3, module="Net.a", **mixed))
-    assert finding.seen == ("4 calls a step of threshold_backward and add_ take 8 % of it",)
+    assert finding.seen == ("4 calls a step of threshold_backward and add_: 8 % of it",)
 
 
 def test_a_copy_between_layouts_is_no_mixture():
