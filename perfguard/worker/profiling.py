@@ -53,6 +53,12 @@ class _OpenStep:
     began: _Clocks
 
 
+class ForeignProfilerError(RuntimeError):
+    """The program under test runs a profiler: torch ends it where another one begins, so neither tells the truth."""
+
+    is_plain = True
+
+
 class StepProfiler:
     """Looks at one step at a time, from its start to its finish, which need not be in one function."""
 
@@ -68,7 +74,12 @@ class StepProfiler:
         return self._step is not None
 
     def ready(self, kind: StepKind) -> None:
-        """Do for a kind of step what must not fall into it; once it is done, this costs next to nothing."""
+        """Do for a kind of step what must not fall into it; once it is done, this costs next to nothing.
+
+        Raises:
+            ForeignProfilerError: The program runs a profiler.
+        """
+        _refuse_a_foreign_profiler()
         if kind is StepKind.BARE:
             self._hooks.remove()
             return
@@ -98,7 +109,7 @@ class StepProfiler:
 
         Raises:
             OSError: The log cannot be written.
-            RuntimeError: The profiler cannot be started, for instance because the program runs one itself.
+            ForeignProfilerError: The program runs a profiler.
         """
         self.abort()
         self.ready(kind)
@@ -211,6 +222,15 @@ class CaseProfiler:
         # torch brings 165,000 objects; frozen, they are not gone through before each step.
         gc.collect()
         gc.freeze()
+
+
+def _refuse_a_foreign_profiler() -> None:
+    import torch
+
+    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
+        raise ForeignProfilerError(
+            "the program runs torch's profiler itself, which cannot run twice in a process; switch it off for this"
+        )
 
 
 def _now(*, wall_first: bool = False) -> _Clocks:

@@ -40,7 +40,7 @@ def profile_script(command: Message, control: Baton, profiler: StepProfiler) -> 
 
     Raises:
         OSError: A trace or log cannot be written; the script has been ended.
-        RuntimeError: The profiler cannot be started; the script has been ended.
+        ForeignProfilerError: The script runs a profiler itself; it has been ended.
     """
     held = HeldScript(control, profiler, skip=int(command["skip"]))
     try:

@@ -19,7 +19,7 @@ from perfguard.worker.checks import UnsoundCaseError
 from perfguard.worker.compile_events import CompileEvents
 from perfguard.worker.library_logs import LibraryLogs
 from perfguard.worker.overhead import UNKNOWN_SHARE, share_inside
-from perfguard.worker.profiling import SETTLING_STEPS, CaseProfiler, StepProfiler
+from perfguard.worker.profiling import SETTLING_STEPS, CaseProfiler, ForeignProfilerError, StepProfiler
 
 HEADER = (
     b"onednn_verbose,v1,1.5,info,oneDNN v3.12.0\nonednn_verbose,v1,1.5,primitive,info,template:operation,exec_time\n"
@@ -358,6 +358,16 @@ class TestProfilingACase:
         bare = losses([StepKind.BARE] * 6)
         looked_at = losses([StepKind.TRACE, StepKind.JOINED, StepKind.WHERE])
         assert looked_at == bare[: len(looked_at)]
+
+
+@pytest.mark.parametrize("kind", [StepKind.BARE, StepKind.TRACE])
+def test_a_program_that_runs_a_profiler_itself_is_refused_and_keeps_it(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        with pytest.raises(ForeignProfilerError, match="switch it off"):
+            StepProfiler().start(kind, trace=tmp_path / "trace.json")
+        torch.ones(2).add(1)
+    assert any(event.name == "aten::add" for event in own.events())
 
 
 def test_a_step_that_was_never_started_cannot_be_finished():
