@@ -10,6 +10,7 @@ import numpy as np
 from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
 from perfguard.profile.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_profile import OpProfile
+from perfguard.profile.overhead import COLD_AFTER_S
 
 FORWARD, BACKWARD = StepPhase.FORWARD, StepPhase.BACKWARD
 
@@ -76,8 +77,9 @@ class Noise:
     warm_ratio: float = 0.7
     """Part of that which is measured on empty events."""
     own_share: float = 0.5
-    slowdown: float = 0.08
-    """How much longer everything takes beside that with the profiler, as a ratio."""
+    cold_ratio: float = 0.15
+    """Part of the time that ops and places take with the profiler which is its own beside that, of at most
+    `COLD_AFTER_S` of each call."""
 
 
 SILENCE = Noise(
@@ -91,7 +93,7 @@ SILENCE = Noise(
     step_sd=0,
     burst=0,
     warm_ratio=1,
-    slowdown=0,
+    cold_ratio=0,
 )
 """No noise at all: what comes out is the truth."""
 
@@ -131,7 +133,8 @@ def _measured(arm, noise, rng, slowness):
     times[(*hit, rng.choice(len(keys), size=hit[0].size, p=self_s / self_s.sum()))] += 0.2 * self_s.sum()
     bare_s = times[:, 1::2].sum(axis=2).ravel()
     charged = _charged(keys, calls, noise.own_share)
-    traced = (times[:, ::2] * (1 + noise.slowdown) + noise.event_s * charged).reshape(-1, len(keys))
+    cooling = np.minimum(times[:, ::2] / (1 - noise.cold_ratio), COLD_AFTER_S * _pieces(keys, calls))
+    traced = (times[:, ::2] + noise.cold_ratio * cooling + noise.event_s * charged).reshape(-1, len(keys))
     process = np.arange(noise.processes).repeat(noise.steps)
     return ArmProfile(
         profile=OpProfile(
@@ -166,6 +169,22 @@ def _charged(keys, calls, own_share):
             charged[column] += own_share * calls[column]
             charged[places.get((key.phase, key.module), column)] += (1 - own_share) * calls[column]
     return charged
+
+
+def _pieces(keys, calls):
+    """Calls of each op; of a place, how many pieces its ops and those of places without own time leave it in."""
+    pieces = np.array(calls, dtype=float)
+    places = {(key.phase, key.module): column for column, key in enumerate(keys) if key.op == PYTHON_OP}
+    pieces[list(places.values())] = 1
+    for key, count in zip(keys, calls, strict=True):
+        if key.op == PYTHON_OP:
+            continue
+        module = key.module
+        while module and (key.phase, module) not in places:
+            module = module.rpartition(".")[0]
+        if (key.phase, module) in places:
+            pieces[places[key.phase, module]] += count
+    return pieces
 
 
 def network(blocks=24, step_s=40e-3):

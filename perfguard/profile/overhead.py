@@ -2,15 +2,15 @@
 
 Each event costs a little inside it, so in its own time, and more around it, so in its parent's. The event of a module
 is opened and closed by Python hooks and costs several times as much. What they cost, and which part lies inside, the
-worker measures on empty events. Profiled steps are longer by more than that: caches are colder, and the more so the
-longer an op runs, so the rest lies in everything in proportion to its time (measured: docs/measurements, culprits).
-One cost is taken for both arms: what differs between them is never explained away as overhead of one of them.
+worker measures on empty events. Profiled steps are longer by more than that, since an op that runs for long leaves
+cold caches to the profiler. So the rest lies in everything in proportion to its time, as far as that makes caches
+colder. One cost is taken for both arms: what differs between them is never explained away as overhead of one of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
 from perfguard.profile.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_profile import OpProfile
 from perfguard.profile.typical_steps import BoolArray, FloatArray, IntArray, typical_steps
+
+COLD_AFTER_S = 30e-6
+"""Time without an event after which the next one is no costlier. From 10 to 100 us it makes little difference to what
+is unexplained of an optimizer in small ops, of slower kernels and of a doubled call; with all time, or none, that is
+3 % of the step (docs/measurements, culprits)."""
 
 EMPTY_OPS = 0.05
 """Part of the kinds of ops that do next to nothing: what these take for an event is nearly all the profiler's."""
@@ -34,15 +39,15 @@ class Overhead:
     """Seconds for the event of a module, with the hooks that open and close it."""
     own_share: float
     """Part of an op's event that lies inside it; the rest is around it."""
-    slowdown: float
-    """How much longer everything takes beside that, as a ratio."""
+    cold_ratio: float
+    """Part of the time between events, of at most `COLD_AFTER_S` each, that is the profiler's beside that."""
     error_ratio: float
     """Standard error of all the cost, relative to it; at most 1."""
     step_ratio: float
     """How much longer a profiled step of the baseline takes; nan where unknown."""
 
 
-NO_OVERHEAD = Overhead(event_s=0.0, module_s=0.0, own_share=0.0, slowdown=0.0, error_ratio=0.0, step_ratio=math.nan)
+NO_OVERHEAD = Overhead(event_s=0.0, module_s=0.0, own_share=0.0, cold_ratio=0.0, error_ratio=0.0, step_ratio=math.nan)
 """Nothing is known of it, so nothing is taken out."""
 
 
@@ -63,8 +68,23 @@ class ChargedEvents:
 def profiler_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
     """Seconds of the profiler in each key's time, shape `(steps, keys)`; never more than the key has."""
     events_s = _events_cost_s(profile, overhead)
-    cost_s: FloatArray = events_s + (profile.self_s - events_s) * (overhead.slowdown / (1 + overhead.slowdown))
+    cost_s: FloatArray = events_s + min(1.0, overhead.cold_ratio) * _cooling_s(profile, events_s)
     return cost_s
+
+
+def _cooling_s(profile: OpProfile, events_s: FloatArray) -> FloatArray:
+    """Seconds of each key that make caches colder, shape `(steps, keys)`.
+
+    Up to `COLD_AFTER_S` of each call, and in a place of each piece between two events.
+    """
+    python = _python(profile.keys)
+    calls = profile.calls.astype(np.float64)
+    inside = _by_place(profile.keys, np.where(python, 0.0, calls))
+    if profile.child_events is not None:
+        inside = profile.child_events.astype(np.float64)
+    pieces = np.where(python, inside + 1.0, calls)
+    found: FloatArray = np.minimum(profile.self_s - events_s, COLD_AFTER_S * pieces)
+    return found
 
 
 def _events_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
@@ -78,6 +98,11 @@ def _events_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
     share = np.divide(excess_s, total_s, out=np.zeros_like(excess_s), where=total_s > 0)
     found: FloatArray = np.minimum(held_s + weights * share[:, place], profile.self_s)
     return found
+
+
+def _python(keys: tuple[OpKey, ...]) -> BoolArray:
+    """Which keys are time in no op."""
+    return np.array([key.op == PYTHON_OP for key in keys], dtype=np.bool_)
 
 
 def _places(keys: tuple[OpKey, ...]) -> tuple[IntArray, int]:
@@ -99,7 +124,7 @@ def charged_events(profile: OpProfile, own_share: float) -> ChargedEvents:
     The event of an op costs `own_share` in the op and the rest in its parent. Where a profile does not know the
     parents, the rest goes to the place that called the op: the time in no op of its module, or of the nearest above.
     """
-    python = np.array([key.op == PYTHON_OP for key in profile.keys], dtype=np.bool_)
+    python = _python(profile.keys)
     calls = profile.calls.astype(np.float64)
     ops = np.where(python, 0.0, calls)
     others = np.maximum(profile.events - ops.sum(axis=1), 0.0)[:, np.newaxis]
@@ -142,14 +167,28 @@ def estimate_overhead(baseline: ArmProfile, candidate: ArmProfile, pairs: Proces
         np.concatenate([getattr(steps, name) for steps in found]) for name in ("bare_s", "longer_s", "events_s")
     )
     part = float(np.clip(np.median(longer_s / np.maximum(events_s, 1e-12)), 0.0, 1.0))
-    return Overhead(
+    known = Overhead(
         event_s=part * event_s,
         module_s=part * module_s,
         own_share=_own_share(arms, part * event_s),
-        slowdown=max(0.0, float(np.median((longer_s - part * events_s) / bare_s))),
+        cold_ratio=0.0,
         error_ratio=_error_ratio(longer_s / bare_s),
         step_ratio=float(np.median(found[0].longer_s / found[0].bare_s)),
     )
+    cooling_s = np.concatenate(
+        [
+            _typical_cooling_s(arm.profile, processes, known)
+            for arm, processes in zip(arms, (pairs.baseline, pairs.candidate), strict=True)
+        ]
+    )
+    rest_s = longer_s - part * events_s
+    return replace(known, cold_ratio=max(0.0, float(np.median(rest_s / np.maximum(cooling_s, 1e-12)))))
+
+
+def _typical_cooling_s(profile: OpProfile, processes: tuple[int, ...], overhead: Overhead) -> FloatArray:
+    """Of all keys together, shape `(processes,)`."""
+    cooling_s = _cooling_s(profile, _events_cost_s(profile, overhead)).sum(axis=1)
+    return typical_steps(cooling_s, profile.process, processes)
 
 
 def _own_share(arms: tuple[ArmProfile, ...], event_s: float) -> float:
@@ -193,7 +232,7 @@ def _error_ratio(values: FloatArray) -> float:
 def _emptiest_ops_s(profile: OpProfile) -> float:
     """What the kinds of ops that do next to nothing take for a call, themselves; inf without any op."""
     calls = np.median(profile.calls, axis=0)
-    real = np.array([key.op != PYTHON_OP for key in profile.keys], dtype=np.bool_) & (calls > 0)
+    real = ~_python(profile.keys) & (calls > 0)
     if not real.any():
         return math.inf
     return float(np.quantile(np.median(profile.self_s, axis=0)[real] / calls[real], EMPTY_OPS, method="lower"))

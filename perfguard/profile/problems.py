@@ -20,6 +20,7 @@ from perfguard.profile.context import Context, context_of
 from perfguard.profile.events import EventKind
 from perfguard.profile.nesting import IntArray
 from perfguard.profile.outermost_ops import outermost_ops
+from perfguard.profile.overhead import COLD_AFTER_S
 from perfguard.profile.parameter_lists import ACCUMULATION, TENSOR_LIST, ParameterSizes, parameter_sizes
 from perfguard.profile.phases import PHASES
 from perfguard.profile.recorded_calls import RawCall, recorded_calls, same_work
@@ -50,7 +51,7 @@ class Problem:
     calls: float
     """Calls in a step."""
     observed_s: float
-    """Seconds of a step in all its calls, with everything that they call; the median over steps."""
+    """Seconds of a step in all its calls, with everything that they call."""
     events: float
     """Events of the profiler in these calls, themselves included: each adds its cost to the seconds."""
     phases: tuple[StepPhase, ...]
@@ -101,8 +102,7 @@ def read_problems(paths: Sequence[Path]) -> StepProblems:
 def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float, own_share: float) -> StepProblems:
     """The same with the profiler's cost taken out of the ops; never less than nothing is left of one.
 
-    What profiled steps are longer by beyond their events lies in everything in proportion to its time, as in
-    `profile.overhead`.
+    What profiled steps are longer by beyond their events is shared out as in `profile.overhead`.
 
     Args:
         step: As profiled.
@@ -111,18 +111,27 @@ def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float
         event_s: What an event costs, measured on empty ones; events never cost more than profiling adds to the step.
         own_share: Part of that which lies in the event itself; the rest is in what is around it.
     """
-    if bare_s is None or bare_s <= 0:
+    if bare_s is None:
         return step
     longer_s = max(0.0, step.wall_s - bare_s)
     cost_s = min(event_s, longer_s / step.events) if step.events else 0.0
-    slower = (longer_s - cost_s * step.events) / bare_s
-
-    def left_s(problem: Problem) -> float:
-        events_s = cost_s * (problem.events - (1 - own_share) * problem.calls)
-        return max(0.0, problem.observed_s - events_s) / (1 + slower)
-
+    left_s = [
+        max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls))
+        for problem in step.problems
+    ]
+    cooling_s = [
+        min(seconds, COLD_AFTER_S * problem.events) for seconds, problem in zip(left_s, step.problems, strict=True)
+    ]
+    events_outside = max(0.0, step.events - sum(problem.events for problem in step.problems))
+    outside_s = max(0.0, step.wall_s - step.ops_s - cost_s * events_outside)
+    all_s = sum(cooling_s) + min(outside_s, COLD_AFTER_S * (events_outside + 1))
+    cold_ratio = min(1.0, (longer_s - cost_s * step.events) / all_s) if all_s > 0 else 0.0
     return replace(
-        step, problems=_longest_first(replace(problem, observed_s=left_s(problem)) for problem in step.problems)
+        step,
+        problems=_longest_first(
+            replace(problem, observed_s=seconds - cold_ratio * cooling)
+            for problem, seconds, cooling in zip(step.problems, left_s, cooling_s, strict=True)
+        ),
     )
 
 
