@@ -93,7 +93,8 @@ def test_an_optimizer_that_is_no_longer_fused_is_named_with_its_line(training, g
     assert "Adam no longer fused" in training.run("show", gated["run_id"]).stdout
     kept = Path(gated["folder"]) / "profiles"
     assert list(kept.glob("*/baseline-joined.log"))
-    assert len(list(kept.glob("*/candidate-p*.json.gz"))) == 16
+    steps = [len(list(kept.glob(f"*/candidate-p{process}-*.json.gz"))) for process in range(4)]
+    assert all(4 <= traced <= 10 for traced in steps)
 
 
 def test_advice_on_what_only_the_candidate_does_stands_beside_the_culprit(training, gated):
