@@ -68,7 +68,7 @@ class ChargedEvents:
 def profiler_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:
     """Seconds of the profiler in each key's time, shape `(steps, keys)`; never more than the key has."""
     events_s = _events_cost_s(profile, overhead)
-    cost_s: FloatArray = events_s + min(1.0, overhead.cold_ratio) * _cooling_s(profile, events_s)
+    cost_s: FloatArray = events_s + overhead.cold_ratio * _cooling_s(profile, events_s)
     return cost_s
 
 
@@ -156,13 +156,11 @@ def estimate_overhead(baseline: ArmProfile, candidate: ArmProfile, pairs: Proces
     if not (baseline.has_bare_steps and candidate.has_bare_steps):
         return NO_OVERHEAD
     arms = (baseline, candidate)
+    sides = tuple(zip(arms, (pairs.baseline, pairs.candidate), strict=True))
     event_s, module_s = (
         sum(getattr(arm.event_cost, name) for arm in arms) / len(arms) for name in ("event_s", "module_s")
     )
-    found = [
-        _longer(arm, processes, event_s=event_s, module_s=module_s)
-        for arm, processes in zip(arms, (pairs.baseline, pairs.candidate), strict=True)
-    ]
+    found = [_longer(arm, processes, event_s=event_s, module_s=module_s) for arm, processes in sides]
     bare_s, longer_s, events_s = (
         np.concatenate([getattr(steps, name) for steps in found]) for name in ("bare_s", "longer_s", "events_s")
     )
@@ -175,14 +173,9 @@ def estimate_overhead(baseline: ArmProfile, candidate: ArmProfile, pairs: Proces
         error_ratio=_error_ratio(longer_s / bare_s),
         step_ratio=float(np.median(found[0].longer_s / found[0].bare_s)),
     )
-    cooling_s = np.concatenate(
-        [
-            _typical_cooling_s(arm.profile, processes, known)
-            for arm, processes in zip(arms, (pairs.baseline, pairs.candidate), strict=True)
-        ]
-    )
-    rest_s = longer_s - part * events_s
-    return replace(known, cold_ratio=max(0.0, float(np.median(rest_s / np.maximum(cooling_s, 1e-12)))))
+    cooling_s = np.concatenate([_typical_cooling_s(arm.profile, processes, known) for arm, processes in sides])
+    ratios = (longer_s - part * events_s) / np.maximum(cooling_s, 1e-12)
+    return replace(known, cold_ratio=float(np.clip(np.median(ratios), 0.0, 1.0)))
 
 
 def _typical_cooling_s(profile: OpProfile, processes: tuple[int, ...], overhead: Overhead) -> FloatArray:
