@@ -31,6 +31,13 @@ def format_signed_seconds(value_s: float | None) -> str:
     return "-" if value_s is None else f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
 
 
+def format_seconds_interval(lower_s: float, upper_s: float) -> str:
+    """`[+1.00 ms, +1.40 ms]`; `-` where it is unknown."""
+    if not (math.isfinite(lower_s) and math.isfinite(upper_s)):
+        return "-"
+    return f"[{format_signed_seconds(lower_s)}, {format_signed_seconds(upper_s)}]"
+
+
 def format_effect(log_ratio: float | None) -> str:
     """A log-ratio as a signed percentage, `+2.41 %`; `-` for None or nan."""
     if log_ratio is None or math.isnan(log_ratio):

@@ -123,6 +123,8 @@ def comparison(*deltas, changes=()):
         idle_s=0.0,
         unexplained_s=0.0,
         overhead_ratio=0.2,
+        unexplained_lower_s=-0.01,
+        unexplained_upper_s=0.01,
     )
     return Attribution(
         case_id=CASE,

@@ -10,11 +10,13 @@ import click
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.model.record import BaselineInfo, CaseNoise, StoredBaseline
-from perfguard.pipeline.baselines import CaseChange
+from perfguard.model.ops import CensusChange
+from perfguard.model.record import BaselineInfo, StoredBaseline
+from perfguard.pipeline.baseline_changes import CaseChange
+from perfguard.report.lines import change_lines
 from perfguard.store.anchors import anchor_place, has_anchor
 from perfguard.store.baselines import BaselineStore
-from perfguard.units import format_effect, format_ratio, format_seconds
+from perfguard.units import format_effect, format_ratio, format_seconds, printable
 
 
 def print_stored(store: BaselineStore, *, as_json: bool) -> None:
@@ -78,19 +80,34 @@ def print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineInf
 
 
 def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
-    """Each case before and after."""
+    """Each case before and after, and below it what it executes otherwise."""
     if as_json:
         click.echo(to_json(changes, indent=1))
         return
     width = max((len(change.case_id) for change in changes), default=4)
     for change in changes:
-        click.echo(f"{change.case_id:<{width}}  {_change(change.before, change.after)}", err=to_stderr)
+        click.echo(f"{change.case_id:<{width}}  {_times(change)}", err=to_stderr)
+        for line in _executed(change.executes_otherwise):
+            click.echo(f"  {line}", err=to_stderr)
 
 
-def _change(before: CaseNoise | None, after: CaseNoise | None) -> str:
+def _times(change: CaseChange) -> str:
+    before, after = change.before, change.after
     if before is None:
         return f"new        {format_seconds(after.median_s) if after else '-':>10}"
     if after is None:
         return f"gone       {format_seconds(before.median_s):>10}"
     effect = format_effect(math.log(after.median_s / before.median_s))
-    return f"{effect:>9}  {format_seconds(before.median_s):>10} -> {format_seconds(after.median_s):>10}"
+    times = f"{effect:>9}  {format_seconds(before.median_s):>10} -> {format_seconds(after.median_s):>10}"
+    if change.interval is None:
+        return f"{times}  too few rounds for an interval"
+    noise = ", within the noise of the rounds" if change.is_within_noise else ""
+    return f"{times}  [{format_effect(change.interval.lower)}, {format_effect(change.interval.upper)}]{noise}"
+
+
+def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
+    """Lines on what is executed otherwise; none where that is not known."""
+    if changes is None:
+        return []
+    told = change_lines("executes otherwise", "in what it executes", changes) or ["executes the same, by count"]
+    return [printable(line) for line in told]

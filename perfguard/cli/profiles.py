@@ -94,13 +94,16 @@ def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
 
 
 def _step_line(case: ProfiledCase) -> str:
+    from perfguard.profile.typical_steps import leaves_steps_out
+
     of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
     if case.step_s is None or case.overhead_ratio is None:
         return f"a step takes {format_seconds(case.profiled_step_s)} with the profiler ({of}); without it: not measured"
+    told = ", the middle third of which is told" if leaves_steps_out(case.steps // case.processes) else ""
     more = "less" if case.overhead_ratio < 0 else "more"
     return (
         f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(abs(case.overhead_ratio))} {more}; {of}, the middle third of which is told); "
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{told}); "
         "shares are of the profiled step"
     )
 

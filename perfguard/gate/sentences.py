@@ -51,6 +51,10 @@ def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: 
     target = policy.equivalence_ratio
     if mde_ratio > target:
         text = f"could not see effects under {format_ratio(mde_ratio)} in {_sample(comparison)}"
+        if _is_beyond(estimate, comparison.margin_ratio):
+            level, needed_level = format_ratio(estimate.interval.level), format_ratio(1 - test_alpha)
+            text += f"; {_effect(estimate)} is beyond {format_ratio(comparison.margin_ratio)} at {level}, "
+            text += f"and a flag needs {needed_level}"
         if comparison.design is Design.ROUNDS:
             return text
         needed = blocks_needed(target, estimate.block_sd, alpha=test_alpha, margin_ratio=comparison.margin_ratio)
@@ -63,6 +67,12 @@ def inconclusive_sentence(comparison: Comparison, policy: Policy, *, mde_ratio: 
         f"{_measured(comparison)}: neither shown to be beyond {format_ratio(comparison.margin_ratio)} "
         f"nor to be inside ±{format_ratio(target)}"
     )
+
+
+def _is_beyond(estimate: Estimate, margin_ratio: float) -> bool:
+    """Whether all of the interval is beyond the margin, which is not yet enough at a gate's error rate."""
+    margin = math.log1p(margin_ratio)
+    return estimate.interval.lower > margin or estimate.interval.upper < -margin
 
 
 def demotion_sentence(comparison: Comparison, policy: Policy) -> str:
@@ -129,12 +139,15 @@ def _names(verdicts: Sequence[Verdict], *, with_effect: bool = True) -> str:
 
 
 def _measured(comparison: Comparison) -> str:
-    estimate = _estimate(comparison)
+    return f"{_effect(_estimate(comparison))} in {_sample(comparison)}"
+
+
+def _effect(estimate: Estimate) -> str:
     direction = "slower" if estimate.log_ratio > 0 else "faster"
     lower, upper = format_effect(estimate.interval.lower), format_effect(estimate.interval.upper)
     # Beyond e^50 the ratio has no meaning for a reader, and expm1 overflows soon after.
     effect = format_ratio(abs(math.expm1(min(estimate.log_ratio, 50.0))))
-    return f"{effect} {direction} [{lower}, {upper}] in {_sample(comparison)}"
+    return f"{effect} {direction} [{lower}, {upper}]"
 
 
 def _sample(comparison: Comparison) -> str:

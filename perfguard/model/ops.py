@@ -215,6 +215,10 @@ class StepBalance:
     """What is left."""
     overhead_ratio: float
     """How much longer a profiled step of the baseline takes; never part of a verdict."""
+    unexplained_lower_s: float = -math.inf
+    """Lower end of the 95 % interval of what is left; -inf where it is unknown."""
+    unexplained_upper_s: float = math.inf
+    """Upper end; inf where it is unknown."""
 
     @property
     def is_in_doubt(self) -> bool:
@@ -244,6 +248,13 @@ class Culprit:
     """Part of the step's difference, 1 for all of it; nan where either is within its noise."""
     ops: tuple[OpKey, ...]
     """The ops, largest difference first."""
+    phases: tuple[StepPhase, ...] = ()
+    """Parts of the step that each have a good part of it, in their order; empty where only `phase` is known."""
+
+    @property
+    def place(self) -> str:
+        """`backward`, or `forward and backward` where neither has by far the most."""
+        return " and ".join(phase.value for phase in self.phases or (self.phase,))
 
     @property
     def is_within_noise(self) -> bool:

@@ -11,9 +11,10 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError, Usage
 from perfguard.gate.numerics import computed_otherwise, paired_with_stored
 from perfguard.model.machine import CheckStatus
 from perfguard.model.plan import ArmSpec
-from perfguard.model.record import CaseNoise, StoredBaseline
+from perfguard.model.record import StoredBaseline
 from perfguard.model.result import RunResult
 from perfguard.pipeline.attribution import count_candidate
+from perfguard.pipeline.baseline_changes import CaseChange, CountedBaseline, changes_between
 from perfguard.pipeline.judging import policy_of
 from perfguard.pipeline.machine import check_host
 from perfguard.pipeline.new_baselines import baseline_of, public_runs, rounds_of
@@ -22,23 +23,11 @@ from perfguard.pipeline.rounds import measurable_cases, measure_rounds, with_see
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.pipeline.stored import find_stored, store_of
 from perfguard.runner import git
-from perfguard.store.censuses import census_file, save_censuses
+from perfguard.store.censuses import census_file, load_censuses, save_censuses
 from perfguard.units import format_ratio
 
 MIN_ROUNDS = 4
 """Fewer rounds say too little about the spread between them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseChange:
-    """One case before and after a baseline update, or in two baselines."""
-
-    case_id: str
-    """The case."""
-    before: CaseNoise | None
-    """None where the case is new."""
-    after: CaseNoise | None
-    """None where the case is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +70,13 @@ def update_baseline(
     state = _require_fit(request, options)
     previous = _previous(request)
     if previous is not None:
-        request = with_seed_of(previous, request)  # the same data, so that what is computed can be compared
+        request = with_seed_of(previous.baseline, request)  # the same data, so that what is computed can be compared
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
         starter = measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
         censuses = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
-        differences = _differences(session, previous)
+        differences = _differences(session, previous.baseline if previous else None)
         _note_noise(session)
         result = finish(session, None, measured=measured_cases(session))
         if session.interrupts.asked:
@@ -95,7 +84,7 @@ def update_baseline(
         _require_complete(session, options)
         _require_same_computation(differences, options)
         baseline = baseline_of(session, state)
-        changes = changes_between(previous, baseline)
+        changes = changes_between(previous, CountedBaseline(baseline=baseline, censuses=censuses))
         if not confirm(changes):
             return result, None
         place = store_of(request.loaded).save(baseline, public_runs(session))
@@ -103,21 +92,16 @@ def update_baseline(
         return result, place
 
 
-def changes_between(before: StoredBaseline | None, after: StoredBaseline | None) -> tuple[CaseChange, ...]:
-    """Each case of either baseline, with both."""
-    old = before.noise if before else {}
-    new = after.noise if after else {}
-    return tuple(
-        CaseChange(case_id=case_id, before=old.get(case_id), after=new.get(case_id))
-        for case_id in sorted(old.keys() | new.keys())
-    )
-
-
-def _previous(request: Request) -> StoredBaseline | None:
+def _previous(request: Request) -> CountedBaseline | None:
     """What an update would replace; None where nothing readable is stored for this machine."""
+    place = find_stored(request.loaded, request.suite)
+    if place is None:
+        return None
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
-        place = find_stored(request.loaded, request.suite)
-        return store_of(request.loaded).load(place) if place is not None else None
+        baseline = store_of(request.loaded).load(place)
+        with contextlib.suppress(StoreError):
+            return CountedBaseline(baseline=baseline, censuses=load_censuses(census_file(place)))
+        return CountedBaseline(baseline=baseline)
     return None
 
 
@@ -175,8 +159,8 @@ def _note_noise(session: Session) -> None:
         worst = max(noisy, key=lambda case_id: noisy[case_id] or 0.0)
         session.note(
             f"{len(noisy)} of {len(measured)} cases vary by more than {format_ratio(limit)} from round to round "
-            f"({worst}: {format_ratio(noisy[worst])}); a gate against these numbers decides little and pairs with "
-            "their commit instead; see `perfguard doctor`, and record them again when the host is quieter",
+            f"(most of all {worst}: {format_ratio(noisy[worst])}); a gate against these numbers decides little and "
+            "pairs with their commit instead; see `perfguard doctor`, and record them again when the host is quieter",
             level="warning",
         )
 

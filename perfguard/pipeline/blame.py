@@ -33,4 +33,6 @@ def _sentence(verdict: Verdict, attribution: Attribution) -> str:
     was_slower = math.isfinite(balance.lower_s) and balance.lower_s > 0
     if (verdict.outcome is Outcome.REGRESSED and was_faster) or (verdict.outcome is Outcome.IMPROVED and was_slower):
         return f"the few steps that were profiled went the other way, so this explains little: {attribution.sentence}"
+    if verdict.outcome is Outcome.UNCHANGED and (was_faster or was_slower):
+        return f"by all blocks the step is unchanged, the few that were profiled differ: {attribution.sentence}"
     return attribution.sentence

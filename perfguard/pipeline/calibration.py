@@ -125,12 +125,12 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     for note in notes:
         request.progress(note)
     calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
-    todo = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
+    missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
     seed = request.loaded.config.seed
     base = secrets.randbelow(2**31) if seed is None else seed
     interrupted = False
-    for number in range(1, todo + 1):
-        request.progress(f"A/A gate {number} of {todo}")
+    for number in range(1, missing + 1):
+        request.progress(f"A/A gate {number} of {missing}")
         draw = random.Random(f"{base}:{len(calibration.gates) if calibration else 0}")  # noqa: S311 - a layout, no secret
         result = run_gate(
             _seeded(request, draw), *same_arms(request), place=_placebo(draw) if options.placebo else None
@@ -140,7 +140,7 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
             break
         gate = _judged(result, placebo=options.placebo)
         calibration = _store(request, calibration, [gate], scope_of_result(result, request))
-        request.progress(f"A/A gate {number} of {todo}: {gate.outcome} after {gate.blocks} blocks, stored")
+        request.progress(f"A/A gate {number} of {missing}: {gate.outcome} after {gate.blocks} blocks, stored")
     measured = scope if calibration is None else calibration.scope
     return _described(request, calibration, measured, notes=notes, interrupted=interrupted)
 

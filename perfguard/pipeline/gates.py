@@ -21,11 +21,12 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
 
     Raises:
         StoreError: `stored` was asked for, and there is none for this machine and suite.
-        UsageError: Injections need both arms.
+        UsageError: Injections need both arms, or single cases were to be compared with `stored`.
     """
     if not baseline.stored:
         return compare_arms(request, baseline, candidate)
     _require_no_injection(request)
+    _require_whole_suite(request)
     place = require_stored(request.loaded, request.suite)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
     return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
@@ -77,6 +78,16 @@ def _how_to_store(request: Request) -> str:
 def _require_no_injection(request: Request) -> None:
     if request.injections:
         raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
+
+
+def _require_whole_suite(request: Request) -> None:
+    """Cases that share a worker share its memory and caches, so a case alone is another measurement."""
+    if request.patterns:
+        raise UsageError(
+            f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
+            "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
+            "--baseline git:REV"
+        )
 
 
 def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[str, ...]:

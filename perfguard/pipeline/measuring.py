@@ -203,7 +203,7 @@ def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None
     if shortage is not None:
         session.note(shortage, level="warning")
     elif slices < wanted:
-        session.note(f"{slices} slices a block instead of {wanted}, so that enough blocks fit the budget")
+        session.note(f"{slices} slices a block instead of {wanted}, so that more blocks fit the budget")
 
 
 def _note_skipped(session: Session) -> None:

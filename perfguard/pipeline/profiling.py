@@ -25,6 +25,7 @@ from perfguard.pipeline.results import machine_line
 from perfguard.pipeline.session import Request, Session, open_session
 from perfguard.profile.breakdown import break_down
 from perfguard.profile.findings.subject import Subject
+from perfguard.profile.settled import is_settled
 from perfguard.profile.typical_steps import middle_steps
 from perfguard.runner.profiling import Profiled, ProfiledProcess, Profiling, profile_cases
 from perfguard.runner.script_profiling import Script, ScriptProfiling, profile_script
@@ -41,6 +42,8 @@ class ProfileSize:
 
     processes: int = 4
     """Fresh processes of each arm; intervals need two."""
+    most_processes: int = 0
+    """As many of both arms where those do not settle how much the steps differ; of no account where it is not more."""
     steps: int = 6
     """Profiled steps, and as many bare ones or more, in each process."""
     most_steps: int = 0
@@ -147,6 +150,8 @@ def run_profiles(
         folder=(session.folder.path / PROFILES).absolute(),
         arms=arms,
         processes=size.processes,
+        most_processes=size.most_processes,
+        is_settled=_is_settled,
         steps=size.steps,
         most_steps=size.most_steps,
         where=size.where,
@@ -155,6 +160,13 @@ def run_profiles(
     )
     with aside(session.selection):
         return profile_cases(cases, profiling)
+
+
+def _is_settled(baseline: Sequence[ProfiledProcess], candidate: Sequence[ProfiledProcess]) -> bool:
+    """By the steps without a profiler, on which the difference rests, and by those with one, on which its parts do."""
+    bare = ([[step.wall_s for step in process.bare] for process in arm] for arm in (baseline, candidate))
+    traced = ([[files.step.wall_s for files in process.traced] for process in arm] for arm in (baseline, candidate))
+    return is_settled(*bare) and is_settled(*traced)
 
 
 def _projections(

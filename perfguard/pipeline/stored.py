@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from perfguard.errors import ArmError, StoreError
 from perfguard.fingerprint.probe import probe
 from perfguard.model.ops import Census
 from perfguard.model.record import BaselineInfo, StoredBaseline
+from perfguard.pipeline.baseline_changes import CountedBaseline
 from perfguard.profile.implementations import isa_class
 from perfguard.runner import git
 from perfguard.store.anchors import FILES, OPTIONAL_FILES
@@ -50,10 +51,14 @@ def require_stored(loaded: LoadedConfig, suite: str) -> Path:
     """
     place = find_stored(loaded, suite)
     if place is None:
-        others = sorted({path.parent.name for path in store_of(loaded).stored()})
-        known = f"; baselines exist for {', '.join(others)}" if others else ""
+        machine_id = probe().machine_id
+        stored = sorted(store_of(loaded).stored())
+        here = [repr(path.name) for path in stored if path.parent.name == machine_id]
+        others = sorted({path.parent.name for path in stored} - {machine_id})
+        known = f"; of this machine there is {', '.join(here)} (name it with --suite)" if here else ""
+        known += f"; baselines exist for {', '.join(others)}" if others else ""
         raise StoreError(
-            f"no baseline of suite {suite!r} is stored for this machine ({probe().machine_id}){known}; run `perfguard "
+            f"no baseline of suite {suite!r} is stored for this machine ({machine_id}){known}; run `perfguard "
             "baseline update`, or compare with a revision: --baseline git:HEAD"
         )
     return place
@@ -107,20 +112,23 @@ def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> Sto
     return max(found, key=lambda stored: stored.info.created_at, default=None)
 
 
-def named_baseline(loaded: LoadedConfig, name: str | None) -> StoredBaseline:
+def named_baseline(loaded: LoadedConfig, name: str | None) -> CountedBaseline:
     """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
 
     Raises:
-        StoreError: There is none.
+        StoreError: There is none, or it is corrupt.
         ArmError: Git knows no such revision.
     """
-    store = store_of(loaded)
     if name is None:
-        return store.load(require_stored(loaded, loaded.config.suite))
+        return _counted(loaded, require_stored(loaded, loaded.config.suite))
     if not name.startswith("git:"):
-        place = loaded.project / name
-        return store.load(place)
-    return loaded_files(loaded, committed_files(loaded, name))
+        return _counted(loaded, loaded.project / name)
+    with _written(committed_files(loaded, name)) as place:
+        return _counted(loaded, place)
+
+
+def _counted(loaded: LoadedConfig, place: Path) -> CountedBaseline:
+    return CountedBaseline(baseline=store_of(loaded).load(place), censuses=load_censuses(census_file(place)))
 
 
 def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
@@ -150,10 +158,17 @@ def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBase
     Raises:
         StoreError: One is corrupt, or of another schema.
     """
+    with _written(files) as place:
+        return store_of(loaded).load(place)
+
+
+@contextlib.contextmanager
+def _written(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A folder that holds the files, for as long as it is needed."""
     with tempfile.TemporaryDirectory(prefix="perfguard-") as scratch:
         for name, content in files.items():
             (Path(scratch) / name).write_bytes(content)
-        return store_of(loaded).load(Path(scratch))
+        yield Path(scratch)
 
 
 def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:

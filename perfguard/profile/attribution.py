@@ -36,7 +36,9 @@ def attribute(
     moved = [moved_phrase(diff, cost) for cost in found.moved if is_worth_telling(cost, balance, found.blamed)]
     return Attribution(
         case_id=case_id,
-        sentence=attribution_sentence(balance, found.blamed, found.facts, moved, census_changes),
+        sentence=attribution_sentence(
+            balance, found.blamed, found.facts, found.minor, moved=moved, census_changes=census_changes
+        ),
         balance=balance,
         culprits=found.culprits,
         deltas=op_deltas(diff, found.moved_columns(diff)),

@@ -28,6 +28,7 @@ def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> Ste
     """
     before, after = _steps(baseline, candidate, diff)
     step = _difference(after.wall_s - before.wall_s)
+    left = _left(after.wall_s - before.wall_s, diff)
     ops_s, outside_s = _sums(diff)
     idle_s = _idle_outside_ops(float(after.idle_s.mean() - before.idle_s.mean()), outside_s)
     python_s = outside_s - idle_s
@@ -42,6 +43,8 @@ def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> Ste
         idle_s=idle_s,
         unexplained_s=float(step.mean[0]) - ops_s - python_s - idle_s,
         overhead_ratio=diff.overhead.step_ratio,
+        unexplained_lower_s=float(left.lower[0]),
+        unexplained_upper_s=float(left.upper[0]),
     )
 
 
@@ -69,11 +72,19 @@ def _windows(arm: ArmProfile, processes: tuple[int, ...]) -> _Steps:
     return _Steps(wall_s=wall_s, idle_s=np.zeros_like(wall_s))
 
 
-def _difference(deltas_s: FloatArray) -> Differences:
-    """The steps' own difference, by Student's t."""
+def _left(deltas_s: FloatArray, diff: OpDiff) -> Differences:
+    """What ops and time in none leave of the steps' difference.
+
+    What was taken out as the profiler's cost is one estimate for all ops, so its errors add up instead of cancelling.
+    """
+    return _difference(deltas_s - diff.ops.deltas_s.sum(axis=1), error_s=float(diff.ops.overhead_error_s.sum()))
+
+
+def _difference(deltas_s: FloatArray, *, error_s: float = 0.0) -> Differences:
+    """A mean over pairs of processes, by Student's t."""
     series = deltas_s[:, np.newaxis]
     noise = estimate_noise(series, np.zeros(1), np.zeros(1, dtype=np.bool_))
-    return mean_differences(series, np.zeros(1), noise, level=LEVEL, extra_error=np.zeros(1))
+    return mean_differences(series, np.zeros(1), noise, level=LEVEL, extra_error=np.array([error_s]))
 
 
 def _sums(diff: OpDiff) -> tuple[float, float]:

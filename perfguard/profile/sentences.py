@@ -31,6 +31,8 @@ def attribution_sentence(
     balance: StepBalance,
     blamed: Sequence[Culprit],
     facts: Sequence[Culprit],
+    minor: Sequence[Culprit],
+    *,
     moved: Sequence[str],
     census_changes: Sequence[CensusChange],
 ) -> str:
@@ -41,10 +43,11 @@ def attribution_sentence(
         blamed: Culprits, largest part first.
         facts: What is executed otherwise and not to blame; the first is told where nothing is to blame, or where no
             interval says what is.
+        minor: What comes after a fact; those with a part of the step's difference are told behind it.
         moved: What only moved, a phrase for each.
         census_changes: Gravest first; the first is told where no culprit explains the step.
     """
-    return "; ".join((_step(balance), *_reasons(balance, blamed, facts, census_changes), *moved[:1]))
+    return "; ".join((_step(balance), *_reasons(balance, blamed, facts, minor, census_changes), *moved[:1]))
 
 
 def culprit_name(diff: OpDiff, cause: Cause, columns: Sequence[int]) -> str:
@@ -114,12 +117,18 @@ def _reasons(
     balance: StepBalance,
     blamed: Sequence[Culprit],
     facts: Sequence[Culprit],
+    minor: Sequence[Culprit],
     census_changes: Sequence[CensusChange],
 ) -> list[str]:
     reasons = [f"{_part(balance, culprit)}: {culprit.sentence}" for culprit in _worth_naming(blamed)]
     if facts and (not blamed or not math.isfinite(balance.lower_s)):
         cost = ", at a cost within the noise" if facts[0].is_within_noise else ""
         reasons.append(f"executed otherwise{cost}: {facts[0].sentence}")
+    behind = [culprit for culprit in minor if culprit.share >= WORTH_NAMING]  # nan has no part
+    reasons += [
+        f"{format_share(culprit.share)} of the difference: {culprit.sentence}"
+        for culprit in behind[: MOST_NAMED - len(reasons)]
+    ]
     if reasons:
         return reasons
     if census_changes:

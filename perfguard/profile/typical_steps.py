@@ -42,6 +42,11 @@ def middle_steps(wall_s: FloatArray, process: IntArray) -> BoolArray:
     return chosen
 
 
+def leaves_steps_out(steps: int) -> bool:
+    """Whether what a process with so many steps usually takes is told by fewer than all."""
+    return _middle_third(steps) != slice(0, steps)
+
+
 def _trimmed_mean(values: FloatArray) -> FloatArray:
     mean: FloatArray = np.sort(values, axis=0)[_middle_third(values.shape[0])].mean(axis=0)
     return mean

@@ -24,6 +24,8 @@ _COUNTED = 0.25
 """Ops are counted that have at least this part of the longest one's time: not wrappers, nor allocations for it."""
 _COUNTED_FOR_FUSED = 0.1
 """Where a fused op stands for all of them the lesser ones count as well, but no wrappers."""
+_GOOD_PART = 0.5
+"""A phase is named that has at least this part of what the largest has: which of two halves is larger is noise."""
 _NAMED = 2
 """Of these, so many are named."""
 
@@ -42,11 +44,24 @@ def where(diff: OpDiff, columns: Sequence[int]) -> str:
 
 def main_phase(diff: OpDiff, columns: Sequence[int]) -> StepPhase:
     """The part of the step that has most of the cause's difference."""
+    phases = _by_phase(diff, columns)
+    sign = math.copysign(1.0, sum(phases.values()))
+    return max(phases, key=lambda phase: sign * phases[phase])
+
+
+def main_phases(diff: OpDiff, columns: Sequence[int]) -> tuple[StepPhase, ...]:
+    """The parts of the step that each have a good part of the cause's difference, in the order of a step."""
+    phases = _by_phase(diff, columns)
+    sign = math.copysign(1.0, sum(phases.values()))
+    least_s = _GOOD_PART * max(sign * delta_s for delta_s in phases.values())
+    return tuple(phase for phase in StepPhase if phase in phases and sign * phases[phase] >= least_s)
+
+
+def _by_phase(diff: OpDiff, columns: Sequence[int]) -> dict[StepPhase, float]:
     phases: dict[StepPhase, float] = defaultdict(float)
     for column in columns:
         phases[diff.ops.keys[column].phase] += float(diff.differences.mean[column])
-    sign = math.copysign(1.0, sum(phases.values()))
-    return max(phases, key=lambda phase: sign * phases[phase])
+    return phases
 
 
 def main_module(diff: OpDiff, columns: Sequence[int]) -> str | None:

@@ -10,7 +10,7 @@ from perfguard.model.spec import Gating
 from perfguard.model.verdict import Outcome, Verdict
 from perfguard.report.escaping import code, code_block, escape, escape_html
 from perfguard.report.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
-from perfguard.report.lines import signal_lines
+from perfguard.report.lines import EXECUTES_THE_SAME, executes_the_same, signal_lines
 from perfguard.report.terminal import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
 
@@ -47,13 +47,14 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
     verdicts = result.gate.verdicts if result.gate is not None else ()
     return [
         *_regressions(of(verdicts, Outcome.REGRESSED), result, detail),
-        *_section("Not measurable", of(verdicts, Outcome.FAILED, Outcome.DIFFERENT), detail.rows),
+        *_section("Not measurable", of(verdicts, Outcome.FAILED, Outcome.DIFFERENT), result, detail.rows),
         *_section(
             "Undecided",
             of(verdicts, Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE),
+            result,
             detail.rows,
         ),
-        *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), detail.rows),
+        *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
         *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
         *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
         *_executed_otherwise(result, verdicts, detail),
@@ -100,11 +101,15 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     return "\n".join(lines)
 
 
-def _section(title: str, verdicts: Sequence[Verdict], rows: int) -> list[str]:
+def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
     if not verdicts:
         return []
     shown = verdicts[:rows]
-    reasons = [f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}" for v in shown]
+    reasons = [
+        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}"
+        + (f"; {EXECUTES_THE_SAME}" if executes_the_same(v, result) else "")
+        for v in shown
+    ]
     parts = [_bars(shown), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
     return ["\n\n".join([f"#### {title}: {format_count(len(verdicts), 'case')}", *filter(None, parts)])]
 

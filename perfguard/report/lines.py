@@ -12,6 +12,9 @@ from perfguard.units import format_count
 SHOWN_CHANGES = 3
 """Changes of a census that are told in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
+EXECUTES_THE_SAME = (
+    "executes the same as the baseline: ops, kernels, copies and allocations of a step are equal by count"
+)
 
 
 def signal_lines(verdict: Verdict) -> list[str]:
@@ -37,12 +40,26 @@ def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
     older = [change for change in stored if change.sentence not in new]
     return [
         *([f"ops: {verdict.blame}"] if verdict.blame else ()),
-        *_change_lines("executes otherwise", "in what it executes", changes),
-        *_change_lines("executes otherwise than the stored census", "since the stored census", older),
+        *([EXECUTES_THE_SAME] if executes_the_same(verdict, result) else ()),
+        *change_lines("executes otherwise", "in what it executes", changes),
+        *change_lines("executes otherwise than the stored census", "since the stored census", older),
     ]
 
 
-def _change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:
+def executes_the_same(verdict: Verdict, result: RunResult) -> bool:
+    """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
+    changes = result.census_changes.get(verdict.case_id)
+    return changes is not None and not changes and verdict.outcome is not Outcome.UNCHANGED
+
+
+def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:
+    """`executes otherwise: …` for the gravest, `and 4 smaller changes in what it executes` for the others.
+
+    Args:
+        heading: Before each that is told.
+        ending: After the number of the others.
+        changes: Gravest first.
+    """
     lines = [f"{heading}: {change.sentence}" for change in changes[:SHOWN_CHANGES]]
     more = len(changes) - SHOWN_CHANGES
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines

@@ -13,6 +13,7 @@ from perfguard.units import (
     format_count,
     format_number,
     format_seconds,
+    format_seconds_interval,
     format_share,
     format_signed_seconds,
     printable,
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_ROUNDING_S = 1e-12
+_SHOWN_PART = 1e-4
+"""Parts of an identity below this part of the largest one are shown as 0: the others have no more digits."""
 SHOWN_OPS = 15
 """Rows of a table of ops."""
 _LEAST_SHARE = 0.01
@@ -62,27 +64,25 @@ def _rest_line(attribution: Attribution, changed: Sequence[OpDelta], *, rows: in
 
 
 def balance_line(attribution: Attribution) -> str:
-    """`step +1.20 ms = ops +1.10 ms + Python +0.05 ms + idle 0 ns + unexplained +0.05 ms; …`."""
+    """`step +1.20 ms = ops +1.10 ms + Python +0.05 ms + idle 0 s + unexplained 50 µs (16 steps …)`."""
     b = attribution.balance
+    least_s = _SHOWN_PART * max(abs(b.delta_s), abs(b.ops_s), abs(b.python_s), abs(b.unexplained_s))
     parts = " ".join(
-        f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value))}"
-        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", _no_rounding(b.unexplained_s)))
+        f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value) if abs(value) >= least_s else 0.0)}"
+        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", b.unexplained_s))
     )
     overhead = (
         ""
         if math.isnan(b.overhead_ratio)
         else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
     )
+    left = format_seconds_interval(b.unexplained_lower_s, b.unexplained_upper_s)
+    noise = "" if left == "-" else f"; unexplained in {left} at 95 %"
     pairs = "1 pair of processes" if attribution.processes == 1 else f"{attribution.processes} pairs of processes"
     return (
         f"step {format_signed_seconds(b.delta_s)} = ops {format_signed_seconds(b.ops_s)} {parts} "
-        f"({format_count(attribution.steps, 'step')} in {pairs}{overhead})"
+        f"({format_count(attribution.steps, 'step')} in {pairs}{noise}{overhead})"
     )
-
-
-def _no_rounding(residual_s: float) -> float:
-    """What is left of a sum that adds up is not told as 8e-19 s."""
-    return 0.0 if abs(residual_s) < _ROUNDING_S else residual_s
 
 
 def render_breakdown(
@@ -155,8 +155,7 @@ def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
     # A share that is not known is no small one.
     large = [c for number, c in enumerate(culprits) if number == 0 or not abs(c.share) < _LEAST_SHARE]
     lines = [
-        f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.phase.value}: {c.sentence}"
-        for c in large
+        f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.place}: {c.sentence}" for c in large
     ]
     small = [c for c in culprits if c not in large]
     if not small:
@@ -181,7 +180,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> Table:
             _calls(delta),
             format_seconds(delta.baseline_s),
             format_signed_seconds(delta.delta_s),
-            escape(_interval(delta)),
+            escape(format_seconds_interval(delta.lower_s, delta.upper_s)),
             escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
             escape(printable(delta.source or "-")),
         )
@@ -196,12 +195,6 @@ def named(key: OpKey) -> str:
 def _calls(delta: OpDelta) -> str:
     before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
     return before if before == after else f"{before} → {after}"
-
-
-def _interval(delta: OpDelta) -> str:
-    if not (math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)):
-        return "-"
-    return f"[{format_signed_seconds(delta.lower_s)}, {format_signed_seconds(delta.upper_s)}]"
 
 
 def _short(op: str) -> str:

@@ -27,7 +27,7 @@ _BARE_S = 0.06
 """Steps without a profiler are cheap where a step is short, and the difference of the steps rests on them: so many
 before each profiled one, while they take no longer than this in each arm."""
 
-_STEPS_S = 2.0
+_STEPS_S = 3.0
 """Seconds of each case in each process within which more steps than the fewest are taken, traces included: of the order
 of what starting the process takes."""
 
@@ -101,6 +101,10 @@ class Profiling:
     """True once the user wants the run to end."""
     progress: Callable[[str], None]
     """Gets one line for each case and process."""
+    most_processes: int = 0
+    """Processes of each arm where the first ones do not settle a case; of no account where it is not more."""
+    is_settled: Callable[[Sequence[ProfiledProcess], Sequence[ProfiledProcess]], bool] = lambda *_: True
+    """Whether the processes of the baseline and those of the candidate say enough of a case."""
 
 
 @dataclass(slots=True)
@@ -120,18 +124,30 @@ class Profiled:
 def profile_cases(cases: Sequence[Case], profiling: Profiling) -> Profiled:
     """Profile cases in fresh processes; a case that fails is left out from then on and the others go on.
 
-    The first process of each case also takes the step with the libraries' logs and the one with marks of lines.
+    Once, after `processes`, it is asked which cases these settle; the others go on to `most_processes`. The first
+    process of each case also takes the step with the libraries' logs and the one with marks of lines.
 
     Raises:
         MeasurementError: Workers cannot be started, or what they write cannot be stored.
     """
     found = Profiled()
-    for process in range(profiling.processes):
+    _processes(range(profiling.processes), cases, profiling, found)
+    open_cases = [case for case in cases if not _is_settled(case, profiling, found)]
+    _processes(range(profiling.processes, profiling.most_processes), open_cases, profiling, found)
+    return found
+
+
+def _processes(numbers: range, cases: Sequence[Case], profiling: Profiling, found: Profiled) -> None:
+    for process in numbers:
         left = [case for case in cases if case.id not in found.problems]
         if profiling.should_stop() or not left:
-            break
-        _one_process(process, left, profiling, found)
-    return found
+            return
+        _one_process(process, numbers.stop, left, profiling, found)
+
+
+def _is_settled(case: Case, profiling: Profiling, found: Profiled) -> bool:
+    baseline, candidate = (found.processes.get((case.id, arm), ()) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+    return not (baseline and candidate) or profiling.is_settled(baseline, candidate)
 
 
 def case_folder(root: Path, case_id: str) -> Path:
@@ -140,7 +156,7 @@ def case_folder(root: Path, case_id: str) -> Path:
     return root / f"{slug}-{zlib.crc32(case_id.encode()):08x}"
 
 
-def _one_process(process: int, cases: Sequence[Case], profiling: Profiling, found: Profiled) -> None:
+def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profiling, found: Profiled) -> None:
     # Drawn as a block is: hash and data seeds are common to the arms and differ between processes.
     block = plan_block(len(cases), index=process, seed=profiling.settings.seed)
     started = sorted(profiling.arms, key=lambda arm: arm is not block.first_started)
@@ -152,7 +168,7 @@ def _one_process(process: int, cases: Sequence[Case], profiling: Profiling, foun
             case = cases[index]
             if profiling.should_stop():
                 return
-            profiling.progress(f"profiling {case.id}, process {process + 1} of {profiling.processes}")
+            profiling.progress(f"profiling {case.id}, process {process + 1} of {of}")
             order = sorted(workers, key=lambda arm: arm is not block.first_arms[index])
             turns = [workers[arm] for arm in order]
             if not _one_case(case, turns, profiling, found, process=process, data_seed=block.data_seed):

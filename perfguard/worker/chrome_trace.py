@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,19 @@ def profiler(*, memory: bool = False) -> Any:
     """A profiler of this thread's ops with their shapes, as a context manager.
 
     Python's stacks are left out: they name functions, not lines, and with torch 2.6 on Python 3.13 they crash
-    (https://github.com/pytorch/pytorch/issues/144094).
+    (https://github.com/pytorch/pytorch/issues/144094). Nor does it gather events of several cycles, for which torch
+    makes Python objects of all of them when it ends: that took three times as long as the step of a small network.
 
     Args:
         memory: Also record each allocation.
     """
     import torch
 
+    # torch 2.10 to 2.12 warn of that even where there is one cycle (https://github.com/pytorch/pytorch/issues/180348).
+    warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
     return torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU],
         record_shapes=True,
-        acc_events=True,
         profile_memory=memory,
     )
 

@@ -8,6 +8,9 @@ import signal
 
 import pytest
 
+SHORT = ("--budget", "40", "--slices", "2", "--no-progress")
+"""The project's bound on blocks ends a gate; seconds are for hosts on which a block takes some."""
+
 
 def stored(project):
     (path,) = (project.path / "baselines").glob("*/tiny/calibration.json")
@@ -21,7 +24,7 @@ def gates_of(project):
 @pytest.fixture
 def calibrate(project):
     def run(*arguments):
-        done = project.run("calibrate", "--budget", "6", "--slices", "2", "--no-progress", *arguments)
+        done = project.run("calibrate", *SHORT, *arguments)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -89,12 +92,10 @@ class TestCalibrate:
 
 
 class TestGatesAfterwards:
-    SHORT = ("--budget", "6", "--slices", "2", "--no-progress")
-
     def test_print_the_contract_bank_identical_arms_and_honour_the_plan(self, project, calibrate):
         calibrate("--gates", "1")
         project.commit("calibration")
-        result = project.result("compare", *self.SHORT)
+        result = project.result("compare", *SHORT)
         assert result["error_rate"].startswith("calibrated on this machine: ")
         assert result["error_rate"] in result["gate"]["notes"]
         (banked,) = (project.path / ".perfguard" / "calibration").glob("*/tiny.json")
@@ -108,7 +109,7 @@ class TestGatesAfterwards:
         # No block fits into a tenth of a second, so every case is demoted.
         assert project.run("plan", "--detect", "50%", "--budget", "0.1", "--write").returncode == 0
         project.commit("plan")
-        result = project.result("compare", *self.SHORT)
+        result = project.result("compare", *SHORT)
         assert {verdict["comparison"]["gating"] for verdict in result["gate"]["verdicts"]} == {"advisory"}
         assert sum("is advisory by the plan of" in note for note in result["notes"]) == 2
 

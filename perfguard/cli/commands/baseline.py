@@ -44,10 +44,11 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
 def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) -> None:
     """Compare two stored baselines: directories, or git:REV for this machine's baseline as it was committed there.
 
-    AFTER defaults to this machine's baseline in the working tree.
+    AFTER defaults to this machine's baseline in the working tree. Each case is told with the 95 % interval of its
+    difference, and with what its step executes otherwise.
     """
     from perfguard.cli.baselines import print_changes
-    from perfguard.pipeline.baselines import changes_between
+    from perfguard.pipeline.baseline_changes import changes_between
     from perfguard.pipeline.stored import named_baseline
 
     loaded = load({"suite": suite}, keys=("suite",))
@@ -103,7 +104,8 @@ def update(**options: Any) -> None:
     from perfguard.cli.baselines import print_changes
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import UsageError
-    from perfguard.pipeline.baselines import CaseChange, UpdateOptions, update_baseline
+    from perfguard.pipeline.baseline_changes import CaseChange
+    from perfguard.pipeline.baselines import UpdateOptions, update_baseline
 
     if options["patterns"] and not options["dry_run"]:
         raise UsageError("a baseline is stored for a suite; name one with --suite (your own: [suites.NAME])")

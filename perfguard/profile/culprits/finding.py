@@ -17,7 +17,7 @@ from perfguard.profile.culprits.times import time_causes
 from perfguard.profile.culprits.weighing import WeighedCause, by_part, established
 from perfguard.profile.diff import MATERIAL_RATIO, OpDiff
 from perfguard.profile.sentences import WORTH_NAMING, culprit_name, culprit_sentence
-from perfguard.profile.wording import main_phase
+from perfguard.profile.wording import main_phase, main_phases
 
 RULES = (optimizer_causes, tensor_causes, implementation_causes, place_causes, time_causes)
 """In this order: each takes its ops from what the ones before it left; the last takes all the rest."""
@@ -34,14 +34,16 @@ class FoundCulprits:
     """What is to blame, and what is not although it changed."""
 
     blamed: tuple[Culprit, ...]
-    """Largest part first. Not those of next to no part of the difference, where a fact may explain most of it."""
+    """Largest part first. Where a fact may explain most of the difference, not those of next to no part of it, nor
+    those that rest on times alone and are smaller than what the fact is estimated to cost; where the steps cannot be
+    told apart, smaller than what it may cost."""
     facts: tuple[Culprit, ...]
     """What is executed otherwise for certain and is not to blame: its cost is within the noise or, where nothing says
     how large that is, went the other way. Where noise is known, first what may explain the step's difference, and of
     that what causes other changes (`_GRAVEST`): the order of estimates within the noise means nothing; else the largest
     estimate first."""
     minor: tuple[Culprit, ...]
-    """Those: they differ beyond doubt, but a free that now returns memory, or a kernel that lies elsewhere, may be
+    """Those. They may well differ, but a free that now returns memory, or a kernel that lies elsewhere, may be
     what such a fact brings with it."""
     moved: tuple[MovedCost, ...]
     """Costs that only went from some ops to others."""
@@ -90,7 +92,7 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
     if not has_no_direction:
         facts.sort(key=lambda cause: (not _may_explain(cause, balance, sign), _GRAVEST.index(cause.cause.rule)))
         if facts and _may_explain(facts[0], balance, sign):
-            minor = _next_to_nothing(blamed, balance)
+            minor = _outweighed(blamed, facts[0], balance, sign)
             blamed = [cause for cause in blamed if cause not in minor]
     return FoundCulprits(
         blamed=tuple(_culprit(diff, cause, balance) for cause in blamed),
@@ -102,8 +104,29 @@ def find_culprits(diff: OpDiff, balance: StepBalance) -> FoundCulprits:
 
 def _may_explain(cause: WeighedCause, balance: StepBalance, sign: int) -> bool:
     """Whether the cause may have cost most of what the step differs by: four copies fewer did not."""
-    most_s = cause.upper_s if sign > 0 else -cause.lower_s
-    return most_s >= _MOST_OF_IT * abs(balance.delta_s)
+    return _most_s(cause, sign) >= _MOST_OF_IT * abs(balance.delta_s)
+
+
+def _most_s(cause: WeighedCause, sign: int) -> float:
+    """What the cause may have cost at most; where the step became faster, saved."""
+    return cause.upper_s if sign > 0 else -cause.lower_s
+
+
+def _outweighed(
+    blamed: Sequence[WeighedCause], fact: WeighedCause, balance: StepBalance, sign: int
+) -> list[WeighedCause]:
+    """Causes that come after a fact which may explain the step's difference.
+
+    A fact is certain, only its cost is not; of a cause that rests on times alone even that it exists is an estimate.
+    """
+    in_doubt = balance.is_in_doubt
+    limit_s = _most_s(fact, sign) if in_doubt else sign * fact.delta_s
+    tiny = [] if in_doubt else _next_to_nothing(blamed, balance)
+    return [
+        cause
+        for cause in blamed
+        if cause in tiny or (cause.cause.certainty is not Certainty.EXACT and sign * cause.delta_s <= limit_s)
+    ]
 
 
 def _next_to_nothing(blamed: Sequence[WeighedCause], balance: StepBalance) -> list[WeighedCause]:
@@ -141,6 +164,7 @@ def _culprit(diff: OpDiff, weighed: WeighedCause, balance: StepBalance) -> Culpr
         sentence=culprit_sentence(diff, weighed.cause, columns),
         change=_change(diff, weighed, columns),
         phase=main_phase(diff, columns),
+        phases=main_phases(diff, columns),
         delta_s=weighed.delta_s,
         lower_s=weighed.lower_s,
         upper_s=weighed.upper_s,

@@ -23,7 +23,7 @@ from perfguard.report.html.rooflines import rooflines
 from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
-from perfguard.report.lines import blame_lines, signal_lines
+from perfguard.report.lines import EXECUTES_THE_SAME, blame_lines, signal_lines
 from perfguard.report.projection import efficiency_line, identity_line
 from perfguard.report.terminal import format_interval
 from perfguard.units import format_effect, format_seconds
@@ -163,15 +163,18 @@ def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
         *([f"modes: {modes.reason}"] if modes else ()),
         *([verdict.allowance] if verdict.allowance else ()),
         *(line for line in signal_lines(verdict)),
-        *_stored_changes(verdict, result),
+        *_execution_lines(verdict, result),
         *(["advisory: it cannot fail the gate"] if verdict.gating is Gating.ADVISORY else ()),
     )
 
 
-def _stored_changes(verdict: Verdict, result: RunResult | None) -> list[str]:
-    """What is executed otherwise than in a census of another machine; the rest of these lines is shown elsewhere."""
+def _execution_lines(verdict: Verdict, result: RunResult | None) -> list[str]:
+    """What is executed otherwise than in a census of another machine, or that both arms execute the same.
+
+    The rest of these lines is shown elsewhere.
+    """
     known = blame_lines(verdict, result) if result else []
-    return [line for line in known if "stored census" in line]
+    return [line for line in known if "stored census" in line or line == EXECUTES_THE_SAME]
 
 
 def _changes(case_id: str, result: RunResult | None) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from perfguard.units import (
     format_number,
     format_ratio,
     format_seconds,
+    format_seconds_interval,
     format_share,
     format_signed_seconds,
 )
@@ -158,8 +159,8 @@ def culprits_table(attribution: Attribution) -> Table | None:
             *numbers(
                 (format_share(culprit.share), culprit.share), (format_signed_seconds(culprit.delta_s), culprit.delta_s)
             ),
-            Cell(content=interval_s(culprit.lower_s, culprit.upper_s), class_="num"),
-            *text_cells(culprit.phase.value),
+            Cell(content=format_seconds_interval(culprit.lower_s, culprit.upper_s), class_="num"),
+            *text_cells(culprit.place),
             Cell(content=culprit.sentence, class_="wide"),
         )
         for culprit in attribution.culprits
@@ -198,7 +199,7 @@ def _delta_row(delta: OpDelta) -> tuple[Cell, ...]:
             (format_seconds(delta.candidate_s), delta.candidate_s),
             (format_signed_seconds(delta.delta_s), delta.delta_s),
         ),
-        Cell(content=interval_s(delta.lower_s, delta.upper_s), class_="num"),
+        Cell(content=format_seconds_interval(delta.lower_s, delta.upper_s), class_="num"),
         *text_cells(change, delta.source or "-"),
     )
 
@@ -254,13 +255,6 @@ def arms_table(arms: Mapping[str, ArmSummary]) -> Table | None:
     return Table(
         columns=("", *roles, *(("",) if len(roles) > 1 else ())), rows=tuple(rows), caption="Arms", class_="arms"
     )
-
-
-def interval_s(lower_s: float, upper_s: float) -> str:
-    """`[+1.00 ms, +1.40 ms]`; `-` where it is unknown."""
-    if not (math.isfinite(lower_s) and math.isfinite(upper_s)):
-        return "-"
-    return f"[{format_signed_seconds(lower_s)}, {format_signed_seconds(upper_s)}]"
 
 
 def tensors(key: OpKey) -> str:

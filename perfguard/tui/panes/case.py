@@ -76,7 +76,7 @@ def culprit_lines(attribution: Attribution, width: int) -> list[Line]:
     for culprit in attribution.culprits[:_SHOWN_CULPRITS]:
         lead = f"{format_share(culprit.share):>6} {format_signed_seconds(culprit.delta_s):>10}  "
         role = Role.SLOWER if culprit.delta_s > 0 else Role.FASTER
-        text = wrapped(f"{culprit.phase.value}: {culprit.sentence}", max(12, width - len(lead)))
+        text = wrapped(f"{culprit.place}: {culprit.sentence}", max(12, width - len(lead)))
         for index, content in enumerate(text):
             lines.append((Span(lead if index == 0 else " " * len(lead), role), *content))
     if not lines:

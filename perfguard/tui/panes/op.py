@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from perfguard.model.ops import Attribution, Culprit, OpDelta
 from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.tables.ops import called_text, change_text, role_of_delta
-from perfguard.units import format_seconds, format_share, format_signed_seconds
+from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds
 
 
 def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Line]:
@@ -47,11 +45,8 @@ def _sum_lines(node: OpNode, share: float | None, width: int) -> list[Line]:
 
 def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) -> list[Line]:
     key = delta.key
-    interval = (
-        f" [{format_signed_seconds(delta.lower_s)}, {format_signed_seconds(delta.upper_s)}]"
-        if math.isfinite(delta.lower_s) and math.isfinite(delta.upper_s)
-        else ", interval unknown"
-    )
+    known = format_seconds_interval(delta.lower_s, delta.upper_s)
+    interval = ", interval unknown" if known == "-" else f" {known}"
     part = f", {format_share(share)} of the step's difference" if share is not None else ""
     lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
     lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))

@@ -44,6 +44,12 @@ class Trial:
     """Upper end."""
     unexplained: float
     """Part of the longer step that the identity leaves unexplained."""
+    unexplained_lower: float
+    """Lower end of its interval."""
+    unexplained_upper: float
+    """Upper end."""
+    pairs: int
+    """Pairs of processes that it rests on."""
     overhead: float
     """How much longer a profiled step of the baseline takes."""
     first: str | None
@@ -76,6 +82,7 @@ def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) ->
     found, machine_id, folder = _attributed(place, injection.baseline, injection.candidate + spin, seed=seed)
     places = [number for number, culprit in enumerate(found.culprits, 1) if injection.names(culprit)]
     balance = found.balance
+    longer_s = max(balance.baseline_s, balance.candidate_s)
     is_right = places[:1] == [1] if injection.name != "nothing" else not found.culprits
     if is_right:
         shutil.rmtree(folder, ignore_errors=True)  # 20 MB of traces a trial; those of wrong ones stay for a look
@@ -87,7 +94,10 @@ def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) ->
         effect=balance.delta_s / balance.baseline_s,
         lower=balance.lower_s / balance.baseline_s,
         upper=balance.upper_s / balance.baseline_s,
-        unexplained=balance.unexplained_s / max(balance.baseline_s, balance.candidate_s),
+        unexplained=balance.unexplained_s / longer_s,
+        unexplained_lower=balance.unexplained_lower_s / longer_s,
+        unexplained_upper=balance.unexplained_upper_s / longer_s,
+        pairs=found.processes,
         overhead=balance.overhead_ratio,
         first=found.culprits[0].sentence if found.culprits else None,
         is_right=is_right,

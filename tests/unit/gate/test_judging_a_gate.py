@@ -194,6 +194,13 @@ def test_the_reasons_hold_the_numbers():
     assert between.endswith("neither shown to be beyond 0.50 % nor to be inside ±2.00 %")
 
 
+def test_a_case_beyond_its_margin_at_95_percent_only_says_what_a_flag_needs():
+    (verdict,) = judge([compared("nearly", 0.03, sd=0.03)], POLICY).verdicts
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "; 3.00 % slower [+" in verdict.reason
+    assert "] is beyond 0.50 % at 95.0 %, and a flag needs 99." in verdict.reason
+
+
 def test_an_inconclusive_case_carries_its_mde():
     (verdict,) = judge([WIDE], POLICY).verdicts
     assert 0.03 < verdict.mde_ratio < 0.06

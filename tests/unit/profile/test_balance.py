@@ -39,6 +39,7 @@ def test_the_parts_always_add_up_to_the_difference(after, seed, idle_ratio):
     assert parts == pytest.approx(balance.delta_s, abs=1e-15)
     assert balance.candidate_s - balance.baseline_s == pytest.approx(balance.delta_s, abs=1e-12)
     assert balance.lower_s <= balance.delta_s <= balance.upper_s
+    assert balance.unexplained_lower_s <= balance.unexplained_s <= balance.unexplained_upper_s
 
 
 def test_time_in_ops_and_time_in_none_are_told_apart_and_nothing_is_left():
@@ -73,6 +74,7 @@ def test_traces_taken_elsewhere_are_balanced_by_their_windows():
     assert balance.delta_s == pytest.approx(2e-3)
     assert balance.unexplained_s == pytest.approx(0, abs=1e-12)
     assert (balance.lower_s, balance.upper_s) == (-math.inf, math.inf)
+    assert (balance.unexplained_lower_s, balance.unexplained_upper_s) == (-math.inf, math.inf)
     assert balance.idle_s == 0
     assert math.isnan(balance.overhead_ratio)
 
@@ -95,6 +97,7 @@ def test_what_profiled_steps_do_not_show_is_unexplained():
     balance = balanced(baseline, slower)
     # A longer bare step also lowers what the profiler seems to cost, which both arms share.
     assert balance.unexplained_s == pytest.approx(1e-3)
+    assert balance.unexplained_lower_s > 0
 
 
 @pytest.mark.parametrize("event_s", [0.0, 2e-6, 50e-6])

@@ -7,6 +7,7 @@ import pytest
 from perfguard.model.result import RunResult
 from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy
 from perfguard.profile.findings.registry import advise
+from perfguard.report.lines import EXECUTES_THE_SAME
 from perfguard.report.markdown import render_markdown
 from perfguard.report.terminal import render_result
 from tests.compared_cases import verdict_without_times
@@ -77,6 +78,12 @@ def test_what_a_stored_census_tells_beyond_the_change_itself_is_told_apart(rende
     assert text.count(NEW.sentence) == 1
     assert f"executes otherwise: {NEW.sentence}" in text
     assert f"executes otherwise than the stored census: {OLD.sentence}" in text
+
+
+@pytest.mark.parametrize("render", [terminal_text, render_markdown])
+def test_a_case_that_executes_the_same_says_so_where_its_times_do_not_settle_it(render):
+    assert EXECUTES_THE_SAME in render(result(census_changes={CASE: ()}))
+    assert EXECUTES_THE_SAME not in render(result())
 
 
 def test_of_many_changes_since_a_stored_census_three_are_told():

@@ -58,7 +58,17 @@ class FakeStarter:
 
 
 def profile(
-    tmp_path, starter, cases=(FIRST, SECOND), arms=BOTH, *, processes=2, steps=3, most_steps=0, where=True, stop=None
+    tmp_path,
+    starter,
+    cases=(FIRST, SECOND),
+    arms=BOTH,
+    *,
+    processes=2,
+    steps=3,
+    most_steps=0,
+    where=True,
+    stop=None,
+    **more,
 ):
     return profile_cases(
         cases,
@@ -74,6 +84,7 @@ def profile(
             where=where,
             should_stop=stop or (lambda: False),
             progress=lambda _: None,
+            **more,
         ),
     )
 
@@ -107,14 +118,43 @@ def test_short_steps_run_without_the_profiler_more_often(tmp_path, step_s, bare)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "most_steps", "traced"), [(0.01, 10, 10), (0.01, 0, 4), (0.1, 10, 5), (0.05, 10, 10), (1.0, 10, 4)]
+    ("seconds", "most_steps", "traced"), [(0.01, 10, 10), (0.01, 0, 4), (0.14, 10, 5), (0.07, 10, 10), (1.0, 10, 4)]
 )
 def test_more_steps_are_taken_where_they_are_short(tmp_path, monkeypatch, seconds, most_steps, traced):
-    """While another one fits into two seconds: here each answer of a worker takes the same time, four a step."""
+    """While another one fits into three seconds: here each answer of a worker takes the same time, four a step."""
     starter = FakeStarter()
     monkeypatch.setattr("time.monotonic", lambda: seconds * len(starter.log))
     found = profile(tmp_path, starter, (FIRST,), processes=1, steps=4, most_steps=most_steps, where=False)
     assert {len(found.processes[FIRST.id, arm][0].traced) for arm in BOTH} == {traced}
+
+
+def test_cases_that_the_first_processes_do_not_settle_get_more(tmp_path):
+    starter, asked = FakeStarter(), []
+
+    def is_settled(baseline, candidate):
+        asked.append((len(baseline), len(candidate)))
+        return len(asked) == 1
+
+    found = profile(tmp_path, starter, processes=2, most_processes=5, is_settled=is_settled)
+    assert asked == [(2, 2), (2, 2)], "each case is asked for once"
+    for arm in BOTH:
+        assert [record.process for record in found.processes[FIRST.id, arm]] == [0, 1]
+        assert [record.process for record in found.processes[SECOND.id, arm]] == [0, 1, 2, 3, 4]
+    assert len(starter.blocks) == 2 * 5
+
+
+def test_a_case_that_failed_gets_no_more_processes(tmp_path):
+    starter = FakeStarter({(0, Arm.CANDIDATE): {("prepare", FIRST.id): REFUSAL}})
+    found = profile(tmp_path, starter, (FIRST,), processes=2, most_processes=5, is_settled=lambda *_: False)
+    assert set(found.problems) == {FIRST.id}
+    assert len(starter.blocks) == 2
+
+
+def test_one_arm_alone_gets_no_more_processes(tmp_path):
+    starter = FakeStarter()
+    arms = (Arm.CANDIDATE,)
+    profile(tmp_path, starter, (FIRST,), arms, processes=2, most_processes=5, is_settled=lambda *_: False)
+    assert len(starter.blocks) == 2
 
 
 def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):

@@ -69,6 +69,8 @@ ATTRIBUTION = Attribution(
         idle_s=0.0,
         unexplained_s=0.0,
         overhead_ratio=0.1,
+        unexplained_lower_s=-0.125,
+        unexplained_upper_s=0.125,
     ),
     culprits=(
         Culprit(

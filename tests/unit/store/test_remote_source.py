@@ -50,6 +50,17 @@ def poll_until(source, condition, *, seconds=20.0):
         time.sleep(0.02)
 
 
+def events_of(source, count):
+    """All updates up to the one that completes so many events: a pipe may give them in pieces."""
+    seen = []
+
+    def is_complete(update):
+        seen.extend(update.events)
+        return len(seen) >= count
+
+    return poll_until(source, is_complete), seen
+
+
 @pytest.fixture
 def folder(tmp_path):
     path = tmp_path / "project" / ".perfguard" / "runs" / "it's a run"
@@ -61,12 +72,12 @@ def folder(tmp_path):
 
 def test_the_events_and_files_of_the_other_machine_come_as_they_are_there(ssh, opened, folder):
     source = opened("bench-1", str(folder), ssh=ssh())
-    updates = poll_until(source, lambda update: bool(update.events))
-    content = (folder / "events.jsonl").read_bytes()
+    lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    _, before = events_of(source, len(lines))
     with (folder / "events.jsonl").open("ab") as file:
-        file.write(content.splitlines(keepends=True)[-1])
-    updates += poll_until(source, lambda update: bool(update.events))
-    assert sum(len(update.events) for update in updates) == len(content.splitlines()) + 1
+        file.write(lines[-1])
+    _, after = events_of(source, 1)
+    assert [seen.seq for seen in (*before, *after)] == [*range(len(lines)), len(lines) - 1]
     assert source.read_file("plan.json") == b"{}"
     assert source.name == f"bench-1:{folder}"
 
@@ -98,12 +109,28 @@ def test_a_lost_connection_is_said_and_tried_again_later(ssh, opened, folder):
 def test_a_connection_that_broke_goes_on_where_it_was(ssh, opened, folder):
     now_s = [0.0]
     source = opened("bench-1", str(folder), ssh=ssh(), clock=lambda: now_s[0])
-    first = poll_until(source, lambda update: bool(update.events))[-1]
+    written = len((folder / "events.jsonl").read_bytes().splitlines())
+    events_of(source, written)
     source.close()
     with (folder / "events.jsonl").open("ab") as file:
-        file.write(b'{"event":"note","seq":%d,"level":"info","text":"more"}\n' % len(first.events))
-    second = poll_until(source, lambda update: bool(update.events))[-1]
-    assert ([seen.seq for seen in second.events], second.problems) == ([len(first.events)], ())
+        file.write(b'{"event":"note","seq":%d,"level":"info","text":"more"}\n' % written)
+    updates, more = events_of(source, 1)
+    assert ([seen.seq for seen in more], updates[-1].problems) == ([written], ())
+
+
+def test_a_connection_that_broke_within_a_line_reads_it_once(ssh, opened, folder):
+    content = (folder / "events.jsonl").read_bytes()
+    lines = content.splitlines(keepends=True)
+    cut = len(b"".join(lines[:5])) + 20
+    (folder / "events.jsonl").write_bytes(content[:cut])
+    source = opened("bench-1", str(folder), ssh=ssh())
+    before = [seen for update in poll_until(source, lambda update: update.is_cut) for seen in update.events]
+    source.close()
+    with (folder / "events.jsonl").open("ab") as file:
+        file.write(content[cut:])
+    updates, after = events_of(source, len(lines) - len(before))
+    assert [seen.seq for seen in (*before, *after)] == [*range(len(lines))]
+    assert [update.problems for update in updates if update.problems] == []
 
 
 def test_a_file_that_vanishes_there_is_gone_here(ssh, opened, folder):
