@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from perfguard.model.ops import OpKey
@@ -120,11 +120,13 @@ def _shapes_of(key: OpKey) -> tuple[Shape, ...]:
 
 
 def _sizes_of_product(shapes: Sequence[Shape]) -> Sizes:
-    """Of an op's last two tensors: the first may be what is added."""
-    if len(shapes) < 2:
-        return ()
-    left, right = shapes[-2:]
-    return tuple(sorted((*left[-2:], right[-1]) if len(right) > 1 else left))
+    """Of the first neighbours that can be multiplied: what is added stands before them, what an `out` is behind."""
+    for left, right in pairwise(shapes):
+        if len(right) == 1 and left[-1] == right[0]:
+            return tuple(sorted(left))
+        if min(len(left), len(right)) > 1 and left[-1] == right[-2]:
+            return tuple(sorted((*left[-2:], right[-1])))
+    return ()
 
 
 def _places(images: Shape, weights: Shape) -> set[int]:

@@ -95,6 +95,19 @@ def test_a_call_that_no_op_can_have_made_stays_unplaced(key, call):
     assert placed(spans_of(key), calls_of(call)) == [NO_OP]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        key_of("mm", "[4,16] [16,8] [4,8]"),
+        key_of("addmm", "[8] [4,16] [16,8] [4,8]"),
+        key_of("addmm", "[4,8] [4,16] [16,8] [4,8]"),
+        key_of("addmm", "[] [4,16] [16,8]"),
+    ],
+)
+def test_the_tensor_that_a_compiled_product_is_written_to_is_no_operand(key):
+    assert placed(spans_of(ADDMM, CONVOLUTION_BACKWARD, key, ATTENTION), calls_of(gemm(8, 4, 16))) == [2]
+
+
 def test_equal_ops_get_their_calls_in_order():
     assert placed(spans_of(MM, ADDMM, MM), calls_of(*[gemm(8, 4, 16)] * 2)) == [0, 2]
 
