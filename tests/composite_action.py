@@ -110,7 +110,7 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=240,
+            timeout=500,
             check=False,
         )
         outputs = parse_outputs(output.read_text(encoding="utf-8"))

@@ -50,7 +50,7 @@ def record_as_taking(place: Path, seconds: float) -> None:
     file.write_text(json.dumps(document), encoding="utf-8")
 
 
-def wait_for(condition: Callable[[], object], *, seconds: float = 30.0) -> bool:
+def wait_for(condition: Callable[[], object], *, seconds: float = 300.0) -> bool:
     """Whether a condition came true; gives up after a generous while."""
     until = time.monotonic() + seconds
     while not condition():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfguard.model.run import Arm
 
 SETTINGS = MeasureSettings(slice_s=0.002, slices=2, warmups=1, budget_s=60, max_blocks=2)
-IMPATIENT = MeasureSettings(slice_s=0.002, slices=2, budget_s=60, max_blocks=2, setup_timeout_s=3, slice_timeout_s=2)
+IMPATIENT = MeasureSettings(slice_s=0.002, slices=2, budget_s=300, max_blocks=2, setup_timeout_s=30, slice_timeout_s=10)
 GOOD = """
 def good():
     return lambda: float(sum(range(1000)))
@@ -57,7 +57,7 @@ class Rig:
 
     def survivors(self) -> list[psutil.Process]:
         """Live processes whose command line or environment names a path of this rig; the killed get a moment."""
-        wait_for(lambda: not self._living(), seconds=5.0)
+        wait_for(lambda: not self._living(), seconds=60.0)
         return self._living()
 
     def _living(self) -> list[psutil.Process]:

@@ -76,12 +76,14 @@ class RemoteSource:
         process = self._process
         if process is None or process.stdout is None or process.stderr is None:
             return self._lost("ssh cannot be started")
+        # Asked before reading: what it said before it ended is then read for sure.
+        has_ended = process.poll() is not None
         piece = _available(process.stdout.fileno(), MAX_POLL_BYTES)
         complaints = _available(process.stderr.fileno(), MAX_POLL_BYTES).decode(errors="replace")
         self._said = next((line for line in reversed(complaints.splitlines()) if line.strip()), self._said)
         if self._consumed_bytes and any(sign in complaints for sign in _ANEW):
             return self._begin_anew()
-        if not piece and not complaints and process.poll() is not None:
+        if not piece and not complaints and has_ended:
             return self._lost(printable(self._said)[:160] or f"exit code {process.returncode}")
         update = self._take(piece) if piece else TailUpdate(is_cut=self._reader.is_inside_a_line)
         return self._with_vanishing(update, complaints)

@@ -59,7 +59,7 @@ def slow_down(project) -> None:
 def gate(project, tmp_path, *, labels: tuple[str, ...] = (), **inputs: str):
     project.write(".gitignore", "perfguard-out\n.perfguard\n")
     job = runner(project, tmp_path, pull_request_event(tmp_path, labels=labels))
-    return job.run(**{"mode": "gate", "budget": "30", **inputs})
+    return job.run(**{"mode": "gate", "budget": "200", **inputs})
 
 
 def test_a_slower_pull_request_fails_and_is_told_in_all_places(project, tmp_path):

@@ -22,7 +22,7 @@ def measuring(project, *arguments, until="block_finished"):
 def test_interrupted_once_it_keeps_what_was_measured(project):
     process = measuring(project)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 130, stderr
     result = json.loads(stdout)
     assert result == json.loads((project.latest_run() / "result.json").read_text())
@@ -39,7 +39,7 @@ def test_interrupted_twice_it_ends_at_once(project):
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert (process.returncode, stdout) == (130, "")
     assert "perfguard: aborted" in stderr
     assert project.workers() == []
@@ -48,7 +48,7 @@ def test_interrupted_twice_it_ends_at_once(project):
 def test_termination_is_taken_like_the_first_interrupt(project):
     process = measuring(project)
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     assert project.workers() == []
 
@@ -56,7 +56,7 @@ def test_termination_is_taken_like_the_first_interrupt(project):
 def test_a_killed_run_leaves_no_worker_and_no_lock(project):
     process = measuring(project)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert wait_for(lambda: not project.workers())
     done = project.run("compare", "--max-blocks", "1", "-c", "tiny.sort", "--format", "json")
     assert json.loads(done.stdout)["gate"]["verdicts"][0]["outcome"] != "failed"
@@ -66,6 +66,6 @@ def test_a_second_run_on_the_host_is_refused_and_told_who_holds_it(project):
     process = measuring(project)
     refused = project.run("run")
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert refused.returncode == 3
     assert f"another perfguard run is measuring on this host (pid {process.pid}" in refused.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
+from tests.tiny_projects import wait_for
+
 
 def verdicts(found: dict) -> dict:
     return {v["case_id"]: (v["outcome"], v["comparison"]["estimate"]["log_ratio"]) for v in found["gate"]["verdicts"]}
@@ -20,16 +22,16 @@ def test_a_finished_run_is_judged_as_it_was(project):
 
 
 def test_a_run_that_was_killed_is_judged_by_what_it_had_measured(project):
-    running = project.start("compare", "--max-blocks", "50", "--no-progress")
-    folder = None
-    while running.poll() is None:
-        runs = list((project.path / ".perfguard" / "runs").glob("*/events.jsonl"))
-        if runs and runs[0].read_text().count('"event":"block_finished"') >= 2:
-            folder = runs[0].parent
-            running.send_signal(signal.SIGKILL)
-            break
+    running = project.start("compare", "--max-blocks", "1000", "--no-progress")
+    runs = project.path / ".perfguard" / "runs"
+
+    def measured():
+        return [file for file in runs.glob("*/events.jsonl") if file.read_text().count('"event":"block_finished"') >= 2]
+
+    assert wait_for(measured)
+    running.send_signal(signal.SIGKILL)
     running.communicate()
-    assert folder is not None, "the run ended before two blocks were seen"
+    folder = project.latest_run()
     assert not (folder / "result.json").exists()
     shown = project.result("show", folder.name)
     assert shown["gate"]["blocks_total"] >= 2

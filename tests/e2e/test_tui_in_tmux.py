@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("textual", reason="the TUI needs textual")
 
 RECORDING = Path(__file__).parents[1] / "data" / "runs" / "paired"
-WAIT_S = 30.0
+WAIT_S = 200.0
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed, so there is no terminal")
 
@@ -135,12 +135,17 @@ def test_what_is_typed_at_once_after_the_filters_key_runs_no_command(terminal, w
 
 
 def test_a_job_in_the_background_comes_back(terminal, with_recording) -> None:
-    terminal.start(f"bash -ic '{PERFGUARD} tui recorded; echo stopped with $?; fg'", with_recording)
+    terminal.start(
+        f"bash -ic '{PERFGUARD} tui recorded; echo stopped with $?; until test -e go; do sleep 0.1; done; fg'",
+        with_recording,
+    )
     terminal.wait_for("[1 Live]", "= finished")
     terminal.keys("C-z")
+    shown = terminal.wait_for("stopped with")
+    (with_recording / "go").touch()
     terminal.wait_for("[1 Live]", "= finished")
     terminal.keys("q")
-    shown = terminal.wait_for("exited with 0")
+    terminal.wait_for("exited with 0")
     assert re.search(r"stopped with 14[78]", shown), shown  # 128 and the signal, which textual chooses
 
 

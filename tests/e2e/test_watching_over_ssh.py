@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,8 @@ class Machine(NamedTuple):
             return 0
         sessions = psutil.Process(self.sshd.pid).children(recursive=True)
         for session in sessions:
-            session.kill()
+            with suppress(psutil.NoSuchProcess):  # it ended with another one
+                session.kill()
         return len(sessions)
 
 

@@ -11,12 +11,13 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.recorded_runs import DATA
 
 
-def wait_for(condition, *, seconds=60.0):
+def wait_for(condition, *, seconds=300.0):
     """What a condition gave once it was true; gives up after a generous while."""
     until = time.monotonic() + seconds
     while not (found := condition()):
@@ -29,6 +30,14 @@ def recorded(project) -> Path | None:
     """The events of the latest run, once there are some."""
     runs = project.path / ".perfguard" / "runs"
     return next(iter(sorted(runs.glob("*/events.jsonl"), reverse=True)), None) if runs.is_dir() else None
+
+
+def is_alive(process) -> bool:
+    """Whether it still runs: one that nobody has asked about since it ended does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Terminal:
@@ -62,7 +71,9 @@ class Terminal:
         self.read()
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.code = os.waitstatus_to_exitcode(status) if pid else None
+            if pid:
+                self.read()  # what it drew last
+                self.code = os.waitstatus_to_exitcode(status)
         return self.code is not None
 
     def close(self) -> None:
@@ -167,7 +178,11 @@ class TestUnderTheTui:
 
     def test_quitting_leaves_the_run_alone_and_says_how_to_come_back(self, project, terminal):
         pytest.importorskip("textual")
-        screen = terminal("compare", "--tui", "--max-blocks", "40", "--budget", "10")
+        go = project.path / "go"
+        waiting = f"while not os.path.exists({str(go)!r}):\n        time.sleep(0.05)\n    return sum(range(LENGTH))"
+        project.replace("tiny_work.py", "LENGTH = 20_000", "import os\nimport time\n\nLENGTH = 20_000")
+        project.replace("tiny_work.py", "return sum(range(LENGTH))", waiting)
+        screen = terminal("compare", "--tui", "--max-blocks", "2")
         events = wait_for(lambda: screen.has_ended() or recorded(project))
         assert isinstance(events, Path), screen.seen
         wait_for(lambda: b"tiny.sum" in screen.read())
@@ -176,6 +191,7 @@ class TestUnderTheTui:
         assert screen.code == 0
         assert f"perfguard tui {events.parent.name}".encode() in screen.seen
         assert b'"run_finished"' not in events.read_bytes()
+        go.touch()
         done = project.run("watch", "-f")
         assert "run ended" in done.stdout.splitlines()[-1]
         assert "tiny.sum" in (events.parent / "console.log").read_text()
@@ -185,7 +201,7 @@ class TestUnderTheTui:
         project.replace("tiny_work.py", "return sum(range(LENGTH))", "raise OSError('no total today')")
         screen = terminal("compare", "--tui", "--max-blocks", "1")
         wait_for(lambda: (path := recorded(project)) and b'"run_finished"' in path.read_bytes())
-        time.sleep(1.0)
+        wait_for(lambda: not any(is_alive(child) for child in psutil.Process(screen.pid).children()))
         wait_for(lambda: b"tiny.sum" in screen.read())
         screen.type("q")
         wait_for(screen.has_ended)

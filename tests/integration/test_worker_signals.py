@@ -73,9 +73,12 @@ def helped():
         while time.thread_time_ns() < until:
             pass
     def call():
-        if "BURN" in os.environ:
-            threading.Thread(target=burn).start()
+        helper = threading.Thread(target=burn) if "BURN" in os.environ else None
+        if helper is not None:
+            helper.start()
         time.sleep(0.02)
+        if helper is not None:
+            helper.join()
         return 1.0
     return call
 

@@ -20,10 +20,11 @@ def history(project):
         project.replace(name, old, new)
         commits.append(project.commit(f"change {len(commits)}"))
 
-    change("tiny_work.py", "LENGTH = 20_000", "LENGTH = 20_000  # items")
+    project.write("notes.txt", "Nothing that runs: good whatever the host does meanwhile.")
+    commits.append(project.commit("change 1"))
     change("tiny_work.py", *SLOWER)
-    change("tiny_work.py", "# items", "# items\nimport nowhere")
-    change("tiny_work.py", "\nimport nowhere", "")
+    change("tiny_work.py", "LENGTH = 20_000", "LENGTH = 20_000\nimport nowhere")
+    change("tiny_work.py", "\nimport nowhere", "  # items")
     change("tiny_work.py", "# items", "# things")
     change("tiny_work.py", "# things", "# numbers")
     return commits

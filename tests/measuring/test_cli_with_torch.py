@@ -14,10 +14,12 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 REPOSITORY = Path(__file__).parents[2]
+STACKS = "PERFGUARD_ENVS"
+"""Where environments such as that of IPEX lie."""
 NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
 FAST = ("--slice-s", "0.03", "--slices", "4", "--max-blocks", "8", "--no-progress")
-FOR_HUGE_EFFECTS = ("--slice-s", "0.02", "--slices", "3", "--max-blocks", "10", "--no-progress")
+FOR_HUGE_EFFECTS = ("--slice-s", "0.02", "--slices", "3", "--max-blocks", "10", "--budget", "400", "--no-progress")
 """Five quiet blocks decide, and end the measurement; beside other work it takes some more."""
 
 
@@ -35,11 +37,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def perfguard(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the installed command line in the clone."""
+    """Run the installed command line in the clone, whatever else of perfguard is on this host or set."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PERFGUARD_") or key == STACKS}
+    temporary = checkout.parent / "tmp"
+    temporary.mkdir(exist_ok=True)
+    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONSAFEPATH": "1"}
     return subprocess.run(
         [sys.executable, "-m", "perfguard", *arguments],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONSAFEPATH": "1", **environment},
+        env={**kept, **own, **environment},
         capture_output=True,
         text=True,
         timeout=500,

@@ -142,7 +142,7 @@ def test_arms_may_differ_in_an_environment_variable(project):
 
 
 def test_an_injected_slowdown_is_red_and_an_injected_speed_up_is_an_improvement(project):
-    slower = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+50%")
+    slower = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+150%")
     assert (slower["exit_code"], outcomes(slower)) == (1, {"tiny.sum": "regressed"}), slower["reason"]
     assert any("injected" in note for note in slower["notes"])
     faster = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=-50%")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.tiny_projects import verdicts
 
+ARMS = ("--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
 SPINNER = """\
 import subprocess
 import sys
@@ -15,7 +16,7 @@ SPINNER = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 def test_is_told_by_the_share_of_the_cpus_that_it_takes(project):
     work = project.path / "tiny_work.py"
     project.write("tiny_work.py", f"{SPINNER}\n{work.read_text()}")
-    result = project.result("compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
+    result = project.result("compare", "--threads", "1", *ARMS)
     for verdict in verdicts(result).values():
         assert verdict["outcome"] in {"inconclusive", "regressed"}
         if verdict["outcome"] == "inconclusive":
@@ -27,5 +28,5 @@ def test_is_told_by_the_share_of_the_cpus_that_it_takes(project):
 
 def test_is_nothing_where_the_arms_sleep_while_they_wait(project):
     project.write("tiny_work.py", (project.path / "tiny_work.py").read_text() + "\n# other code, the same work\n")
-    result = project.result("compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
+    result = project.result("compare", "--threads", "1", *ARMS)
     assert all("of the CPUs while" not in verdict["reason"] for verdict in verdicts(result).values())

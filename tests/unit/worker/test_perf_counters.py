@@ -75,8 +75,8 @@ def test_the_task_clock_lies_between_the_threads_cpu_time_and_the_time_that_pass
     counted_ns = events_between(before, counter.read()) or 0
     passed_ns = time.monotonic_ns() - began_ns
     # Interrupts and what the hypervisor stole count for the task clock and not for the thread; the clocks' rates
-    # differ by the little that time synchronisation changes one of them.
-    assert 0.999 * cpu_ns <= counted_ns <= 1.001 * passed_ns
+    # differ by what time synchronisation changes one of them, and by how well the kernel knows the other.
+    assert 0.99 * cpu_ns <= counted_ns <= 1.01 * passed_ns
     counter.close()
 
 
