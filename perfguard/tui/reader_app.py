@@ -94,6 +94,8 @@ class ReaderApp(App[int]):
         """Begin to look."""
         with suppress(RuntimeError, ValueError, NotImplementedError):  # only a main thread can be told
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, 0, TERMINATED)
+        # Whatever textual takes the screen to show: the shell has drawn over it (textual issue 6298).
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.theme = self._first
         if self.session.options.housekeeping and not self.session.options.hint:
             self.say(self.session.options.housekeeping)
