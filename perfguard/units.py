@@ -31,10 +31,10 @@ def format_signed_seconds(value_s: float | None) -> str:
     return "-" if value_s is None else f"{'+' if value_s >= 0 else '-'}{format_seconds(abs(value_s))}"
 
 
-def format_seconds_interval(lower_s: float, upper_s: float) -> str:
-    """`[+1.00 ms, +1.40 ms]`; `-` where it is unknown."""
+def format_seconds_interval(lower_s: float, upper_s: float) -> str | None:
+    """`[+1.00 ms, +1.40 ms]`; None where it is unknown."""
     if not (math.isfinite(lower_s) and math.isfinite(upper_s)):
-        return "-"
+        return None
     return f"[{format_signed_seconds(lower_s)}, {format_signed_seconds(upper_s)}]"
 
 

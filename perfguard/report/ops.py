@@ -77,7 +77,7 @@ def balance_line(attribution: Attribution) -> str:
         else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
     )
     left = format_seconds_interval(b.unexplained_lower_s, b.unexplained_upper_s)
-    noise = "" if left == "-" else f"; unexplained in {left} at 95 %"
+    noise = "" if left is None else f"; unexplained in {left} at 95 %"
     pairs = "1 pair of processes" if attribution.processes == 1 else f"{attribution.processes} pairs of processes"
     return (
         f"step {format_signed_seconds(b.delta_s)} = ops {format_signed_seconds(b.ops_s)} {parts} "
@@ -180,7 +180,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> Table:
             _calls(delta),
             format_seconds(delta.baseline_s),
             format_signed_seconds(delta.delta_s),
-            escape(format_seconds_interval(delta.lower_s, delta.upper_s)),
+            escape(format_seconds_interval(delta.lower_s, delta.upper_s) or "-"),
             escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
             escape(printable(delta.source or "-")),
         )

@@ -159,7 +159,7 @@ def culprits_table(attribution: Attribution) -> Table | None:
             *numbers(
                 (format_share(culprit.share), culprit.share), (format_signed_seconds(culprit.delta_s), culprit.delta_s)
             ),
-            Cell(content=format_seconds_interval(culprit.lower_s, culprit.upper_s), class_="num"),
+            Cell(content=format_seconds_interval(culprit.lower_s, culprit.upper_s) or "-", class_="num"),
             *text_cells(culprit.place),
             Cell(content=culprit.sentence, class_="wide"),
         )
@@ -199,7 +199,7 @@ def _delta_row(delta: OpDelta) -> tuple[Cell, ...]:
             (format_seconds(delta.candidate_s), delta.candidate_s),
             (format_signed_seconds(delta.delta_s), delta.delta_s),
         ),
-        Cell(content=format_seconds_interval(delta.lower_s, delta.upper_s), class_="num"),
+        Cell(content=format_seconds_interval(delta.lower_s, delta.upper_s) or "-", class_="num"),
         *text_cells(change, delta.source or "-"),
     )
 

@@ -46,7 +46,7 @@ def _sum_lines(node: OpNode, share: float | None, width: int) -> list[Line]:
 def _delta_lines(node: OpNode, delta: OpDelta, share: float | None, width: int) -> list[Line]:
     key = delta.key
     known = format_seconds_interval(delta.lower_s, delta.upper_s)
-    interval = ", interval unknown" if known == "-" else f" {known}"
+    interval = ", interval unknown" if known is None else f" {known}"
     part = f", {format_share(share)} of the step's difference" if share is not None else ""
     lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
     lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", role_of_delta(node)), f"{part}"))
