@@ -17,10 +17,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.model.events import EVENT_NAMES, Event, OpsCompared
-from perfguard.model.machine import Fingerprint
-from perfguard.model.profile import ProfileReport
-from perfguard.model.result import RunResult
+from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
+from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.result import RunResult
+from perfguard.records.steps.profile import ProfileReport
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}

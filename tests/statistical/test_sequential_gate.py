@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.gate.policy import conclude
-from perfguard.gate.sequential import SequentialGate
-from perfguard.model.run import BlockConditions, CaseSlices, PairedData
-from perfguard.model.spec import Case
-from perfguard.model.verdict import GateOutcome, Outcome, Policy
-from perfguard.pipeline.paired import CONFIRMATION_SHARE
+from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
+from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.sequential import SequentialGate
+from perfguard.records.run import BlockConditions, CaseSlices, PairedData
+from perfguard.records.spec import Case
+from perfguard.records.verdict import GateOutcome, Outcome, Policy
 
 POLICY = Policy()
 LOUD = replace(POLICY, alpha=0.05, max_block_sd_ratio=1.0)
