@@ -293,7 +293,7 @@ def _sentence(finding: SignalFinding, *, same_time: bool) -> str:
     values = f"{_value(finding.baseline, rule.unit)} → {_value(finding.candidate, rule.unit)}"
     if not finding.baseline:
         return f"{rule.verb} {rule.thing} where there were none{where}: {values} an iteration"
-    ratio = f"{finding.candidate / finding.baseline:.2f} ×"  # noqa: RUF001 - times
+    ratio = f"{finding.candidate / finding.baseline:.2f} ×"
     return f"{rule.verb} {ratio} the {rule.thing}{where}: {values} an iteration"
 
 
