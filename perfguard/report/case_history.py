@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from perfguard.report.messages.catalog import describe
 from perfguard.watch.view.run_view import History, HistoryPoint
 
 
@@ -92,3 +93,8 @@ def changes_text(points: Sequence[HistoryPoint]) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
+
+
+def unread_runs(history: History) -> tuple[str, ...]:
+    """One line for each run that could not be read whole."""
+    return tuple(f"run {run_id}: {describe(problem)}" for run_id, problem in history.problems.items())

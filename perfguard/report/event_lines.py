@@ -1,8 +1,7 @@
-"""Events in words: the log of a run that is watched, and the lines of `perfguard watch`."""
+"""Lines of a log in words, for the TUI's log and for `perfguard watch`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timezone, tzinfo
 
 from perfguard.records.events import (
@@ -23,8 +22,9 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import Fact
 from perfguard.records.run import Stage
-from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.messages.catalog import describe
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -35,11 +35,6 @@ from perfguard.units import (
 )
 from perfguard.watch.view.run_view import LogLine
 
-_ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}
-_WARNINGS = {
-    *(Outcome.DIFFERENT.value, Outcome.INCOMPARABLE.value, Outcome.NO_BASELINE.value, Outcome.INCONCLUSIVE.value),
-    *(GateOutcome.HOST_UNSTABLE.value, "interrupted"),
-}
 _SIGNS = {"info": "·", "warning": "!", "error": "✗"}
 _ASCII_SIGNS = {"info": "-", "warning": "!", "error": "x"}
 _STAGES = {
@@ -49,16 +44,14 @@ _STAGES = {
     Stage.DRIFT: "pairing with the anchor's commit",
     Stage.DRIFT_CONFIRMATION: "confirming drift with relocated arms",
 }
+_MODES = {"paired": "two arms in interleaved blocks", "rounds": "one arm in rounds"}
 
 
-def log_line(event: Event, *, seq: int, t_wall: float) -> LogLine | None:
-    """An event as a line of the log; None for what comes many times a second and for what its neighbours say, too."""
-    level, text = _preparation(event)
-    if not text:
-        level, text = _measurement(event)
-    if not text:
-        level, text = _conclusion(event)
-    return LogLine(seq=seq, t_wall=t_wall, level=level, text=printable(text)) if text else None
+def line_text(line: LogLine) -> str:
+    """What a line says, printable."""
+    if isinstance(line.what, Fact):
+        return printable(describe(line.what))
+    return printable(_preparation(line.what) or _measurement(line.what) or _conclusion(line.what))
 
 
 def plain_line(line: LogLine, *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
@@ -69,33 +62,31 @@ def plain_line(line: LogLine, *, is_ascii: bool = False, zone: tzinfo | None = N
         is_ascii: Whether signs are ASCII characters; names in the text stay as they are.
         zone: Of the time of day; that of the machine when None.
     """
-    sign = (_ASCII_SIGNS if is_ascii else _SIGNS).get(line.level, "·")
-    return f"{_time_of_day(line.t_wall, zone)} {sign} {line.text}"
+    sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
+    return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line)}"
 
 
-def _preparation(event: Event) -> tuple[str, str]:
+def _preparation(event: Event) -> str:
     match event:
         case RunStarted():
             cases = format_count(len(event.case_ids), "case")
-            return "info", (
-                f"run {event.run_id}: {cases} of {event.suite}, {_mode(event.mode)}, at most "
-                f"{format_duration(event.budget_s)}"
-            )
+            mode = _MODES.get(event.mode, event.mode)
+            return f"run {event.run_id}: {cases} of {event.suite}, {mode}, at most {format_duration(event.budget_s)}"
         case ArmReady():
             torch = f", torch {event.torch}" if event.torch else ""
             source = short_source(event.source_id, event.commit)
-            return "info", f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
+            return f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
         case ArmsCompared(identical=True):
-            return "info", "both arms are identical by their hashes: they pass by construction"
+            return "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():
             loops = format_count(event.inner_loops, "iteration")
-            return "info", f"{event.case_id}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
+            return f"{event.case_id}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
         case _:
-            return "info", ""
+            return ""
 
 
-def _measurement(event: Event) -> tuple[str, str]:
-    level, text = "info", ""
+def _measurement(event: Event) -> str:
+    text = ""
     match event:
         case StageStarted():
             text = f"{_STAGES[event.stage]}: {format_count(len(event.case_ids), 'case')}"
@@ -109,48 +100,35 @@ def _measurement(event: Event) -> tuple[str, str]:
         case CaseFailed(skipped=True):
             text = f"{event.case_id} is skipped by its suite: {event.reason}"
         case CaseFailed():
-            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
+            text = f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
         case Noted():
-            level, text = ("warning" if event.level == "warning" else "info"), event.text
+            text = event.text
         case _:
             pass
-    return level, text
+    return text
 
 
-def _conclusion(event: Event) -> tuple[str, str]:
-    level, text = "info", ""
+def _conclusion(event: Event) -> str:
+    text = ""
     match event:
         case LookTaken() if event.decided:
             found = ", ".join(f"{case_id} {outcome}" for case_id, outcome in event.decided.items())
-            level = _worst(event.decided.values())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
-        case LookTaken(final=True):
+        case LookTaken():
             text = f"last look, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
             than = f" than on {event.counted_on}" if event.counted_on else ""
-            level, text = "warning", f"{event.case_id} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
+            text = f"{event.case_id} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
         case OpsCompared():
             text = f"{event.attribution.case_id}: {event.attribution.sentence}"
         case VerdictReached():
-            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {event.reason}"
+            text = f"{event.case_id} {event.outcome}: {event.reason}"
         case RunFinished():
-            level = _worst([event.outcome])
             text = f"run ended, {event.outcome}, exit code {event.exit_code}: {event.reason}"
         case _:
             pass
-    return level, text
-
-
-def _mode(mode: str) -> str:
-    return {"paired": "two arms in interleaved blocks", "rounds": "one arm in rounds"}.get(mode, mode)
-
-
-def _worst(outcomes: Iterable[str]) -> str:
-    found = set(outcomes)
-    if found & _ERRORS:
-        return "error"
-    return "warning" if found & _WARNINGS else "info"
+    return text
 
 
 def _time_of_day(t_wall: float, zone: tzinfo | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from perfguard.records.result import RunResult
-from perfguard.report.case_history import CaseHistory, changes_text, histories_of
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.content import RunContent
 from perfguard.report.html.foreign import middle_cut
@@ -99,7 +99,7 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
         data={"files": []},
         runs=_table(ordered),
         cases=sorted(cases, key=lambda case: case.case_id),
-        problems=history.problems,
+        problems=unread_runs(history),
     )
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from perfguard.records.facts import RECORDED_TEXT, Fact
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.template import fill
+from perfguard.report.messages.watch import WATCH
 
 CATALOG: Mapping[str, Message] = {
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **WATCH,
 }
 """Every code that this version knows."""
 

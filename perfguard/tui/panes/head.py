@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm
+from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, cut, fitted, line, shortened, width_of
 from perfguard.tui.drawing.verdicts import mark_of_gate, mark_of_state, tally
-from perfguard.units import format_change, format_duration, format_ratio, format_share
+from perfguard.units import format_change, format_duration, format_ratio, format_share, printable
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")
@@ -200,9 +202,9 @@ def _beside(left: Line, right: Line, width: int) -> Line:
     return (*fitted(left, room), *right)
 
 
-def problem_line(problems: Sequence[str], width: int) -> Line:
+def problem_line(problems: Sequence[Fact], width: int) -> Line:
     """The latest thing that is wrong with the recording, and how many there are."""
     if not problems:
         return EMPTY
     more = f" (and {len(problems) - 1} more: see the log)" if len(problems) > 1 else ""
-    return line(Span(f" ! {cut(problems[-1], max(10, width - len(more) - 4))}{more}", Role.BROKEN))
+    return line(Span(f" ! {cut(printable(describe(problems[-1])), max(10, width - len(more) - 4))}{more}", Role.BROKEN))

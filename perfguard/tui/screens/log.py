@@ -8,6 +8,7 @@ from typing import Any
 from textual.containers import Container
 from textual.widget import Widget
 
+from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.log import elapsed_text, is_grave, log_table, mark_of_level
@@ -71,4 +72,4 @@ class LogScreen(ViewScreen):
         at = elapsed_text(row.t_wall - self._started_at) if self._started_at is not None else "-"
         number = f"event {row.seq}" if row.seq >= 0 else "said by the reader"
         head = line(Span(f"{mark.sign} {mark.word}", mark.role), Span(f"  {at} after the start, {number}", Role.MUTED))
-        return [head, *wrapped(row.text, width)]
+        return [head, *wrapped(line_text(row), width)]

@@ -1,9 +1,10 @@
-"""The table of the log: events in words."""
+"""The table of the log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled
@@ -32,7 +33,7 @@ def log_table(started_at: float | None) -> TableSpec[LogLine]:
             Column(id="text", head=titled("what happened"), draw=_text, width=24, stretch=1),
         ),
         key_of=_key,
-        text_of=lambda row: f"{row.level} {row.text}",
+        text_of=lambda row: f"{row.level} {line_text(row)}",
         empty="no event yet",
     )
 
@@ -59,7 +60,7 @@ def elapsed_text(seconds: float) -> str:
 
 
 def _key(row: LogLine) -> str:
-    return f"{row.seq}/{row.text}" if row.seq < 0 else str(row.seq)
+    return f"{row.seq}/{row.t_wall}/{line_text(row)}" if row.seq < 0 else str(row.seq)
 
 
 def _time(row: LogLine, started_at: float | None) -> Line:
@@ -72,4 +73,4 @@ def _level(row: LogLine, _: int) -> Line:
 
 
 def _text(row: LogLine, _: int) -> Line:
-    return line(Span(row.text, Role.PLAIN if is_grave(row) else Role.MUTED))
+    return line(Span(line_text(row), Role.PLAIN if is_grave(row) else Role.MUTED))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
+from perfguard.records.events import Event
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
+
+Level = Literal["info", "warning", "error"]
+"""How grave a line of the log is."""
 
 
 class RunState(str, Enum):
@@ -130,16 +137,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of the log: an event in words."""
+    """One line of the log; `perfguard.report.event_lines` has the words."""
 
     seq: int
     """The event's number; -1 for what the reader itself has to say."""
     t_wall: float
     """Seconds since the epoch."""
-    level: str
-    """`info`, `warning` or `error`."""
-    text: str
-    """One sentence, printable."""
+    level: Level
+    """How grave it is."""
+    what: Event | Fact
+    """What happened; a fact where it is the reader that has something to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +183,8 @@ class RunView:
     """What the run concluded, one sentence."""
     notes: tuple[str, ...] = ()
     """What the run's reader should know, in order."""
-    problems: tuple[str, ...] = ()
-    """What is wrong with the recording, one sentence each: cut, corrupt, foreign, vanished."""
+    problems: tuple[Fact, ...] = ()
+    """What is wrong with the recording: cut, corrupt, foreign, vanished."""
     log: tuple[LogLine, ...] = ()
     """The latest lines, oldest first; at most a few thousand."""
     steal_ratio: float | None = None
@@ -240,5 +247,5 @@ class History:
     """Median of the stored baseline of `machine_id`, by case id."""
     machine_id: str | None = None
     """The machine that the stored baselines are of; None where that is not known."""
-    problems: tuple[str, ...] = ()
-    """Runs that could not be read, one sentence each."""
+    problems: Mapping[str, Fact] = field(default_factory=dict)
+    """What is wrong with the recordings of runs that could not be read, by run."""
