@@ -10,12 +10,12 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Verdict
 from perfguard.report.html.axes import EffectAxis, effect_axis
 from perfguard.report.html.charts import Cell, Chart, Table
-from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
+from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import ratio_of
 from perfguard.report.terminal.result import format_interval
-from perfguard.units import format_change, format_effect
+from perfguard.units import cut_middle, format_change, format_effect
 
 _HEIGHT, _MIDDLE = 30, 15
 _AXIS_HEIGHT = 22
@@ -58,7 +58,7 @@ def _row(verdict: Verdict, axis: EffectAxis, links: Mapping[str, str]) -> tuple[
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     effect = f"{format_effect(estimate.log_ratio)} {format_interval(comparison)}" if estimate else "-"
     return (
-        Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
+        Cell(content=cut_middle(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
         Cell(content=_bar(verdict, axis, effect), class_="picture"),
         Cell(content=effect, class_="num"),
         Cell(content=f"{mark.sign} {mark.word}{advisory}", class_=f"verdict {mark.class_}"),

@@ -11,10 +11,11 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.verdict import SignalFinding, Verdict
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
-from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
+from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of, urgency
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
+    cut_middle,
     format_bytes,
     format_effect,
     format_number,
@@ -47,7 +48,7 @@ def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
     estimate = comparison.estimate
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     return (
-        Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
+        Cell(content=cut_middle(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
         Cell(
             content=f"{mark.sign} {mark.word}{advisory}",
             sort=float(urgency(verdict.outcome)),
@@ -74,7 +75,7 @@ def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -
     """What one arm took."""
     rows = (
         (
-            Cell(content=middle_cut(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
+            Cell(content=cut_middle(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
             *numbers(
                 (format_seconds(case.median_s), case.median_s),
                 (str(case.rounds), float(case.rounds)),
@@ -100,7 +101,7 @@ def profiled_table(cases: Sequence[ProfiledCase], links: Mapping[str, str]) -> T
     """What was profiled."""
     rows = (
         (
-            Cell(content=middle_cut(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
+            Cell(content=cut_middle(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
             *numbers(
                 (format_seconds(case.step_s), case.step_s),
                 (format_seconds(case.profiled_step_s), case.profiled_step_s),

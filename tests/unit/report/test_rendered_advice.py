@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.profile.advice.registry import advise
+from perfguard.records.case_names import short_names
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
 from perfguard.report.comment.markdown import render_markdown
@@ -54,7 +55,7 @@ def terminal_text(shown):
 
 def test_advice_stands_below_the_ops_that_it_is_about():
     lines = terminal_text(result(attributions=(comparison(),), findings={CASE: FINDINGS})).splitlines()
-    places = [lines.index(f"ops of {CASE}"), lines.index(HEADING)]
+    places = [lines.index(f"ops of {short_names([CASE])[CASE]}"), lines.index(HEADING)]
     (heading,) = [number for number, line in enumerate(lines) if "[unfused-optimizer]" in line]
     assert [*places, heading] == sorted([*places, heading])
     for label in ("seen", "where", "gain", "try", "run"):

@@ -15,6 +15,7 @@ from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
+from perfguard.report.case_names import names_in
 from perfguard.report.comment.markdown import escape, render_markdown
 from perfguard.report.terminal.result import format_interval, render_result
 from perfguard.units import printable
@@ -143,10 +144,11 @@ def test_a_result_reads_as_its_golden_file(name, render, ending):
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_nothing_is_lost_on_a_narrow_terminal(width):
-    """Words may wrap, but each case id, outcome and interval is there, whatever the width."""
+    """Words may wrap, but each case, outcome and interval is there, whatever the width."""
     text = "".join(terminal_text(COMPARED, width=width).split())
+    names = names_in(COMPARED)
     for verdict in COMPARED.gate.verdicts:
-        assert "".join(printable(verdict.case_id).split()) in text
+        assert "".join(printable(names[verdict.case_id]).split()) in text
         assert verdict.outcome.value in text
         assert "".join(format_interval(verdict.comparison).split()) in text
 
