@@ -32,7 +32,7 @@ def render_calibration(summary: CalibrationSummary, *, width: int) -> list[Rende
         parts.append(_case_table(summary, names))
     else:
         parts.extend(Text(printable(line)) for case in summary.cases for line in _stacked(case, names[case.case_id]))
-    parts.extend(Text(line, style="dim") for line in _legend(summary))
+    parts.extend(Text(line, style="dim") for line in _legend(summary, names))
     return parts
 
 
@@ -70,12 +70,12 @@ def _pace(pace: Pace) -> str:
     return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
 
 
-def _legend(summary: CalibrationSummary) -> list[str]:
+def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
     lines = [
         f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
         "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
     ]
-    notable = [case.case_id for case in summary.cases if case.is_autocorrelated]
+    notable = [names[case.case_id] for case in summary.cases if case.is_autocorrelated]
     if notable:
         lines.append(
             f"neighbouring blocks are not independent (outside the 95 % band of chance): {', '.join(notable)}; with "
@@ -172,7 +172,8 @@ def _plan_row(case: PlannedCase, name: str) -> tuple[str | Text, ...]:
 
 
 def _demotions(plan: SuitePlan) -> list[str]:
-    lines = [f"{case.case_id} is advisory: {case.reason}" for case in plan.cases if not case.gating]
+    names = short_names(case.case_id for case in plan.cases)
+    lines = [f"{names[case.case_id]} is advisory: {case.reason}" for case in plan.cases if not case.gating]
     kept = sum(case.gating for case in plan.cases)
     if plan.minutes is None:
         lines.append(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.steps.breakdown import Breakdown
-from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
+from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpTotal
 from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
     format_count,
@@ -53,7 +53,7 @@ def render_attribution(
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     if changed[:rows]:
         parts.append(_delta_table(changed[:rows]))
-        details = dict.fromkeys(f"  {named(d.key)}: {d.detail}" for d in changed[:rows] if d.detail)
+        details = dict.fromkeys(f"  {d.key.op.removeprefix('aten::')}: {d.detail}" for d in changed[:rows] if d.detail)
         parts += [Text(printable(line), style="dim") for line in details]
         parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
     return parts
@@ -141,7 +141,7 @@ def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> FittedTabl
 
 def _op_table(totals: Sequence[OpTotal], step_s: float) -> FittedTable:
     table = plain_table(
-        ">self time", ">share/1", ">calls/2", "~op", "phase/3", "~module/4", "~shapes/5", "dtypes/6", "~source"
+        ">self time", ">share/1", ">calls/2", "~~op", "phase/3", "~module/4", "~shapes/5", "dtypes/6", "~~source"
     )
     for total in totals:
         key = total.key
@@ -149,7 +149,7 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> FittedTable:
             format_seconds(total.self_s),
             f"{total.self_s / step_s * 100:.1f} %" if step_s else "-",
             format_number(total.calls),
-            _short(key.op),
+            key.op.removeprefix("aten::"),
             key.phase.value,
             key.module or "-",
             shorten(key.shapes, 36) or "-",
@@ -177,7 +177,8 @@ def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
 
 def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
     table = plain_table(
-        "~op",
+        "~~op",
+        "~shapes/7",
         "phase/4",
         "~module/6",
         ">calls/3",
@@ -185,11 +186,12 @@ def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
         ">Δ per step",
         "95 % interval/2",
         "~change/1",
-        "~source",
+        "~~source",
     )
     for delta in deltas:
         table.add_row(
-            named(delta.key),
+            delta.key.op.removeprefix("aten::"),
+            shorten(delta.key.shapes, 16) or "-",
             delta.key.phase.value,
             delta.key.module or "-",
             _calls(delta),
@@ -202,16 +204,6 @@ def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
     return table
 
 
-def named(key: OpKey) -> str:
-    """An op with its shapes, short enough for a table."""
-    return f"{shorten(key.op.removeprefix('aten::'), 24)} {shorten(key.shapes, 16)}".rstrip()
-
-
 def _calls(delta: OpDelta) -> str:
     before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
     return before if before == after else f"{before} → {after}"
-
-
-def _short(op: str) -> str:
-    """`addmm` of `aten::addmm`, and no longer than a table bears."""
-    return shorten(op.removeprefix("aten::"), 34)

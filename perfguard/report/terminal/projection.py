@@ -95,7 +95,7 @@ def _against(projection: Projection, noun: str, rows: int) -> list[RenderableTyp
 
 def _projected_table(problems: Sequence[Projected], noun: str) -> FittedTable:
     table = plain_table(
-        f"~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency"
+        f"~~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency"
     )
     for problem in problems:
         table.add_row(
@@ -153,7 +153,7 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
     for dtype in dict.fromkeys(point.dtype for point in points):
         lines = roofline_chart(points, ceilings, dtype)
         if lines:
-            parts.append(Text("\n".join(lines)))
+            parts.append(Text("\n".join(lines), no_wrap=True, overflow="crop"))
     beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
     parts += [Text(_BEYOND[roof], style="dim") for roof in Roof if roof in beyond]
     return parts
@@ -161,7 +161,7 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
 
 def _roofline_table(points: Sequence[RooflinePoint]) -> FittedTable:
     table = plain_table(
-        "#", "~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1"
+        "#", "~~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1"
     )
     for mark, point in zip(MARKS, points, strict=False):
         table.add_row(

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-_LEAST_CHARACTERS = 14
-"""A column that may be shortened keeps so many, as long as another one can be dropped instead."""
+_LEAST_CHARACTERS = 12
+"""What a column that may be shortened keeps for each `~`, as long as another one can be dropped instead."""
 _BETWEEN, _EDGES = 3, 2
 """Columns of the terminal between two cells, and at both ends of a row together."""
 
@@ -21,7 +21,8 @@ _BETWEEN, _EDGES = 3, 2
 class _Column:
     name: str
     is_right: bool
-    is_flexible: bool
+    least: int | None
+    """Characters that it keeps when it is shortened; None where it is not."""
     rank: int
     """What does not fit is dropped from the highest rank down; 0 stays."""
 
@@ -36,11 +37,17 @@ class FittedTable:
         self._columns = columns
         self._rows: list[tuple[Text, ...]] = []
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(self._rows)
+
     def add_row(self, *cells: str | Text) -> None:
         """A row; strings are taken as they are, never for markup."""
         from rich.text import Text
 
-        self._rows.append(tuple(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells))
+        pairs = zip(cells, self._columns, strict=True)
+        self._rows.append(tuple(Text(printable(cell)) if isinstance(cell, str) else cell for cell, _ in pairs))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it; rich calls this."""
@@ -69,16 +76,16 @@ class FittedTable:
             index: max(column_width([column.name, *(row[index].plain for row in self._rows)]), 1)
             for index, column in enumerate(self._columns)
         }
-        flexible = {index for index, column in enumerate(self._columns) if column.is_flexible}
+        flexible = {index: column.least for index, column in enumerate(self._columns) if column.least is not None}
         while True:
-            least = {i: min(width, _LEAST_CHARACTERS) if i in flexible else width for i, width in natural.items()}
+            least = {index: min(width, flexible.get(index, width)) for index, width in natural.items()}
             droppable = max(natural, key=lambda index: self._columns[index].rank)
             if _total(least) <= room or not self._columns[droppable].rank:
                 break
             del natural[droppable]
         widths = dict(natural)
         while _total(widths) > room:
-            widest = max(widths, key=lambda index: (index in flexible and widths[index] > 1, widths[index]))
+            widest = max(widths, key=lambda index: (_spare(widths[index], flexible.get(index)), widths[index]))
             if widths[widest] <= 1:
                 break
             widths[widest] -= 1
@@ -88,8 +95,9 @@ class FittedTable:
 def plain_table(*columns: str) -> FittedTable:
     """An empty table without vertical lines.
 
-    A column whose name begins with `>` is right-aligned, one that begins with `~` may be shortened. Where it ends with
-    `/2`, it is dropped where the table does not fit, before columns with `/1` and after those with `/3`.
+    A column whose name begins with `>` is right-aligned, one that begins with `~` may be shortened, one with `~~` to
+    twice as many characters. Where it ends with `/2`, it is dropped where the table does not fit, before columns with
+    `/1` and after those with `/3`.
     """
     found = []
     for text in columns:
@@ -99,7 +107,7 @@ def plain_table(*columns: str) -> FittedTable:
             _Column(
                 name=(name if is_ranked else text).lstrip(">~"),
                 is_right=text.startswith(">"),
-                is_flexible=text.startswith("~"),
+                least=_LEAST_CHARACTERS * text.count("~") or None,
                 rank=int(rank) if is_ranked else 0,
             )
         )
@@ -114,13 +122,25 @@ def column_width(texts: list[str]) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """A text at most so many columns wide, shortened in the middle."""
+    """A text at most so many columns wide, shortened in the middle; of a path the file is left."""
     from rich.cells import cell_len
 
+    if cell_len(text) <= width:
+        return text
+    _, slash, file = text.rpartition("/")
+    if slash and cell_len(file) + 2 <= width:
+        return f"…/{file}"
     most = width
     while cell_len(shown := cut_middle(text, max(most, 1))) > width and most > 1:
         most -= 1
     return shown
+
+
+def _spare(width: int, least: int | None) -> int:
+    """Who gives way first: columns above their least width, then other flexible ones, then the rest."""
+    if least is None or width <= 1:
+        return 0
+    return 2 if width > least else 1
 
 
 def _fitted(cell: Text, width: int) -> Text:
