@@ -11,6 +11,7 @@ import click
 from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.options import command_line
 from perfguard.cli.progress import make_progress
+from perfguard.cli.streams import Verbosity
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
@@ -39,7 +40,7 @@ def build_request(
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
     cases = selected_cases(catalog, suite=suite, patterns=patterns)
-    progress = make_progress(enabled=not options.get("no_progress"))
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     return Request(
         command=command,
         arguments=command_line(),

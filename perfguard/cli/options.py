@@ -6,11 +6,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perfguard.cli.streams import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
 from perfguard.errors import ConfigError
 from perfguard.units import as_text
@@ -87,6 +89,7 @@ def measuring_options(function: F) -> F:
 
 def output_options(function: F) -> F:
     """Options on how a result is shown."""
+    function = progress_options(function)
     for option in reversed(
         (
             click.option(
@@ -97,11 +100,31 @@ def output_options(function: F) -> F:
                 show_default=True,
                 help="How to print the result on stdout; comment: as the Action comments on a pull request.",
             ),
-            click.option("--no-progress", is_flag=True, help="Do not show progress on stderr."),
         )
     ):
         function = option(function)
     return function
+
+
+def progress_options(function: F) -> F:
+    """Options on how much a command says beside its result; they set `verbosity`."""
+    for names, verbosity, is_hidden, text in reversed(
+        (
+            (("-q", "--quiet"), Verbosity.QUIET, False, "Print nothing but the result."),
+            (("-v", "--verbose"), Verbosity.VERBOSE, False, "Print every step and all notes."),
+            (("--no-progress",), Verbosity.QUIET, True, "The older name of --quiet."),
+        )
+    ):
+        function = click.option(
+            *names, is_flag=True, expose_value=False, callback=partial(_say, verbosity), hidden=is_hidden, help=text
+        )(function)
+    return function
+
+
+def _say(verbosity: Verbosity, context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    del parameter
+    if value:
+        context.params["verbosity"] = verbosity
 
 
 def verdict_options(function: F) -> F:

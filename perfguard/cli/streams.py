@@ -1,8 +1,20 @@
-"""What the standard streams are."""
+"""What the standard streams are, and how much is said on them."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TextIO
+
+
+class Verbosity(str, Enum):
+    """How much a command says beside its result."""
+
+    QUIET = "quiet"
+    """Nothing."""
+    NORMAL = "normal"
+    """What changes the verdict, and now and then how far it is."""
+    VERBOSE = "verbose"
+    """Every step and every note."""
 
 
 def is_terminal(stream: TextIO | None) -> bool:

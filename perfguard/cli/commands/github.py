@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load, load_policy, measuring_options, verdict_options, working_directory
+from perfguard.cli.options import (
+    load,
+    load_policy,
+    measuring_options,
+    progress_options,
+    verdict_options,
+    working_directory,
+)
 from perfguard.errors import ExitCode, PerfguardError
 
 if TYPE_CHECKING:
@@ -67,7 +74,7 @@ def command() -> None:
 @measuring_options
 @click.option("--setup", metavar="COMMAND", help="Installs each revision into a venv of its own: 'pip install .'.")
 @verdict_options
-@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
+@progress_options
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 

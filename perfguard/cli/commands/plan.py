@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from perfguard.cli.options import load
+from perfguard.cli.streams import Verbosity
 
 
 @click.command("plan")
@@ -30,7 +31,7 @@ def command(**options: Any) -> None:
     detect_ratio = parse_percentage("--detect", options["detect"])
     power = parse_percentage("--power", options["power"])
     loaded = load(options, keys=("suite", "budget_s"))
-    request = build_request("plan", loaded, {"no_progress": True})
+    request = build_request("plan", loaded, {"verbosity": Verbosity.QUIET})
     plan = plan_suite(request, detect_ratio=detect_ratio, power=power)
     print_plan(plan, as_json=options["output_format"] == "json")
     if options["write"]:
