@@ -301,14 +301,20 @@ def _ways_back(run_id: str) -> str:
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
     """Prints lines as stdout can show them."""
+    from perfguard.records.case_names import short_names
+    from perfguard.records.events import RunStarted
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"
     is_ascii = is_plain or not encoding.lower().startswith("utf")
     is_coloured = not is_plain and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
+    names: dict[str, str] = {}
+
     def say(line: LogLine) -> None:
-        text = plain_line(line, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)
+        if isinstance(line.what, RunStarted):
+            names.update(short_names(line.what.case_ids))
+        text = plain_line(line, names, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)
         click.echo(click.style(text, **_COLOURS[line.level]) if is_coloured and line.level in _COLOURS else text)
 
     return say

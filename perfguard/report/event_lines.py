@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone, tzinfo
+from types import MappingProxyType
 
 from perfguard.records.events import (
     ArmReady,
@@ -47,26 +49,33 @@ _STAGES = {
 _MODES = {"paired": "two arms in interleaved blocks", "rounds": "one arm in rounds"}
 
 
-def line_text(line: LogLine) -> str:
-    """What a line says, printable."""
+def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a line says, printable.
+
+    Args:
+        line: What to say.
+        names: Short names of cases by id; other cases go by their id.
+    """
     if isinstance(line.what, Fact):
         return printable(describe(line.what))
-    return printable(_preparation(line.what) or _measurement(line.what) or _conclusion(line.what))
+    event = line.what
+    return printable(_preparation(event, names) or _measurement(event, names) or _conclusion(event, names))
 
 
-def plain_line(line: LogLine, *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
+def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
     """`14:03:07 · block 4 took 12 s`: a line for a terminal, a CI log or a screen reader.
 
     Args:
         line: What to say.
+        names: Short names of cases by id.
         is_ascii: Whether signs are ASCII characters; names in the text stay as they are.
         zone: Of the time of day; that of the machine when None.
     """
     sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
-    return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line)}"
+    return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"
 
 
-def _preparation(event: Event) -> str:
+def _preparation(event: Event, names: Mapping[str, str]) -> str:
     match event:
         case RunStarted():
             cases = format_count(len(event.case_ids), "case")
@@ -80,12 +89,12 @@ def _preparation(event: Event) -> str:
             return "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():
             loops = format_count(event.inner_loops, "iteration")
-            return f"{event.case_id}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
+            return f"{_name(event.case_id, names)}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
         case _:
             return ""
 
 
-def _measurement(event: Event) -> str:
+def _measurement(event: Event, names: Mapping[str, str]) -> str:
     text = ""
     match event:
         case StageStarted():
@@ -98,9 +107,9 @@ def _measurement(event: Event) -> str:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{event.case_id} is skipped by its suite: {event.reason}"
+            text = f"{_name(event.case_id, names)} is skipped by its suite: {event.reason}"
         case CaseFailed():
-            text = f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
+            text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {event.reason}"
         case Noted():
             text = event.text
         case _:
@@ -108,27 +117,31 @@ def _measurement(event: Event) -> str:
     return text
 
 
-def _conclusion(event: Event) -> str:
+def _conclusion(event: Event, names: Mapping[str, str]) -> str:
     text = ""
     match event:
         case LookTaken() if event.decided:
-            found = ", ".join(f"{case_id} {outcome}" for case_id, outcome in event.decided.items())
+            found = ", ".join(f"{_name(case_id, names)} {outcome}" for case_id, outcome in event.decided.items())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
         case LookTaken():
             text = f"last look, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
             than = f" than on {event.counted_on}" if event.counted_on else ""
-            text = f"{event.case_id} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
+            text = f"{_name(event.case_id, names)} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
         case OpsCompared():
-            text = f"{event.attribution.case_id}: {event.attribution.sentence}"
+            text = f"{_name(event.attribution.case_id, names)}: {event.attribution.sentence}"
         case VerdictReached():
-            text = f"{event.case_id} {event.outcome}: {event.reason}"
+            text = f"{_name(event.case_id, names)} {event.outcome}: {event.reason}"
         case RunFinished():
             text = f"run ended, {event.outcome}, exit code {event.exit_code}: {event.reason}"
         case _:
             pass
     return text
+
+
+def _name(case_id: str, names: Mapping[str, str]) -> str:
+    return names.get(case_id, case_id)
 
 
 def _time_of_day(t_wall: float, zone: tzinfo | None) -> str:

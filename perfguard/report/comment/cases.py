@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import name_in, names_in
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
 from perfguard.report.escaping import code, code_block, escape, escape_html
 from perfguard.report.lines import EXECUTES_THE_SAME, executes_the_same, signal_lines
@@ -55,8 +56,8 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
             detail.rows,
         ),
         *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
-        *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
-        *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
+        *_faster(of(verdicts, Outcome.IMPROVED), result, detail.improved),
+        *_unchanged(of(verdicts, Outcome.UNCHANGED), result, detail),
         *_executed_otherwise(result, verdicts, detail),
     ]
 
@@ -86,14 +87,14 @@ def _regressions(red: Sequence[Verdict], result: RunResult, detail: Detail) -> l
         return []
     shown = red[: detail.rows]
     told = [_regression(v, result, detail, named=v is red[0]) for v in shown[: detail.blamed]]
-    return [_bars(shown), *told, *_more(len(red) - len(shown), "regressed case")]
+    return [_bars(shown, result), *told, *_more(len(red) - len(shown), "regressed case")]
 
 
 def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: bool) -> str:
     """What is known of one; `named` where the headline has its culprit already."""
     comparison = verdict.comparison
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
-    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(verdict.reason)}"]
+    lines = [f"{code_of(name_in(result, verdict.case_id))}{_advisory(verdict)}, {times}: {text_of(verdict.reason)}"]
     lines += [f"- {text_of(verdict.blame)}"] if verdict.blame and not named else []
     changes = result.census_changes.get(verdict.case_id, ())
     lines += [f"- executes otherwise: {text_of(change.sentence)}" for change in changes[: detail.changes]]
@@ -104,29 +105,29 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
 def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
     if not verdicts:
         return []
-    shown = verdicts[:rows]
+    shown, names = verdicts[:rows], names_in(result)
     reasons = [
-        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}"
+        f"- {code_of(names[v.case_id])}{_advisory(v)}: {text_of(v.reason)}"
         + (f"; {EXECUTES_THE_SAME}" if executes_the_same(v, result) else "")
         for v in shown
     ]
-    parts = [_bars(shown), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
+    parts = [_bars(shown, result), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
     return ["\n\n".join([f"#### {title}: {format_count(len(verdicts), 'case')}", *filter(None, parts)])]
 
 
-def _faster(verdicts: Sequence[Verdict], rows: int) -> list[str]:
+def _faster(verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
     heading = f"Faster: {format_count(len(verdicts), 'case')}"
     if not verdicts or not rows:
         return [f"{heading}."] if verdicts else []
-    parts = [_bars(verdicts[:rows]), *_more(len(verdicts) - rows, "case")]
+    parts = [_bars(verdicts[:rows], result), *_more(len(verdicts) - rows, "case")]
     return [fold(heading, "\n\n".join(filter(None, parts)))]
 
 
-def _unchanged(verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+def _unchanged(verdicts: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
     if not verdicts:
         return []
     heading = f"Unchanged: {format_count(len(verdicts), 'case')}"
-    return [fold(heading, _bars(verdicts))] if detail.unchanged else [f"{heading}."]
+    return [fold(heading, _bars(verdicts, result))] if detail.unchanged else [f"{heading}."]
 
 
 def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
@@ -137,12 +138,14 @@ def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: 
         return []
     lines = []
     for case_id, changes in list(changed.items())[: detail.rows]:
-        lines += [f"- {code_of(case_id)}: {text_of(change.sentence)}" for change in changes[: detail.changes]]
+        name = code_of(name_in(result, case_id))
+        lines += [f"- {name}: {text_of(change.sentence)}" for change in changes[: detail.changes]]
     return [fold(f"Executed otherwise, without a regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
 
 
-def _bars(verdicts: Sequence[Verdict]) -> str:
+def _bars(verdicts: Sequence[Verdict], result: RunResult) -> str:
     """A code block with a line for each case that has an effect; empty where none has."""
+    names = names_in(result)
     measured = [(v, e) for v in verdicts if (e := v.comparison.estimate) is not None]
     if not measured:
         return ""
@@ -154,7 +157,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
         lines.append(
             f"{SIGNS[verdict.outcome][0]} {format_effect(estimate.log_ratio):>9}  "
             f"{interval:<{width}}  {interval_bar(estimate, reach)}  "
-            f"{printable(shorten(verdict.case_id, _LONGEST_ID))}{_advisory(verdict)}"
+            f"{printable(shorten(names[verdict.case_id], _LONGEST_ID))}{_advisory(verdict)}"
         )
     return code_block(lines, "text")
 

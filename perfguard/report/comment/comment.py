@@ -17,6 +17,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import name_in
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.escaping import code_block
 from perfguard.report.lines import note_lines
@@ -104,7 +105,7 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
     parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(result.reason)}**"]
     red = _red(result)
     if red and red[0].blame:
-        where = f" ({code_of(red[0].case_id)})" if len(red) > 1 else ""
+        where = f" ({code_of(name_in(result, red[0].case_id))})" if len(red) > 1 else ""
         parts.append(f"Culprit: **{text_of(red[0].blame)}**{where}")
     parts.append(f"How sure: {_certainty(result)}")
     if context.accepted_by is not None:
@@ -167,7 +168,10 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
     if not detail.advice:
         return []
     return [
-        fold(f"Advice on {case_id}", render_findings_markdown([_without_command(f, context) for f in findings]))
+        fold(
+            f"Advice on {name_in(result, case_id)}",
+            render_findings_markdown([_without_command(f, context) for f in findings]),
+        )
         for case_id, findings in list(result.findings.items())[: detail.rows]
         if findings
     ]

@@ -161,7 +161,8 @@ def _progress(view: RunView, facts: HeadFacts, width: int) -> list[Line]:
     words = f"{progress_text(progress)} "
     share = progress_share(progress)
     bar = [*_bar(share, facts.glyphs), Span("  ")] if share is not None else []
-    case = [Span(f"{shortened(progress.case_id, max(16, width // 4))}  ", Role.MUTED)] if progress.case_id else []
+    timed = [case.title for case in view.cases if case.case_id == progress.case_id]
+    case = [Span(f"{shortened(printable(name), max(16, width // 4))}  ", Role.MUTED) for name in timed]
     return [line(*case, *bar, words), line(*bar, words), line(words)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line
@@ -17,7 +17,7 @@ _LEVELS = {
 }
 
 
-def log_table(started_at: float | None) -> TableSpec[LogLine]:
+def log_table(started_at: float | None, names: Mapping[str, str]) -> TableSpec[LogLine]:
     """Time since the run started, how grave, the sentence."""
     return TableSpec(
         columns=(
@@ -30,10 +30,10 @@ def log_table(started_at: float | None) -> TableSpec[LogLine]:
                 align_right=True,
             ),
             Column(id="level", head=titled("level"), draw=_level, width=9),
-            Column(id="text", head=titled("what happened"), draw=_text, width=24, stretch=1),
+            Column(id="text", head=titled("what happened"), draw=lambda row, _: _text(row, names), width=24, stretch=1),
         ),
         key_of=_key,
-        text_of=lambda row: f"{row.level} {line_text(row)}",
+        text_of=lambda row: f"{row.level} {line_text(row, names)}",
         empty="no event yet",
     )
 
@@ -72,5 +72,5 @@ def _level(row: LogLine, _: int) -> Line:
     return line(Span(f"{mark.sign} {mark.word}", mark.role))
 
 
-def _text(row: LogLine, _: int) -> Line:
-    return line(Span(line_text(row), Role.PLAIN if is_grave(row) else Role.MUTED))
+def _text(row: LogLine, names: Mapping[str, str]) -> Line:
+    return line(Span(line_text(row, names), Role.PLAIN if is_grave(row) else Role.MUTED))

@@ -36,17 +36,18 @@ class WatchedCase:
         self._estimate: tuple[object, Estimate | None, str] = (None, None, "")
         self._row: tuple[object, CaseView | None] = (None, None)
 
-    def view(self, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
+    def view(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
         """The case's row; the same object as before where nothing changed.
 
         Args:
+            name: What it is called among the run's cases.
             is_timed: Whether its slices are timed now.
             voided: Blocks that the arm-blind rule leaves out of the effect.
         """
-        key = (self._data.revisions[self.case_id], is_timed, voided, self._data.end is None)
+        key = (self._data.revisions[self.case_id], name, is_timed, voided, self._data.end is None)
         known, row = self._row
         if row is None or key != known:
-            row = self._drawn(is_timed=is_timed, voided=voided)
+            row = self._drawn(name, is_timed=is_timed, voided=voided)
             self._row = (key, row)
         return row
 
@@ -67,7 +68,7 @@ class WatchedCase:
             voided=voided.intersection(number for number, _ in pairs),
         )
 
-    def _drawn(self, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
+    def _drawn(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
         data, case_id = self._data, self.case_id
         blocks = data.effect_blocks(case_id)
         finished = [block for block in blocks if block.is_finished]
@@ -78,6 +79,7 @@ class WatchedCase:
         left_out = sum(block.block in voided for block in finished)
         return CaseView(
             case_id=case_id,
+            name=name,
             is_gating=data.start is None or case_id not in data.start.advisory_ids,
             state=self._state(is_timed=is_timed, is_measured=bool(baseline or candidate)),
             blocks=len(finished) - left_out,

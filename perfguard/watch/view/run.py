@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfguard.errors import MeasurementError
+from perfguard.records.case_names import short_names
 from perfguard.records.events import ArmReady
 from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
@@ -114,8 +115,10 @@ class WatchedRun:
 
     def _case_rows(self, timing: str | None) -> tuple[CaseView, ...]:
         voided = self._voided_blocks()
-        cases = [self._case(case_id) for case_id in self.data.known_ids]
-        rows = tuple(case.view(is_timed=case.case_id == timing, voided=voided) for case in cases)
+        names = short_names(self.data.known_ids)
+        rows = tuple(
+            self._case(case_id).view(name, is_timed=case_id == timing, voided=voided) for case_id, name in names.items()
+        )
         if len(rows) != len(self._rows) or any(a is not b for a, b in zip(rows, self._rows, strict=True)):
             self._rows = rows
         return self._rows

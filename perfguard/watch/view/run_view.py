@@ -57,6 +57,8 @@ class CaseView:
 
     case_id: str
     """The case."""
+    name: str = ""
+    """The shortest name that tells it from the run's other cases; empty for its id."""
     is_gating: bool
     """Whether its regression fails the gate."""
     state: CaseState
@@ -91,6 +93,11 @@ class CaseView:
     """File of the run's folder that holds all of the attribution's differences."""
     findings: tuple[Finding, ...] = ()
     """Advice on what the candidate does and the baseline does not, the gravest first."""
+
+    @property
+    def title(self) -> str:
+        """What it is called on a screen."""
+        return self.name or self.case_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

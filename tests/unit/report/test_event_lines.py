@@ -81,6 +81,11 @@ def test_a_whole_run_is_told_in_lines_that_move_no_terminal(name):
     assert len(texts) < len(seen) / 4
 
 
+def test_cases_go_by_their_short_names_where_these_are_known():
+    line = a_line(EVENTS["regressed"])
+    assert line_text(line, {"a": "short"}) == line_text(line).replace("a ", "short ", 1)
+
+
 def test_control_characters_of_a_benchmark_become_spaces():
     failed = happened.CaseFailed(case_id="a", arm=Arm.BASELINE, missing=False, reason="x\x1b[2J\ny", detail="")
     assert line_text(a_line(failed)) == "a failed in the baseline: x [2J y"
@@ -89,8 +94,8 @@ def test_control_characters_of_a_benchmark_become_spaces():
 @pytest.mark.parametrize(("level", "plain", "ascii_"), [("info", "·", "-"), ("warning", "!", "!"), ("error", "✗", "x")])
 def test_a_line_has_its_time_and_a_sign_for_its_weight(level, plain, ascii_):
     line = a_line(happened.Noted(level="info", text="text"), level)
-    assert plain_line(line, zone=timezone.utc) == f"01:01:01 {plain} text"
-    assert plain_line(line, zone=timezone.utc, is_ascii=True) == f"01:01:01 {ascii_} text"
+    assert plain_line(line, {}, zone=timezone.utc) == f"01:01:01 {plain} text"
+    assert plain_line(line, {}, zone=timezone.utc, is_ascii=True) == f"01:01:01 {ascii_} text"
 
 
 def test_a_problem_of_the_reader_is_a_line_too():
@@ -100,4 +105,4 @@ def test_a_problem_of_the_reader_is_a_line_too():
 @pytest.mark.parametrize("t_wall", [1e300, -1e300])
 def test_a_time_that_no_calendar_has_stops_nobody(t_wall):
     line = LogLine(seq=0, t_wall=t_wall, level="info", what=happened.Noted(level="info", text="x"))
-    assert plain_line(line) == "--:--:-- · x"
+    assert plain_line(line, {}) == "--:--:-- · x"

@@ -69,7 +69,7 @@ def test_without_advice_nothing_is_said_of_it():
 
 def test_markdown_names_the_case_and_gives_the_command_as_code():
     text = render_markdown(result(attributions=(comparison(),), findings={CASE: FINDINGS}))
-    assert f"Advice on what the candidate does in `{CASE}` and the baseline does not:\n\n- **notable**" in text
+    assert f"Advice on what the candidate does in `{short_names([CASE])[CASE]}` and the baseline does not:\n\n- **notable**" in text
     assert "  - run: `perfguard compare" in text
 
 
