@@ -11,7 +11,7 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError, Usage
 from perfguard.gate.paired.explain import count_candidate
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
-from perfguard.gate.rules.numerics import computed_otherwise, paired_with_stored
+from perfguard.gate.rules.numerics import different_results, paired_with_stored
 from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of
@@ -144,7 +144,7 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
 def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, str]:
     """Cases that compute something else than in the baseline that is replaced; noted, too."""
     checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
-    differences = computed_otherwise(checks)
+    differences = different_results(checks)
     for case_id, difference in differences.items():
         session.note(f"{case_id} does not compute what it did in the stored baseline: {difference}", level="warning")
     return differences
