@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3
@@ -23,7 +24,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
     CPU seconds that only follow the time, or that the verdict names already, are left out.
     """
     return [
-        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {finding.reason}"
+        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {describe(finding.fact)}"
         for finding in verdict.signals
         if finding.outcome in _WORTH_A_LINE and not (finding.signal == "cpu" and finding.outcome is verdict.outcome)
     ]

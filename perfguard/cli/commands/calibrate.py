@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options
+from perfguard.cli.options import load, measuring_options, setup_option
 
 
 @click.command("calibrate")
@@ -23,7 +23,7 @@ from perfguard.cli.options import load, measuring_options
 @click.option("--show", "only_show", is_flag=True, help="Measure nothing; show what is stored.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@setup_option
 @click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.

@@ -16,6 +16,9 @@ from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdi
 from perfguard.stats.modes import Modes, find_modes
 from perfguard.stats.paired import SLICE_TRIM, block_log_ratio, estimate_paired, positive_times
 
+MODES_MIXED = "modes.mixed"
+"""Code of `mode_fact`."""
+
 MIX_LEVEL = 0.01
 """Two-sided level at which the mix of modes has changed. The times' own test has controlled false alarms before; this
 only decides whether a flag that the modes explain is theirs or luck."""
@@ -103,7 +106,7 @@ def mode_fact(report: ModeReport) -> Fact:
     """How often each arm met the slow mode, and the effect within the modes."""
     within = report.within
     return fact(
-        "modes.mixed",
+        MODES_MIXED,
         effect_values(report.within_log_ratio, within) if within and not report.explains_effect else {},
         slow_ratio=report.slow_over_fast,
         candidate_share=report.candidate_slow_share,

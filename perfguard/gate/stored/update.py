@@ -16,6 +16,7 @@ from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_b
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
+from perfguard.records.facts import Fact
 from perfguard.records.machine.fingerprint import CheckStatus
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -141,7 +142,7 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
         )
 
 
-def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, str]:
+def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, tuple[Fact, ...]]:
     """Cases that compute something else than in the baseline that is replaced; noted, too."""
     checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
     differences = different_results(checks)
@@ -165,10 +166,11 @@ def _note_noise(session: Session) -> None:
         )
 
 
-def _require_same_computation(differences: dict[str, str], options: UpdateOptions) -> None:
+def _require_same_computation(differences: dict[str, tuple[Fact, ...]], options: UpdateOptions) -> None:
     if differences and not options.allow_different:
-        case_id, difference = next(iter(differences.items()))
+        case_id, (difference, *_) = next(iter(differences.items()))
+        name, before, now = (difference.values[key] for key in ("name", "baseline", "candidate"))
         raise MeasurementError(
-            f"{case_id} does not compute what it did in the stored baseline ({difference}); no baseline was stored. "
+            f"{case_id} computes other results than the stored baseline ({name} {before} → {now}); nothing was stored. "
             "If that is meant, use --allow-different"
         )
