@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.records.facts import recorded_text
 from perfguard.records.bisection import (
     Answer,
     Bisection,
@@ -38,7 +39,7 @@ def effect(log_ratio, outcome="regressed"):
         lower=log_ratio - 0.01,
         upper=log_ratio + 0.01,
         blocks=9,
-        reason="a sentence",
+        reasons=(recorded_text("a sentence"),),
     )
 
 
@@ -49,7 +50,7 @@ def step(number, answer, *, log_ratio=0.0, reused=False, subject=None):
             tree="t",
             answer=answer,
             gate="pass",
-            reason="it does not import [red]",
+            reasons=(recorded_text("it does not import [red]"),),
             cases=(effect(log_ratio),),
             duration_s=61.0,
         ),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perfguard.records.facts import recorded_text
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.formats import github_action, junit, open_metrics, tables
 from perfguard.integrations.formats.case_names import split_case_id
@@ -51,8 +52,8 @@ def judged(run: RunExport, outcome: Outcome, *, gating: Gating = Gating.GATING, 
 
 def hostile(run: RunExport) -> RunExport:
     """The run with names and reasons that want to break out."""
-    verdicts = tuple(replace(v, case_id=HOSTILE, reason=HOSTILE) for v in run.result.gate.verdicts[:1])
-    gate = replace(run.result.gate, verdicts=verdicts, reason=HOSTILE)
+    verdicts = tuple(replace(v, case_id=HOSTILE, reasons=(recorded_text(HOSTILE),)) for v in run.result.gate.verdicts[:1])
+    gate = replace(run.result.gate, verdicts=verdicts, reasons=(recorded_text(HOSTILE),))
     arms = {
         role: replace(suite, series=(replace(suite.series[0], name=HOSTILE),), machine=HOSTILE)
         for role, suite in run.arms.items()
@@ -141,7 +142,7 @@ def test_hostile_names_stay_text_in_every_format(paired):
 @given(name=st.text(max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_gives_xml_that_can_be_parsed(paired, name):
-    verdict = replace(paired.result.gate.verdicts[0], case_id=name, reason=name, outcome=Outcome.REGRESSED)
+    verdict = replace(paired.result.gate.verdicts[0], case_id=name, reasons=(recorded_text(name),), outcome=Outcome.REGRESSED)
     gate = replace(paired.result.gate, verdicts=(verdict,))
     (case, *_) = cases_of(junit.write(replace(paired, result=replace(paired.result, gate=gate)))).values()
     assert case.get("name") is not None

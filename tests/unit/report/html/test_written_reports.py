@@ -10,6 +10,8 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
+from perfguard.records.facts import recorded_text
+from dataclasses import replace
 from perfguard.cli.commands.report import command
 from perfguard.codec import to_json
 from perfguard.config import load_config
@@ -104,11 +106,11 @@ def test_a_result_of_another_shape_is_said_and_the_run_judged_again(run, loaded)
 
 
 def test_what_the_run_itself_concluded_is_shown_where_it_left_that(run, loaded):
-    result = show_run(loaded, run)
-    (run / "result.json").write_text(to_json(result).replace(result.reason, "as it was said"))
+    result = replace(show_run(loaded, run), reasons=(recorded_text("as it was said"),))
+    (run / "result.json").write_text(to_json(result))
     content = read_run(loaded, run)
     assert not content.is_rejudged
-    assert content.result.reason == "as it was said"
+    assert content.result.reasons == result.reasons
 
 
 def test_an_attribution_that_cannot_be_read_leaves_the_largest_ops(run, loaded):
