@@ -6,8 +6,8 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 
-from perfguard.records.facts import recorded_text
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
@@ -107,7 +107,11 @@ def verdict_of(case_id, before, after, config):
             outcome = Outcome.INCONCLUSIVE
     comparison = unmeasured(case_id, estimate=estimate, margin_ratio=config.margin)
     return Verdict(
-        case_id=case_id, outcome=outcome, gating=Gating.GATING, reasons=(recorded_text(f"is {outcome.value}"),), comparison=comparison
+        case_id=case_id,
+        outcome=outcome,
+        gating=Gating.GATING,
+        reasons=(recorded_text(f"is {outcome.value}"),),
+        comparison=comparison,
     )
 
 

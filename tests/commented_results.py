@@ -34,7 +34,14 @@ def judged(
     if effect is not None:
         comparison = compared(case_id, effect, gating=gating)
         comparison = replace(comparison, candidate_median_s=1e-3 * (1 + effect))
-    return Verdict(case_id=case_id, outcome=outcome, gating=gating, reasons=(recorded_text(reason),), comparison=comparison, **fields)
+    return Verdict(
+        case_id=case_id,
+        outcome=outcome,
+        gating=gating,
+        reasons=(recorded_text(reason),),
+        comparison=comparison,
+        **fields,
+    )
 
 
 def regressed(case_id: str = SLOWER, effect: float = 0.062, **fields: Any) -> Verdict:

@@ -130,7 +130,7 @@ def is_shallow(repository: Path) -> bool:
 
 def describe_commit(repository: Path, commit: str) -> Commit:
     """What git knows of a commit."""
-    return list_commits(repository, "--max-count=1", commit)[0]
+    return list_commits(repository, "--no-walk", commit)[0]
 
 
 def list_commits(

@@ -6,8 +6,8 @@ from datetime import timezone
 
 import pytest
 
-from perfguard.records.facts import recorded_text
 from perfguard.records import events as happened
+from perfguard.records.facts import recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
 from perfguard.watch.sources.event_tail import EventTail

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.records.facts import recorded_text
 from perfguard.profile.advice.registry import advise
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
 from perfguard.report.comment.markdown import render_markdown

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.facts import recorded_text
 from perfguard.records.bisection import (
     Answer,
     Bisection,
@@ -16,6 +15,7 @@ from perfguard.records.bisection import (
     Commit,
     MeasuredTree,
 )
+from perfguard.records.facts import recorded_text
 from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
 from tests.printed_text import printed
 

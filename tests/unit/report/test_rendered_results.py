@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.records.facts import recorded_text
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
@@ -49,7 +49,9 @@ def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because
         problem=None if effect is not None else reason,
         problem_outcome=None if effect is not None else outcome,
     )
-    return Verdict(case_id=name, outcome=outcome, gating=gating, reasons=(recorded_text(reason),), comparison=comparison)
+    return Verdict(
+        case_id=name, outcome=outcome, gating=gating, reasons=(recorded_text(reason),), comparison=comparison
+    )
 
 
 def result(*verdicts, **fields):
@@ -170,7 +172,9 @@ HOSTILE_RESULT = result(
     },
 )
 HOSTILE_MEASURED = replace(
-    MEASURED, reasons=(recorded_text(HOSTILE),), measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),)
+    MEASURED,
+    reasons=(recorded_text(HOSTILE),),
+    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),),
 )
 
 

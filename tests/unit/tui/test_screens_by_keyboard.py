@@ -351,7 +351,9 @@ def test_a_case_that_is_measured_now_says_so(drive) -> None:
 
 
 def ended(run):
-    return replace(run, state=RunState.FINISHED, outcome="regressed", exit_code=1, reasons=(recorded_text("1 case regressed"),))
+    return replace(
+        run, state=RunState.FINISHED, outcome="regressed", exit_code=1, reasons=(recorded_text("1 case regressed"),)
+    )
 
 
 def test_the_first_red_case_is_selected_when_the_run_has_ended(drive) -> None:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from perfguard.records.facts import fact
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.records import events as happened
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
