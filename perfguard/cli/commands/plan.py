@@ -20,7 +20,7 @@ from perfguard.cli.options import load
 def command(**options: Any) -> None:
     """Say how many blocks and minutes each gating case needs to find a slowdown, and which cannot within the budget.
 
-    Those are demoted to advisory, with the reason. From the calibration of this machine, else from the latest recorded
+    Those are demoted to advisory, with the reason. The confirmation of flags is left out. From the calibration of this machine, else from the latest recorded
     gate of the suite.
     """
     from perfguard.cli.calibrations import parse_percentage, print_plan
