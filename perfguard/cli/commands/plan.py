@@ -20,8 +20,8 @@ from perfguard.cli.options import load
 def command(**options: Any) -> None:
     """Say how many blocks and minutes each gating case needs to find a slowdown, and which cannot within the budget.
 
-    Those are demoted to advisory, with the reason. The confirmation of flags is left out. From the calibration of this machine, else from the latest recorded
-    gate of the suite.
+    Those are demoted to advisory, with the reason. From the calibration of this machine, else from the latest recorded
+    gate of the suite. The confirmation of flags is left out.
     """
     from perfguard.cli.calibrations import parse_percentage, print_plan
     from perfguard.cli.measuring import build_request

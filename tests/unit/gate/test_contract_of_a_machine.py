@@ -144,7 +144,9 @@ class TestTheContract:
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
         sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.4, 3e6))
-        assert sentence.endswith("find slowdowns of 40.0 % to over 100 %, by case, with 80 % power, confirmation left out")
+        assert sentence.endswith(
+            "find slowdowns of 40.0 % to over 100 %, by case, with 80 % power, confirmation left out"
+        )
 
 
 class TestTheCases:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -64,3 +65,15 @@ def test_a_noisy_case_that_the_suite_calls_advisory_never_fails_the_gate():
     gate.look(measured(0.5, 12), blocks=12, final=True)
     assert gate.verdicts()[0].outcome is Outcome.REGRESSED
     assert conclude(gate.verdicts(), Policy()).outcome is GateOutcome.PASS
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.08, 0.16, 0.25, -0.14])
+def test_the_noise_limit_decides_neither_what_is_flagged_nor_what_is_answered(effect):
+    limited, unlimited = (
+        SequentialGate(CASES, replace(Policy(), max_block_sd_ratio=limit), planned_blocks=12) for limit in (0.05, 1.0)
+    )
+    for blocks in range(5, 13):
+        for gate in (limited, unlimited):
+            gate.look(measured(effect, blocks), blocks=blocks, final=blocks == 12)
+        assert limited.answered() == unlimited.answered()
+        assert flagged_cases(limited.verdicts()) == flagged_cases(unlimited.verdicts())
