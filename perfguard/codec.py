@@ -17,15 +17,19 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.model.events import EVENT_NAMES, Event, OpsCompared
-from perfguard.model.machine import Fingerprint
-from perfguard.model.profile import ProfileReport
-from perfguard.model.result import RunResult
+from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
+from perfguard.records.facts import Fact, recorded_text
+from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.result import RunResult
+from perfguard.records.steps.profile import ProfileReport
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
+
+_RENAMED: dict[tuple[type, str], str] = {}
+"""Fields that schema 1 called otherwise, by type and old name."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")
 """What `schema_of` knows."""
@@ -84,6 +88,35 @@ def with_nan(data: Any, kind: Any) -> Any:
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: with_nan(item, arguments[1]) for key, item in data.items()}
     return data
+
+
+def upgraded(data: Any, kind: Any) -> Any:
+    """Plain data of an older schema in the shape of `kind`: sentences become facts, renamed fields get their new names.
+
+    What needs no change is returned as it is.
+    """
+    arguments = [argument for argument in get_args(kind) if argument not in (Ellipsis, NoneType)]
+    if get_origin(kind) in (Union, UnionType):
+        return upgraded(data, arguments[0]) if data is not None and len(arguments) == 1 else data
+    if isinstance(data, str):
+        return _upgraded_text(data, kind)
+    if isinstance(data, list) and len(arguments) == 1:
+        return [upgraded(item, arguments[0]) for item in data]
+    if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        renamed = {_RENAMED.get((kind, key), key): item for key, item in data.items()}
+        return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
+    if isinstance(data, dict) and len(arguments) == 2:
+        return {key: upgraded(item, arguments[1]) for key, item in data.items()}
+    return data
+
+
+def _upgraded_text(text: str, kind: Any) -> Any:
+    if kind is Fact:
+        return to_builtins(recorded_text(text))
+    if get_origin(kind) is tuple and get_args(kind)[0] is Fact:
+        return [to_builtins(recorded_text(text))] if text else []
+    return text
 
 
 def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from perfguard.errors import ConfigError
-from perfguard.model.plan import EnvProfile
-from perfguard.model.run import Signal
-from perfguard.model.spec import SuiteSpec
+from perfguard.records.plan import EnvProfile
+from perfguard.records.run import Signal
+from perfguard.records.spec import SuiteSpec
 
 if sys.version_info >= (3, 11):
     import tomllib

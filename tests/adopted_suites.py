@@ -6,21 +6,21 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from perfguard.model.plan import CasePlan, MeasureSettings
-from perfguard.model.spec import expand
-from perfguard.pipeline.measuring import needs_torch
-from perfguard.runner.adopting import Adopted, Suites, adopt
-from perfguard.runner.arm_worker import ArmWorker
+from perfguard.records.plan import CasePlan, MeasureSettings
+from perfguard.records.spec import expand
+from perfguard.runner.measuring import needs_torch
+from perfguard.runner.process.arm_worker import ArmWorker
+from perfguard.runner.suites.adopting import Adopted, Suites, adopt
 from tests.real_workers import BOTH, greeted, measure, starter_in
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from perfguard.model.events import Event
-    from perfguard.model.protocol import Message
-    from perfguard.model.run import Arm
-    from perfguard.model.spec import Case
+    from perfguard.records.events import Event
+    from perfguard.records.protocol import Message
+    from perfguard.records.run import Arm
+    from perfguard.records.spec import Case
 
 SETTINGS = MeasureSettings(slice_s=0.002, slices=2, warmups=1, budget_s=60, max_blocks=1)
 

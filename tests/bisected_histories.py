@@ -6,11 +6,11 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 
-from perfguard.model.estimate import Estimate, Interval
-from perfguard.model.result import RunResult
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
-from perfguard.runner import git
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.result import RunResult
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.runner.arms import git
 from tests.compared_cases import unmeasured
 
 SUM, SORT = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfguard.model.calibration import AAGate, Scope
-from perfguard.model.planning import SuitePlan
+from perfguard.records.calibration import AAGate, Scope
+from perfguard.records.planning import SuitePlan
 
 if TYPE_CHECKING:
-    from perfguard.model.planning import PlannedCase
+    from perfguard.records.planning import PlannedCase
 
 SCOPE = Scope(
     machine_id="intel-x-1",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.model.ops import StepPhase
-from perfguard.profile.census import (
+from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.op_counts.census import (
     CompileEvent,
     CountedAllocation,
     CountedOp,
@@ -13,7 +13,7 @@ from perfguard.profile.census import (
     StepCounts,
     census_of,
 )
-from perfguard.profile.census_diff import compare_censuses
+from perfguard.records.steps.ops import StepPhase
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase
 ADAM = {"module": "Adam", "phase": OPTIMIZER}

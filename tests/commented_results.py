@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perfguard.model.findings import Finding, Gain, Severity, Trial
-from perfguard.model.result import ArmSummary, RunResult
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import (
+from perfguard.records.result import ArmSummary, RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
+from perfguard.records.verdict import (
     Confirmation,
     GateOutcome,
     GateResult,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, Outcome, Verdict
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.stats.one_sided import p_faster, p_slower
 from perfguard.stats.paired import from_standard_error
 

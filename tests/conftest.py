@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import perfguard
-from perfguard.fingerprint.probe import probe
-from perfguard.runner.placement import select_cpus
+from perfguard.host.placement import select_cpus
+from perfguard.host.probe import probe
 
 # How long an example takes says nothing of what it shows, and unchanged code is not to fail on another day.
 settings.register_profile(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.pipeline.profiling import census_of_case, machine_isa
-from perfguard.profile.census_diff import compare_censuses
-from perfguard.runner.profiling import Profiling, profile_cases
+from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.runs.profiling import census_of_case, machine_isa
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.runner.profiling.cases import Profiling, profile_cases
 from tests.real_workers import starter_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from perfguard.model.ops import Census
-    from perfguard.model.spec import Case
+    from perfguard.records.spec import Case
+    from perfguard.records.steps.ops import Census
 
 SETTINGS = MeasureSettings(setup_timeout_s=600, slice_timeout_s=300, seed=11)
 

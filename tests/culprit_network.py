@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.model.ops import StepPhase
-from perfguard.profile.attribution import attribute
+from perfguard.profile.changes.attribution import attribute
+from perfguard.records.steps.ops import StepPhase
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
 
 OPTIMIZER = StepPhase.OPTIMIZER

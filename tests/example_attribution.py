@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfguard.model.ops import (
+from perfguard.records.steps.ops import (
     Attribution,
     CensusChange,
     ChangeClass,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perfguard.model.machine import Cpu, Fingerprint, Isa, Limits, State, Topology
-from perfguard.model.ops import (
+from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.subject import Subject
+from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, State, Topology
+from perfguard.records.machine.software import SoftwareFacts
+from perfguard.records.steps.ops import (
     PYTHON_OP,
     Attribution,
     Census,
@@ -21,10 +24,7 @@ from perfguard.model.ops import (
     StepBalance,
     StepPhase,
 )
-from perfguard.model.program import ModuleFacts, ProgramFacts
-from perfguard.model.software import SoftwareFacts
-from perfguard.profile.findings.evidence import Evidence
-from perfguard.profile.findings.subject import Subject
+from perfguard.records.steps.program import ModuleFacts, ProgramFacts
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase
 STEP_MS = 100.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfguard.runner import git
+from perfguard.runner.arms import git
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,14 @@ from enum import Enum
 from pathlib import Path
 
 from perfguard.config import load_config
-from perfguard.model.breakdown import Breakdown, PhaseShare, Slice
-from perfguard.model.findings import Finding, Gain, Severity, Trial
-from perfguard.model.ops import OpKey, OpTotal, StepPhase
-from perfguard.model.profile import ProfiledCase, ProfileReport
-from perfguard.model.projection import CaseProjection, Projection, Roof, RooflineCeilings, RooflinePoint
-from perfguard.model.run import Arm
-from perfguard.pipeline.html_report import read_run
+from perfguard.records.run import Arm
+from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
+from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
+from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
+from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.records.steps.projection import CaseProjection, Projection, Roof, RooflineCeilings, RooflinePoint
 from perfguard.report.html.content import RawFile, RunContent
+from perfguard.report.pages.build import read_run
 from tests.recorded_runs import DATA, SLOWER
 
 EVIL = (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.config import load_config
-from perfguard.interchange.formats import AUTO, import_suite
-from perfguard.interchange.recorded_arms import arms_of, measured_until
-from perfguard.interchange.summaries import summarize
-from perfguard.model.interchange import ImportedSeries, ImportedSuite, ProcessSamples, RunExport
-from perfguard.pipeline.shown import show_run
+from perfguard.gate.show import show_run
+from perfguard.integrations.formats.formats import AUTO, import_suite
+from perfguard.integrations.formats.recorded_arms import arms_of, measured_until
+from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, RunExport
+from perfguard.integrations.formats.summaries import summarize
 from perfguard.runner.run_folder import read_events
 from tests.recorded_runs import DATA
 

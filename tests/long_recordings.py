@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perfguard.codec import encode_event
-from perfguard.model import events as happened
-from perfguard.model.run import Arm
+from perfguard.records import events as happened
+from perfguard.records.run import Arm
 
 STARTED = 1_790_000_000.0
 SLICES = 12

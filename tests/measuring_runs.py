@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perfguard.model.events import CaseFinished
-from perfguard.model.plan import CasePlan, MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.model.spec import Case
-from perfguard.runner.measure import Measuring, measure_blocks
-from perfguard.runner.schedule import plan_blocks
+from perfguard.records.events import CaseFinished
+from perfguard.records.plan import CasePlan, MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.runner.blocks.measure import Measuring, measure_blocks
+from perfguard.runner.blocks.schedule import plan_blocks
 from tests.worker_replies import REFUSAL, QueuedReplies, ready
 
 CPUS = (2, 3)

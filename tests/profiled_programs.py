@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import perfguard
 from perfguard.codec import from_builtins
-from perfguard.model.program import ProgramFacts
-from perfguard.pipeline.profiles import read_arm
-from perfguard.profile.findings.evidence import Evidence, shortest_calls
-from perfguard.profile.findings.subject import Subject
-from perfguard.runner.arm_worker import profiled_step
-from perfguard.runner.profiling import ProfiledProcess, StepFiles
-from perfguard.worker.library_logs import TIMESTAMP_VARIABLE
+from perfguard.profile.advice.evidence import Evidence, shortest_calls
+from perfguard.profile.advice.subject import Subject
+from perfguard.profile.runs.profiles import read_arm
+from perfguard.records.steps.program import ProgramFacts
+from perfguard.runner.process.arm_worker import profiled_step
+from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
+from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +29,9 @@ CHILD = f"""
 import json, sys
 from pathlib import Path
 import torch
-from perfguard.model.protocol import StepKind
+from perfguard.records.protocol import StepKind
 from perfguard.worker.cases import PreparedCase
-from perfguard.worker.profiling import CaseProfiler, StepProfiler
+from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
 from perfguard.worker.program import answer
 
 folder, path = Path(sys.argv[1]), sys.argv[2]

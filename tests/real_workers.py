@@ -7,24 +7,24 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from perfguard.benchmarks.catalog import builtin_catalog
-from perfguard.model.plan import ArmSpec, EnvProfile
-from perfguard.model.run import Arm
-from perfguard.model.spec import Case, Phase
-from perfguard.pipeline.measuring import needs_torch
-from perfguard.runner.arm_worker import ArmWorker
-from perfguard.runner.arms import ArmSettings, resolve_arm
-from perfguard.runner.measure import Measuring, measure_blocks
-from perfguard.runner.schedule import plan_block, plan_blocks
-from perfguard.runner.starter import ProcessStarter
+from perfguard.records.plan import ArmSpec, EnvProfile
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case, Phase
+from perfguard.runner.arms.resolve import ArmSettings, resolve_arm
+from perfguard.runner.blocks.measure import Measuring, measure_blocks
+from perfguard.runner.blocks.schedule import plan_block, plan_blocks
+from perfguard.runner.measuring import needs_torch
+from perfguard.runner.process.arm_worker import ArmWorker
+from perfguard.runner.process.starter import ProcessStarter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from perfguard.model.events import Event
-    from perfguard.model.plan import CasePlan, MeasureSettings
-    from perfguard.model.protocol import Message
-    from perfguard.model.spec import ParameterValue
+    from perfguard.records.events import Event
+    from perfguard.records.plan import CasePlan, MeasureSettings
+    from perfguard.records.protocol import Message
+    from perfguard.records.spec import ParameterValue
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 W = TypeVar("W", bound=ArmWorker)

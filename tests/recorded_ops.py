@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfguard.profile.problems import Problem
+from perfguard.profile.projection.problems import Problem
 from tests.profile_traces import contiguous
 
 

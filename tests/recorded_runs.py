@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfguard.codec import encode_event, to_json
-from perfguard.gate.confirmation import flagged_cases
-from perfguard.gate.policy import exit_code
-from perfguard.model import events as happened
-from perfguard.model.machine import (
+from perfguard.gate.paired.judging import PairedJudge
+from perfguard.gate.rules.confirmation import flagged_cases
+from perfguard.gate.rules.policy import exit_code
+from perfguard.records import events as happened
+from perfguard.records.machine.fingerprint import (
     Cache,
     CoreClass,
     Cpu,
@@ -28,12 +29,11 @@ from perfguard.model.machine import (
     State,
     Topology,
 )
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.replay import RunData
-from perfguard.model.run import Arm, Stage
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import Policy
-from perfguard.pipeline.judging import PairedJudge
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.run import Arm, Stage
+from perfguard.records.run_data import RunData
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import Policy
 from tests.example_attribution import attribution_of
 
 DATA = Path(__file__).parent / "data" / "runs"

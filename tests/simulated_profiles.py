@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
-from perfguard.profile.arm_profile import ArmProfile, EventCost
-from perfguard.profile.op_profile import OpProfile
-from perfguard.profile.overhead import COLD_AFTER_S
+from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
+from perfguard.profile.op_times.op_profile import OpProfile
+from perfguard.profile.op_times.overhead import COLD_AFTER_S
+from perfguard.records.steps.ops import PYTHON_OP, OpKey, StepPhase
 
 FORWARD, BACKWARD = StepPhase.FORWARD, StepPhase.BACKWARD
 

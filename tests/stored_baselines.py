@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyperf
 
-from perfguard.fingerprint.probe import probe
-from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
-from perfguard.model.run import Round
+from perfguard.host.probe import probe
+from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
+from perfguard.records.run import Round
 from perfguard.store.baselines import BaselineStore, metadata_of
 from perfguard.store.censuses import census_file, save_censuses
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfguard.model.ops import Census
+    from perfguard.records.steps.ops import Census
 
 CASE = "step.a"
 ROUND = Round(values_s=(0.001,), canary_s=(0.002,), started_at=1000.0)

@@ -12,11 +12,11 @@ from pathlib import Path
 os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIONS="none")
 os.environ.pop("NO_COLOR", None)
 
-from perfguard.pipeline.run_files import host_of, selection_of
-from perfguard.pipeline.watching import RunWatch
-from perfguard.store.event_sources import ReplaySource
 from perfguard.tui.app import PerfguardApp
 from perfguard.tui.options import TuiOptions
+from perfguard.watch.run_files import host_of, selection_of
+from perfguard.watch.sources.event_sources import ReplaySource
+from perfguard.watch.view.watching import RunWatch
 from tests.tui_runs import a_history
 from tests.unit.tui.conftest import normalised
 

@@ -7,7 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perfguard.model.ops import (
+from perfguard.records.run import Arm, Stage
+from perfguard.records.steps.ops import (
     Attribution,
     CensusChange,
     ChangeClass,
@@ -17,8 +18,8 @@ from perfguard.model.ops import (
     StepBalance,
     StepPhase,
 )
-from perfguard.model.run import Arm, Stage
-from perfguard.model.view import (
+from perfguard.tui.options import Replay
+from perfguard.watch.view.run_view import (
     ArmView,
     CaseSeries,
     CaseState,
@@ -30,7 +31,6 @@ from perfguard.model.view import (
     RunState,
     RunView,
 )
-from perfguard.tui.options import Replay
 
 STARTED_AT = 1_790_000_000.0
 NO_EFFECT = {"log_ratio": None, "lower": None, "upper": None}

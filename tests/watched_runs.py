@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfguard.model.view import CaseView, RunView
-from perfguard.pipeline.watching import RunWatch
-from perfguard.store.event_sources import LocalSource
+from perfguard.watch.sources.event_sources import LocalSource
+from perfguard.watch.view.run_view import CaseView, RunView
+from perfguard.watch.view.watching import RunWatch
 from tests.recorded_runs import DATA, STARTED
 
 PAIRED = DATA / "paired"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfguard.model.protocol import Message
+    from perfguard.records.protocol import Message
 
 REFUSAL: Message = {"reply": "failed", "reason": "ValueError: no", "detail": "traceback", "kind": "error"}
 

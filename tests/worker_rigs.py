@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from perfguard.model.events import BlockFinished, CaseFailed, CaseFinished
-from perfguard.model.plan import CasePlan, MeasureSettings
-from perfguard.runner.arm_worker import ArmWorker
+from perfguard.records.events import BlockFinished, CaseFailed, CaseFinished
+from perfguard.records.plan import CasePlan, MeasureSettings
+from perfguard.runner.process.arm_worker import ArmWorker
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 from tests.tiny_projects import wait_for
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from perfguard.model.events import Event
-    from perfguard.model.protocol import Message
-    from perfguard.model.run import Arm
+    from perfguard.records.events import Event
+    from perfguard.records.protocol import Message
+    from perfguard.records.run import Arm
 
 SETTINGS = MeasureSettings(slice_s=0.002, slices=2, warmups=1, budget_s=60, max_blocks=2)
 IMPATIENT = MeasureSettings(slice_s=0.002, slices=2, budget_s=300, max_blocks=2, setup_timeout_s=30, slice_timeout_s=10)

@@ -1,1 +1,4 @@
-"""What is measured. `api`, `catalog` and `selection` are light; kernels, steps and models import torch (child only)."""
+"""The built-in benchmarks and the catalog of their cases.
+
+The parent imports `catalog`, `selection` and `api` only; the rest needs torch.
+"""

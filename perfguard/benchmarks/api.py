@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from perfguard.errors import ConfigError
-from perfguard.model.spec import BenchmarkSpec, ParameterValue, Phase
+from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase
 
 Timed = Callable[[], object]
 """What is timed: returns the loss (or output tensor) of the call."""

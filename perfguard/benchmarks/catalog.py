@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from perfguard.model.spec import BenchmarkSpec, Catalog, ParameterValue, Phase, SuiteSpec
+from perfguard.records.spec import BenchmarkSpec, Catalog, ParameterValue, Phase, SuiteSpec
 
 _PACKAGE = "perfguard.benchmarks"
 _DTYPES = ("fp32", "bf16")
@@ -28,7 +28,7 @@ def _kernel(target: str, doc: str, *, image: bool = False, **shape: Values) -> B
     parameters["phase"] = _PHASES
     return BenchmarkSpec(
         name=f"kernel.{target.partition(':')[2]}",
-        target=f"{_PACKAGE}.kernels.{target}",
+        target=f"{_PACKAGE}.ops.{target}",
         parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
         phase=Phase.FORWARD_BACKWARD,
         tags=("kernel",),
@@ -56,7 +56,7 @@ def _step(
 
 _OPTIMIZER = BenchmarkSpec(
     name="kernel.optimizer",
-    target=f"{_PACKAGE}.kernels.optimizer:optimizer",
+    target=f"{_PACKAGE}.ops.optimizer:optimizer",
     parameters=(
         ("layers", (4,)),
         ("algorithm", ("sgd", "adam", "adamw", "adagrad")),

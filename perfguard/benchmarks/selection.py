@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.model.spec import Case, Catalog, Gating, SuiteSpec, expand
+from perfguard.records.spec import Case, Catalog, Gating, SuiteSpec, expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

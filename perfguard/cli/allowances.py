@@ -12,8 +12,8 @@ from perfguard.cli.calibrations import parse_percentage
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import UsageError
-from perfguard.model.allowance import LARGEST_RATIO, LONGEST_DAYS, Allowance
-from perfguard.pipeline.allowances import allow, allowances_of, disallow, path_of, utc_today
+from perfguard.gate.paired.allow_list import allow, allowances_of, disallow, path_of, utc_today
+from perfguard.records.allowance import LARGEST_RATIO, LONGEST_DAYS, Allowance
 from perfguard.units import format_count, format_ratio, printable
 
 _SPAN = re.compile(r"([0-9]{1,4})([dw])")

@@ -10,9 +10,9 @@ import click
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.model.ops import CensusChange
-from perfguard.model.record import BaselineInfo, StoredBaseline
-from perfguard.pipeline.baseline_changes import CaseChange
+from perfguard.gate.stored.changes import CaseChange
+from perfguard.records.record import BaselineInfo, StoredBaseline
+from perfguard.records.steps.ops import CensusChange
 from perfguard.report.lines import change_lines
 from perfguard.store.anchors import anchor_place, has_anchor
 from perfguard.store.baselines import BaselineStore

@@ -7,8 +7,8 @@ import click
 from perfguard.cli.diagnostics import reader_may_leave
 from perfguard.cli.output import print_parts
 from perfguard.codec import to_json
-from perfguard.model.bisection import Bisection
-from perfguard.report.bisection import render_bisection, render_bisection_markdown
+from perfguard.records.bisection import Bisection
+from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
 
 
 def show_bisection(found: Bisection, *, output_format: str) -> None:

@@ -9,9 +9,9 @@ import click
 from perfguard.cli.output import print_parts
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
-from perfguard.model.planning import SuitePlan
-from perfguard.pipeline.calibration import Calibrated
-from perfguard.report.calibration import render_calibration, render_plan
+from perfguard.gate.calibrate import Calibrated
+from perfguard.records.planning import SuitePlan
+from perfguard.report.terminal.calibration import render_calibration, render_plan
 from perfguard.units import format_ratio
 
 

@@ -12,8 +12,20 @@ from pathlib import Path
 import click
 
 from perfguard.errors import UsageError
-from perfguard.github.events import PullRequestEvent, WorkflowRunEvent, pull_request_of, read_event, workflow_run_of
-from perfguard.github.workflow_commands import Annotation, Level, annotation_line, output_lines, stop_and_resume
+from perfguard.integrations.github.events import (
+    PullRequestEvent,
+    WorkflowRunEvent,
+    pull_request_of,
+    read_event,
+    workflow_run_of,
+)
+from perfguard.integrations.github.workflow_commands import (
+    Annotation,
+    Level,
+    annotation_line,
+    output_lines,
+    stop_and_resume,
+)
 
 __all__ = ["Annotation", "Job", "Level", "add_summary", "annotate", "commands_stopped", "set_outputs", "this_job"]
 

@@ -14,7 +14,7 @@ from perfguard.cli.output import print_parts
 from perfguard.cli.streams import is_terminal
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
-from perfguard.model.interchange import (
+from perfguard.integrations.formats.series import (
     SECONDS,
     Difference,
     ImportedComparison,
@@ -22,7 +22,7 @@ from perfguard.model.interchange import (
     ImportedSuite,
     ImportReport,
 )
-from perfguard.report.tables import plain_table
+from perfguard.report.terminal.tables import plain_table
 from perfguard.store.whole_files import write_whole
 from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
 

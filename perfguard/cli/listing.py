@@ -10,7 +10,7 @@ import click
 from perfguard.benchmarks.selection import suite_cases
 from perfguard.codec import to_json
 from perfguard.errors import NothingSelectedError
-from perfguard.model.spec import (
+from perfguard.records.spec import (
     BenchmarkSpec,
     Case,
     Catalog,

@@ -14,11 +14,11 @@ from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
-from perfguard.model.plan import Injection
-from perfguard.model.result import RunResult
-from perfguard.model.spec import Case, Catalog
-from perfguard.pipeline.selection import budget_of, load_catalog, selected_cases
-from perfguard.pipeline.session import Request
+from perfguard.records.plan import Injection
+from perfguard.records.result import RunResult
+from perfguard.records.spec import Case, Catalog
+from perfguard.runner.session import Request
+from perfguard.runner.suites.selection import budget_of, load_catalog, selected_cases
 
 
 def build_request(
@@ -92,12 +92,12 @@ def _print(result: RunResult, output_format: str) -> None:
     if output_format == "json":
         click.echo(to_json(result, indent=1))
     elif output_format == "md":
-        from perfguard.report.markdown import render_markdown
+        from perfguard.report.comment.markdown import render_markdown
 
         click.echo(render_markdown(result))
     elif output_format == "comment":
-        from perfguard.pipeline.pull_requests import reproducing
-        from perfguard.report.comment import CommentContext, render_comment
+        from perfguard.integrations.github.pull_requests import reproducing
+        from perfguard.report.comment.comment import CommentContext, render_comment
 
         click.echo(render_comment(result, CommentContext(marker="gate", reproduce=reproducing(result))), nl=False)
     else:

@@ -16,7 +16,7 @@ from perfguard.errors import ConfigError
 from perfguard.units import as_text
 
 if TYPE_CHECKING:
-    from perfguard.pipeline.policy import Policy
+    from perfguard.runner.trusted_rules import Policy
 
 ARMS_HELP = """\b
 ARM is one of, or several joined by '+':
@@ -158,8 +158,8 @@ def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
         HostUnfitError: Code is to be confined, and this kernel cannot do that.
     """
     from perfguard.errors import HostUnfitError
-    from perfguard.pipeline.policy import Policy, policy_of_revision
-    from perfguard.runner.launching import can_confine
+    from perfguard.runner.process.launching import can_confine
+    from perfguard.runner.trusted_rules import Policy, policy_of_revision
 
     with contextlib.ExitStack() as stack:
         if options.get("policy_from"):

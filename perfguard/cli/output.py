@@ -11,9 +11,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from perfguard.cli.streams import is_terminal
-from perfguard.model.machine import CheckResult, CheckStatus
-from perfguard.model.result import RunResult
-from perfguard.report.terminal import render_result
+from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
+from perfguard.records.result import RunResult
+from perfguard.report.terminal.result import render_result
 
 _PLAIN_WIDTH = 200
 """Width where stdout is a file or a CI log: nothing there wraps lines for us, so rows stay whole."""

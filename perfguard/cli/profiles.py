@@ -10,7 +10,7 @@ import click
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError, UsageError
-from perfguard.model.profile import ProfiledCase, ProfileReport
+from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.store.whole_files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
 
@@ -41,7 +41,7 @@ def print_report(report: ProfileReport, output_format: str, output: Path | None,
 
 
 def _text(report: ProfileReport, output_format: str, rows: int) -> str:
-    from perfguard.profile.formats import to_collapsed, to_csv, to_speedscope
+    from perfguard.integrations.formats.profiles import to_collapsed, to_csv, to_speedscope
 
     if output_format == "json":
         return to_json(report, indent=1)
@@ -78,9 +78,9 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
 def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
     from rich.text import Text
 
-    from perfguard.report.findings import render_findings
-    from perfguard.report.ops import render_breakdown
-    from perfguard.report.projection import render_projection
+    from perfguard.report.terminal.findings import render_findings
+    from perfguard.report.terminal.ops import render_breakdown
+    from perfguard.report.terminal.projection import render_projection
 
     projection = render_projection(case.projection, rows=rows) if case.projection is not None else []
     return [
@@ -94,7 +94,7 @@ def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
 
 
 def _step_line(case: ProfiledCase) -> str:
-    from perfguard.profile.typical_steps import leaves_steps_out
+    from perfguard.profile.op_times.typical_steps import leaves_steps_out
 
     of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
     if case.step_s is None or case.overhead_ratio is None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import click
 
 from perfguard.cli.streams import is_terminal
-from perfguard.model.events import (
+from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CaseCalibrated,

@@ -16,11 +16,11 @@ from perfguard.errors import ExitCode, PerfguardError, UsageError
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.model.view import LogLine
-    from perfguard.pipeline.housekeeping import StartingThread
-    from perfguard.pipeline.watching import RunWatch
-    from perfguard.store.event_sources import EventSource
     from perfguard.tui.options import StartedCommand, TuiOptions
+    from perfguard.watch.housekeeping import StartingThread
+    from perfguard.watch.sources.event_sources import EventSource
+    from perfguard.watch.view.run_view import LogLine
+    from perfguard.watch.view.watching import RunWatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,8 +68,8 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool
         UsageError: Options that exclude each other, or a host that is none.
         StoreError: There is no such run.
     """
-    from perfguard.pipeline.shown import find_run, latest_run, runs_of
-    from perfguard.store.event_sources import LocalSource, ReplaySource, UpcomingSource
+    from perfguard.gate.show import find_run, latest_run, runs_of
+    from perfguard.watch.sources.event_sources import LocalSource, ReplaySource, UpcomingSource
 
     run, replay, host = options.get("run"), options.get("replay"), options.get("host")
     if replay is not None and (run is not None or host is not None):
@@ -112,7 +112,7 @@ def stream(watch_of: Callable[[Callable[[LogLine], None]], RunWatch], *, follow:
         follow: Whether to go on until the run has ended.
         is_plain: Whether to leave out colours and signs beyond ASCII.
     """
-    from perfguard.model.view import RunState
+    from perfguard.watch.view.run_view import RunState
 
     watch = watch_of(_printer(is_plain=is_plain))
     before = None
@@ -175,10 +175,10 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
-    from perfguard.pipeline.housekeeping import StartingThread, keep_off
-    from perfguard.pipeline.run_files import read_selection
-    from perfguard.pipeline.watching import RunWatch
     from perfguard.tui.launch import run_app
+    from perfguard.watch.housekeeping import StartingThread, keep_off
+    from perfguard.watch.run_files import read_selection
+    from perfguard.watch.view.watching import RunWatch
 
     is_here = source.is_live and source.folder is not None
     selection = read_selection(source.read_file) if is_here else None
@@ -203,9 +203,9 @@ def _tui_options(
     housekeeping: str,
     start: Callable[[tuple[str, ...]], StartedCommand] | None,
 ) -> TuiOptions:
-    from perfguard.pipeline.history import read_history
-    from perfguard.pipeline.watching import doctor_rows
     from perfguard.tui.options import TuiOptions
+    from perfguard.watch.past_runs import read_history
+    from perfguard.watch.view.watching import doctor_rows
 
     is_local = watch.source.folder is not None
     return TuiOptions(
@@ -225,7 +225,7 @@ def _tui_options(
 
 
 def _hint(watch: RunWatch, *, can_start: bool) -> str:
-    from perfguard.store.event_sources import UpcomingSource
+    from perfguard.watch.sources.event_sources import UpcomingSource
 
     if not isinstance(watch.source, UpcomingSource):
         return ""
@@ -236,11 +236,11 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
-        from perfguard.pipeline.detached import DetachedRun
-        from perfguard.pipeline.housekeeping import keep_off
-        from perfguard.pipeline.watching import RunWatch
-        from perfguard.store.event_sources import LocalSource
         from perfguard.tui.options import StartedCommand
+        from perfguard.watch.detached import DetachedRun
+        from perfguard.watch.housekeeping import keep_off
+        from perfguard.watch.sources.event_sources import LocalSource
+        from perfguard.watch.view.watching import RunWatch
 
         try:
             run = starting.run(partial(DetachedRun, arguments, loaded.project))
@@ -267,8 +267,8 @@ def _measure_under_tui(context: click.Context, parameter: click.Parameter, value
     if not value or context.resilient_parsing:
         return
     from perfguard.cli.options import command_line, load
-    from perfguard.pipeline.detached import DetachedRun
-    from perfguard.store.event_sources import LocalSource
+    from perfguard.watch.detached import DetachedRun
+    from perfguard.watch.sources.event_sources import LocalSource
 
     require_tui()
     loaded = load({}, keys=())
@@ -313,7 +313,7 @@ def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
 
 
 def _remote_source(host: str, project: str | None, run: str | None) -> EventSource:
-    from perfguard.store.remote_source import RemoteSource, latest_remote_run
+    from perfguard.watch.sources.remote_source import RemoteSource, latest_remote_run
 
     scheme, colon, name = host.partition(":")
     if scheme != "ssh" or not colon or not name:

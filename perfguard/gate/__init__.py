@@ -1,1 +1,4 @@
-"""From measurements to verdicts: compare, then judge by a policy."""
+"""Judges a candidate against a baseline.
+
+Front ends, `report` and `integrations` may enter; each top-level module is one command's work.
+"""

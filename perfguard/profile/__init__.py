@@ -1,1 +1,4 @@
-"""What a step executes, from the traces and logs of profiled steps: read, place, count, compare, explain."""
+"""Explains times: what a step executes, what changed, what to do about it.
+
+`gate` and everything above it may enter.
+"""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from perfguard.model.view import History, HistoryPoint
+from perfguard.watch.view.run_view import History, HistoryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

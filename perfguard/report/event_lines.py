@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone, tzinfo
 
-from perfguard.model.events import (
+from perfguard.records.events import (
     ArmReady,
     ArmsCompared,
     BlockFinished,
@@ -23,9 +23,8 @@ from perfguard.model.events import (
     StepsCounted,
     VerdictReached,
 )
-from perfguard.model.run import Stage
-from perfguard.model.verdict import GateOutcome, Outcome
-from perfguard.model.view import LogLine
+from perfguard.records.run import Stage
+from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -34,6 +33,7 @@ from perfguard.units import (
     format_seconds,
     printable,
 )
+from perfguard.watch.view.run_view import LogLine
 
 _ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}
 _WARNINGS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfguard.model.ops import CensusChange
-from perfguard.model.result import RunResult
-from perfguard.model.verdict import Outcome, Verdict
+from perfguard.records.result import RunResult
+from perfguard.records.steps.ops import CensusChange
+from perfguard.records.verdict import Outcome, Verdict
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.model.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
+from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
 
 
 class OpLevel(str, Enum):

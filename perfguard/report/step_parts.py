@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from perfguard.model.ops import PYTHON_OP, Attribution, Culprit
+from perfguard.records.steps.ops import PYTHON_OP, Attribution, Culprit
 
 _SHOWN_CULPRITS = 6
 

@@ -1,1 +1,4 @@
-"""The parent of the workers: arms, schedule, isolation, executor, and the measuring loop."""
+"""Starts workers and measures with them: sessions, arms, blocks.
+
+`gate`, `profile` and front ends may enter; nothing here judges.
+"""

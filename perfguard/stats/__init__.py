@@ -1,1 +1,1 @@
-"""Arrays in, estimates out; knows nothing of benchmarks."""
+"""Statistics of paired and stored samples: arrays in, estimates out. Pure; knows nothing of benchmarks."""

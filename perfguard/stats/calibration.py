@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from perfguard.model.estimate import Interval
+from perfguard.records.estimate import Interval
 from perfguard.stats.paired import estimate_paired
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scipy import stats
 
-from perfguard.model.estimate import Estimate, Interval
+from perfguard.records.estimate import Estimate, Interval
 
 
 def p_slower(estimate: Estimate, margin_ratio: float) -> float:

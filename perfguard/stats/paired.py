@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import special
 
 from perfguard.errors import MeasurementError
-from perfguard.model.estimate import Estimate, Interval
+from perfguard.records.estimate import Estimate, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

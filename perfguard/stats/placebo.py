@@ -13,7 +13,7 @@ from scipy import optimize, stats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfguard.model.estimate import Estimate
+    from perfguard.records.estimate import Estimate
 
 FloatArray = npt.NDArray[np.float64]
 

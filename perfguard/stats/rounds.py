@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
-from perfguard.model.estimate import Estimate, Interval
+from perfguard.records.estimate import Estimate, Interval
 from perfguard.stats.one_sided import p_faster, p_slower
 from perfguard.stats.paired import from_standard_error, positive_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfguard.model.run import Round
+    from perfguard.records.run import Round
 
 FloatArray = npt.NDArray[np.float64]
 

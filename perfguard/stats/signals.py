@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.model.estimate import Interval
+from perfguard.records.estimate import Interval
 from perfguard.stats.one_sided import p_slower
 from perfguard.stats.paired import SLICE_TRIM, estimate_paired, from_standard_error
 

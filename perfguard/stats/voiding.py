@@ -18,7 +18,7 @@ from perfguard.errors import MeasurementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfguard.model.run import BlockConditions
+    from perfguard.records.run import BlockConditions
 
 FloatArray = npt.NDArray[np.float64]
 

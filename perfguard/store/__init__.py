@@ -1,1 +1,4 @@
-"""Where records live: baselines in git and run folders."""
+"""Files in git: baselines, op counts, calibrations, plans, the allow-list.
+
+`gate` and everything above it may enter.
+"""

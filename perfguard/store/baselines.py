@@ -15,9 +15,9 @@ from typing import Any
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.errors import StoreError
-from perfguard.model.machine import Fingerprint
-from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
-from perfguard.model.run import Round
+from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
+from perfguard.records.run import Round
 from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite, write_text
 
 CANARY_KEY = "perfguard_canary_s"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfguard.codec import to_json
-from perfguard.model.bisection import BISECTION_SCHEMA, BisectionLog, MeasuredTree
+from perfguard.records.bisection import BISECTION_SCHEMA, BisectionLog, MeasuredTree
 from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 

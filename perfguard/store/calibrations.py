@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.model.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
-from perfguard.model.planning import PLAN_SCHEMA, SuitePlan
-from perfguard.model.verdict import GateOutcome
+from perfguard.records.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
+from perfguard.records.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.records.verdict import GateOutcome
 from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 

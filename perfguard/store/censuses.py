@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.errors import StoreError
-from perfguard.model.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
 from perfguard.store.json_files import load_json
 from perfguard.store.pyperf_files import write_text
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from perfguard.model.machine import CheckResult, CpuSelection, Fingerprint
-from perfguard.model.ops import OpDelta
-from perfguard.model.view import CaseSeries, History, RunView
+from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
+from perfguard.records.steps.ops import OpDelta
+from perfguard.watch.view.run_view import CaseSeries, History, RunView
 
 
 class Replay(Protocol):
@@ -52,7 +52,7 @@ class Replay(Protocol):
 
 
 class Watch(Protocol):
-    """A run that can be looked at again and again; `perfguard.pipeline.watching.RunWatch` is one."""
+    """A run that can be looked at again and again; `perfguard.watch.view.watching.RunWatch` is one."""
 
     def poll(self) -> RunView | None:
         """What is known now; None where nothing is new."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from perfguard.model.run import Arm
-from perfguard.model.view import CaseSeries, CaseView, RunState, RunView
+from perfguard.records.run import Arm
 from perfguard.tui.drawing.verdicts import is_worth_a_look
 from perfguard.tui.options import TuiOptions, Watch
 from perfguard.tui.tables.swapping import swapped_case, swapped_series
+from perfguard.watch.view.run_view import CaseSeries, CaseView, RunState, RunView
 
 
 class Session:

@@ -1,1 +1,1 @@
-"""The child process, a pyperf worker: the only package that times anything. Imported by nobody, started with -m."""
+"""The child process: sets up cases, times and profiles them. Started as a process; nobody imports it."""

@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 
-from perfguard.model.protocol import CONTROL_VARIABLE
+from perfguard.records.protocol import CONTROL_VARIABLE
 from perfguard.worker.serve import Control, Worker
-from perfguard.worker.signals import Meters
+from perfguard.worker.timing.signals import Meters
 
 
 def main() -> None:

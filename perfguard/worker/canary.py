@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from perfguard.model.protocol import CONTROL_VARIABLE
+from perfguard.records.protocol import CONTROL_VARIABLE
 from perfguard.worker.serve import Control
 
 _HASH_BYTES = 2 * 1024 * 1024

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfguard.model.program import DenormalCount
+from perfguard.records.steps.program import DenormalCount
 
 MAX_VALUES = 1 << 20
 """Values of one tensor that are looked at, spread over all of it."""

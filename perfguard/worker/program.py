@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from perfguard.model.program import ModuleFacts, ProgramFacts
-from perfguard.model.protocol import Message
+from perfguard.records.protocol import Message
+from perfguard.records.steps.program import ModuleFacts, ProgramFacts
 from perfguard.worker.denormals import NamedTensor, count_denormals, flushes_denormals, state_of
 from perfguard.worker.reachable import everywhere, is_kind, reachable
 
@@ -20,7 +20,7 @@ _COMPILED_PART = "_orig_mod"
 
 
 def answer(roots: Sequence[object] | None) -> Message:
-    """The facts as fields of a reply; `perfguard.model.program.ProgramFacts` is their type.
+    """The facts as fields of a reply; `perfguard.records.steps.program.ProgramFacts` is their type.
 
     Args:
         roots: The callables to start from; None looks at all that is alive.

@@ -10,16 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfguard.model.protocol import PROTOCOL_VERSION, Message, StepKind, encode, receive
+from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind, encode, receive
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
-from perfguard.worker.compile_events import CompileEvents
-from perfguard.worker.settling import settle
-from perfguard.worker.signals import Meters
-from perfguard.worker.timing import SliceTimer
+from perfguard.worker.profiling.compile_events import CompileEvents
+from perfguard.worker.timing.settling import settle
+from perfguard.worker.timing.signals import Meters
+from perfguard.worker.timing.slices import SliceTimer
 
 if TYPE_CHECKING:
-    from perfguard.worker.profiling import CaseProfiler, StepProfiler
+    from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
 
 _DETAIL_CHARACTERS = 4000
 
@@ -153,7 +153,7 @@ class Worker:
         self._control.send("profiled", case=case.id, **told)
 
     def _script(self, command: Message) -> None:
-        from perfguard.worker.scripts import profile_script, profile_whole_script
+        from perfguard.worker.profiling.scripts import profile_script, profile_whole_script
 
         profile = profile_script if command["do"] == "script" else profile_whole_script
         profile(command, self._control, self._step_profiler)
@@ -166,24 +166,24 @@ class Worker:
         self._control.send("program", program=answer(calls), affinity=sorted(os.sched_getaffinity(0)))
 
     def _replay(self, command: Message) -> None:
-        from perfguard.worker.replay import answer
+        from perfguard.worker.profiling.replay import answer
 
         self._control.send("replayed", **answer(command))
 
     def _ceilings(self, command: Message) -> None:
-        from perfguard.worker.ceilings import answer
+        from perfguard.worker.profiling.ceilings import answer
 
         self._control.send("ceilings", **answer(command))
 
     @cached_property
     def _step_profiler(self) -> StepProfiler:
-        from perfguard.worker.profiling import StepProfiler
+        from perfguard.worker.profiling.profiler import StepProfiler
 
         return StepProfiler()
 
     @cached_property
     def _cases_profiler(self) -> CaseProfiler:
-        from perfguard.worker.profiling import CaseProfiler
+        from perfguard.worker.profiling.profiler import CaseProfiler
 
         return CaseProfiler(self._step_profiler)
 
@@ -199,7 +199,7 @@ class Worker:
 def _import_stack(job: Message) -> Message:
     """Import what the arm measures with; importing torch may move the affinity mask, so the caller looks twice."""
     if job.get("profile", False):
-        from perfguard.worker.library_logs import TIMESTAMP_VARIABLE
+        from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
 
         os.environ[TIMESTAMP_VARIABLE] = "1"
     facts: Message = {"interpreter": interpreter_facts()}

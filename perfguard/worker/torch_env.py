@@ -2,7 +2,7 @@
 
 Only the standard library is imported at the top, and nothing of perfguard: the parent starts this very file
 in environments that have no perfguard. Every fact is asked for by itself; one that fails is None.
-`perfguard.model.machine.SoftwareFacts` is the typed twin.
+`perfguard.records.machine.fingerprint.SoftwareFacts` is the typed twin.
 """
 
 from __future__ import annotations

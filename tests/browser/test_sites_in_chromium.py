@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.config import load_config
-from perfguard.pipeline.site import publish
+from perfguard.report.pages.site import publish
 from tests.html_reports import a_project
 
 

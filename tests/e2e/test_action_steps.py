@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from perfguard.codec import to_json
-from perfguard.github.artifacts import result_in, result_in_zip
+from perfguard.store.artifacts import result_in, result_in_zip
 from tests.commented_results import REGRESSED
 from tests.composite_action import ACTION, commands_in, runner_for
 from tests.fake_github import REPOSITORY, FakeGitHub, blob_content, refusal

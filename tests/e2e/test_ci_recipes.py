@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ExitCode
-from perfguard.runner.launching import can_confine
+from perfguard.runner.process.launching import can_confine
 from tests.tiny_projects import DOUBLED
 
 yaml = pytest.importorskip("ruamel.yaml")

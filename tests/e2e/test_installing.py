@@ -47,8 +47,8 @@ def test_the_wheel_holds_what_the_program_reads_at_run_time(distributions: Path)
         names = set(wheel.namelist())
     for name in (
         "perfguard/py.typed",
-        "perfguard/runner/launcher.py",
-        "perfguard/runner/constraints-ipex.txt",
+        "perfguard/runner/process/launcher.py",
+        "perfguard/runner/arms/constraints-ipex.txt",
         "perfguard/worker/start.py",
         "perfguard/schemas/result.schema.json",
         "perfguard/templates/perf_first_step.py.in",

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from perfguard.runner.launcher import confinement_version
-from perfguard.runner.launching import can_confine, launched
+from perfguard.runner.process.launcher import confinement_version
+from perfguard.runner.process.launching import can_confine, launched
 
 pytestmark = pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")
 
@@ -119,7 +119,7 @@ def test_the_environment_of_who_started_it_cannot_be_read(places):
 
 
 def test_who_started_it_cannot_be_sent_signals_where_the_kernel_can_forbid_it(places):
-    from perfguard.runner.launcher import confinement_version
+    from perfguard.runner.process.launcher import confinement_version
 
     if confinement_version() < 6:
         pytest.skip("this kernel's Landlock knows no signals (version 6)")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from perfguard.benchmarks.catalog import builtin_catalog
-from perfguard.model.ops import CensusKind
-from perfguard.model.spec import Phase, expand
+from perfguard.records.spec import Phase, expand
+from perfguard.records.steps.ops import CensusKind
 from tests.counted_cases import count_cases, differences
 
 pytestmark = pytest.mark.torch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.model.findings import Severity
-from perfguard.profile.findings.registry import advise
+from perfguard.profile.advice.registry import advise
+from perfguard.records.steps.findings import Severity
 from tests.profiled_programs import evidence_of
 
 pytestmark = pytest.mark.torch

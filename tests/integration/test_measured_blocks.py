@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from perfguard.model.events import CaseFinished, SliceTimed
-from perfguard.model.run import Arm
+from perfguard.records.events import CaseFinished, SliceTimed
+from perfguard.records.run import Arm
 from perfguard.store.pyperf_files import join_suites, write_suite
 from tests.worker_rigs import completed, failures
 

@@ -19,10 +19,10 @@ from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor  #
 from torchvision.ops import FrozenBatchNorm2d, sigmoid_focal_loss  # noqa: E402
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7  # noqa: E402
 
-from perfguard.benchmarks.models import focal_loss  # noqa: E402
-from perfguard.benchmarks.models.mobilenetv3 import MobileNetV3  # noqa: E402
-from perfguard.benchmarks.models.resnet import resnet50 as build_resnet50  # noqa: E402
-from perfguard.benchmarks.models.retinanet import RetinaNet, Target  # noqa: E402
+from perfguard.benchmarks.networks import focal_loss  # noqa: E402
+from perfguard.benchmarks.networks.mobilenetv3 import MobileNetV3  # noqa: E402
+from perfguard.benchmarks.networks.resnet import resnet50 as build_resnet50  # noqa: E402
+from perfguard.benchmarks.networks.retinanet import RetinaNet, Target  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import nn

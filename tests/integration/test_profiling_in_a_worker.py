@@ -11,15 +11,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.protocol import MODULE_PREFIX, STEP_WINDOW, StepKind
-from perfguard.profile.census import census_of
-from perfguard.profile.census_steps import counts_of_steps
-from perfguard.profile.context import context_of
-from perfguard.profile.op_profile import profile_of
-from perfguard.profile.trace import read_trace
-from perfguard.runner.arm_worker import CaseRefused, ProfiledStep
-from perfguard.runner.profiling_worker import ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.profile.op_counts.census import census_of
+from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_times.op_profile import profile_of
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.protocol import MODULE_PREFIX, STEP_WINDOW, StepKind
+from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
+from perfguard.runner.process.profiling_worker import ProfilingWorker, RecordedOp, ScriptEnd
 from tests.real_workers import catalogue_case, greeted, starter_in
 
 pytestmark = pytest.mark.torch

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.pipeline.projection import Projecting, project_case
-from perfguard.runner.profiling import Profiling, profile_cases
-from perfguard.runner.replaying import Replaying
+from perfguard.profile.runs.projection import Projecting, project_case
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.runner.profiling.cases import Profiling, profile_cases
+from perfguard.runner.profiling.replays import Replaying
 from tests.real_workers import catalogue_case, starter_in
 
 pytestmark = pytest.mark.torch

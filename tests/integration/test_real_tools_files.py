@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.interchange import asv_results, pyperf_json
-from perfguard.interchange.formats import import_suite
+from perfguard.integrations.formats import asv_results, pyperf_json
+from perfguard.integrations.formats.formats import import_suite
 from tests.interchange_files import recorded, series_of
 from tests.recorded_runs import SLOWER
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.fingerprint.archives import extract
-from perfguard.fingerprint.cpu import microarchitecture, parse_cpuinfo
-from perfguard.fingerprint.match import match
-from perfguard.fingerprint.probe import probe
-from perfguard.fingerprint.render import render_fingerprint
-from perfguard.model.cpuset import format_cpu_list, parse_cpu_list
-from perfguard.model.machine import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState
+from perfguard.host.match import match
+from perfguard.host.parsers.archives import extract
+from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
+from perfguard.host.probe import probe
+from perfguard.host.render import render_fingerprint
+from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
+from perfguard.records.machine.fingerprint import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState
 
 MACHINES = Path(__file__).resolve().parents[3] / "shared" / "data" / "machines"
 HEADS = MACHINES / "archspec-json-targets"

@@ -9,11 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfguard.benchmarks.models import box_coder, matcher  # noqa: E402 - torch must be there first
-from perfguard.benchmarks.models.anchors import AnchorGenerator  # noqa: E402
-from perfguard.benchmarks.models.focal_loss import sigmoid_focal_loss  # noqa: E402
-from perfguard.benchmarks.models.frozen_bn import FrozenBatchNorm2d  # noqa: E402
-from perfguard.benchmarks.models.retinanet import (  # noqa: E402
+from perfguard.benchmarks.networks import box_coder, matcher  # noqa: E402 - torch must be there first
+from perfguard.benchmarks.networks.anchors import AnchorGenerator  # noqa: E402
+from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss  # noqa: E402
+from perfguard.benchmarks.networks.frozen_bn import FrozenBatchNorm2d  # noqa: E402
+from perfguard.benchmarks.networks.retinanet import (  # noqa: E402
     Detections,
     RetinaNet,
     Target,

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.events import Noted
-from perfguard.model.plan import ArmSpec
-from perfguard.model.run import Arm
-from perfguard.runner.arms import resolve_arm
-from perfguard.runner.calibrate import Calibration, calibrate_arm
+from perfguard.records.events import Noted
+from perfguard.records.plan import ArmSpec
+from perfguard.records.run import Arm
+from perfguard.runner.arms.resolve import resolve_arm
+from perfguard.runner.blocks.calibrate import Calibration, calibrate_arm
 from tests.real_workers import arm_settings, plain_case
 from tests.worker_rigs import completed
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import perfguard
-from perfguard.model.run import Arm
-from perfguard.runner.process import WorkerFailure
+from perfguard.records.run import Arm
+from perfguard.runner.process.worker_process import WorkerFailure
 from tests.real_workers import plain_case
 from tests.worker_rigs import IMPATIENT, completed, failures
 
@@ -181,7 +181,7 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
             f"""
             import json, os, pathlib, sys, time
             sys.path.insert(0, {str(Path(perfguard.__file__).parent.parent)!r})
-            from perfguard.runner.process import Launch, WorkerProcess
+            from perfguard.runner.process.worker_process import Launch, WorkerProcess
 
             fields = json.loads(sys.argv[1])
             fields["arguments"], fields["cpus"] = tuple(fields["arguments"]), tuple(fields["cpus"])

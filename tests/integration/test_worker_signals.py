@@ -14,15 +14,15 @@ from statistics import median
 import pytest
 
 import perfguard
-from perfguard.gate.compare import compare_paired
-from perfguard.gate.policy import decide_cases
-from perfguard.gate.signals import SignalPolicy, judge_signals, missing_signals
-from perfguard.model.events import SliceTimed
-from perfguard.model.plan import CasePlan, MeasureSettings
-from perfguard.model.replay import RunData
-from perfguard.model.run import Arm, Signal
-from perfguard.model.verdict import Outcome, Policy
-from perfguard.runner.arm_worker import ArmWorker
+from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
+from perfguard.records.events import SliceTimed
+from perfguard.records.plan import CasePlan, MeasureSettings
+from perfguard.records.run import Arm, Signal
+from perfguard.records.run_data import RunData
+from perfguard.records.verdict import Outcome, Policy
+from perfguard.runner.process.arm_worker import ArmWorker
 from tests.busy_neighbours import busy_neighbours
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 
@@ -203,7 +203,7 @@ def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs for two threads")
     script = """
-    from perfguard.worker.perf_counter import TASK_CLOCK, PerfCounter, events_between
+    from perfguard.worker.timing.perf_counter import TASK_CLOCK, PerfCounter, events_between
 
     counter = PerfCounter(TASK_CLOCK)
     if counter.problem:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from perfguard.runner.launching import can_confine
+from perfguard.runner.process.launching import can_confine
 from tests.tiny_projects import UPDATE, outcomes, passes, verdicts
 
 CONFIGURATION = """\

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perfguard.codec import schema_of
-from perfguard.fingerprint.probe import probe
+from perfguard.host.probe import probe
 from tests.census_rows import census, ops
 from tests.conftest import Project, clean_environment
 from tests.stored_baselines import record

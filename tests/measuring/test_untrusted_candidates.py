@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.runner.launching import can_confine
+from perfguard.runner.process.launching import can_confine
 from tests.tiny_projects import DOUBLED, outcomes
 
 REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")

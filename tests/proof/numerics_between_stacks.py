@@ -63,7 +63,7 @@ def child(seeds: int) -> None:
     import torch
 
     from perfguard.benchmarks.catalog import BENCHMARKS
-    from perfguard.model.spec import expand
+    from perfguard.records.spec import expand
     from perfguard.worker.cases import prepare_case
 
     if os.environ.get("TORCH_MKLDNN_OFF"):

@@ -27,7 +27,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from perfguard.fingerprint.probe import probe
+from perfguard.host.probe import probe
 from perfguard.units import format_count
 from tests.profile_traces import TraceBuilder, contiguous
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.model.ops import Census, CensusKind, CensusRow, StepPhase
-from perfguard.profile.census import ALLOCATIONS, CACHE_MISS, sorted_rows
-from perfguard.profile.census_diff import compare_censuses, explain
-from perfguard.profile.census_rules.residue import Residue
+from perfguard.profile.changes.census_diff import compare_censuses, explain
+from perfguard.profile.changes.count_rules.residue import Residue
+from perfguard.profile.op_counts.census import ALLOCATIONS, CACHE_MISS, sorted_rows
+from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
 from perfguard.store.censuses import censuses_text, load_censuses, save_censuses
 from tests.census_rows import NCHW, NHWC, NHWC_BF16, TO_BLOCKED
 

@@ -15,14 +15,14 @@ from jsonschema import Draft202012Validator
 
 from perfguard.codec import schema_of
 from perfguard.errors import UsageError
-from perfguard.fingerprint.cgroup import parse_membership, parse_mounts
-from perfguard.fingerprint.cpu import parse_cpuinfo, read_cpu
-from perfguard.fingerprint.match import match
-from perfguard.fingerprint.probe import probe
-from perfguard.fingerprint.render import render_fingerprint
-from perfguard.model.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
-from perfguard.model.machine import Fingerprint
-from perfguard.runner.placement import select_cpus
+from perfguard.host.match import match
+from perfguard.host.parsers.cgroup import parse_membership, parse_mounts
+from perfguard.host.parsers.cpu import parse_cpuinfo, read_cpu
+from perfguard.host.placement import select_cpus
+from perfguard.host.probe import probe
+from perfguard.host.render import render_fingerprint
+from perfguard.records.machine.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
+from perfguard.records.machine.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.model.view import RunView
-from perfguard.pipeline.watching import RunWatch
-from perfguard.store.event_sources import LocalSource, ReplaySource
+from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
+from perfguard.watch.view.run_view import RunView
+from perfguard.watch.view.watching import RunWatch
 from tests.recorded_runs import DATA, STARTED
 
 RECORDINGS = [(DATA / name / "events.jsonl").read_bytes() for name in ("paired", "rounds")]

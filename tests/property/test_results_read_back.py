@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_builtins, to_json, with_nan
-from perfguard.model.estimate import Estimate, Interval
-from perfguard.model.ops import Culprit, OpDelta, StepBalance
-from perfguard.model.result import CaseMeasured
-from perfguard.model.verdict import Comparison, ModeReport, SignalFinding
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.result import CaseMeasured
+from perfguard.records.steps.ops import Culprit, OpDelta, StepBalance
+from perfguard.records.verdict import Comparison, ModeReport, SignalFinding
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 INTERVALS = st.builds(Interval, lower=NUMBERS, upper=NUMBERS, level=NUMBERS)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perfguard.model.run import BlockConditions, Round
+from perfguard.records.run import BlockConditions, Round
 from perfguard.stats.multiple import benjamini_hochberg, holm
 from perfguard.stats.one_sided import p_faster, p_slower
 from perfguard.stats.paired import block_log_ratio, estimate_paired

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.gate.compare import compare_paired, compare_rounds
-from perfguard.gate.policy import judge
-from perfguard.model.run import BlockConditions, CaseSlices, PairedData, Round
-from perfguard.model.spec import Case
-from perfguard.model.verdict import GateOutcome, Outcome, Policy
+from perfguard.gate.rules.compare import compare_paired, compare_rounds
+from perfguard.gate.rules.policy import judge
+from perfguard.records.run import BlockConditions, CaseSlices, PairedData, Round
+from perfguard.records.spec import Case
+from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.stats.paired import estimate_paired
 from perfguard.stats.power import minimum_detectable_effect
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.model.ops import PYTHON_OP, ChangeClass, StepPhase
-from perfguard.profile.attribution import attribute
+from perfguard.profile.changes.attribution import attribute
+from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, StepPhase
 from tests.simulated_profiles import (
     BACKWARD,
     CONVOLUTION,

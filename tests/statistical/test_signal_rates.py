@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.gate.signals import RULES, SignalPolicy, judge_signals
-from perfguard.model.run import Signal, SignalSlices
-from perfguard.model.verdict import Outcome
+from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals
+from perfguard.records.run import Signal, SignalSlices
+from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
 
 CASES, BLOCKS, SLICES = 6, 12, 6

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json
 from perfguard.errors import StoreError
-from perfguard.model.events import Noted, SliceTimed
-from perfguard.model.plan import EnvProfile
-from perfguard.model.record import CaseNoise
-from perfguard.model.run import Arm
+from perfguard.records.events import Noted, SliceTimed
+from perfguard.records.plan import EnvProfile
+from perfguard.records.record import CaseNoise
+from perfguard.records.run import Arm
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

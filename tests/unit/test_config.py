@@ -4,7 +4,7 @@ import pytest
 
 from perfguard.config import Config, LoadedConfig, SuiteConfig, load_config, suite_specs
 from perfguard.errors import ConfigError
-from perfguard.model.plan import EnvProfile
+from perfguard.records.plan import EnvProfile
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import perfguard
 from perfguard.cli import group
 from perfguard.config import Config
 from perfguard.errors import ExitCode
-from perfguard.model.events import EVENT_NAMES
+from perfguard.records.events import EVENT_NAMES
 
 REPOSITORY = Path(perfguard.__file__).parent.parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.config import load_config
-from perfguard.pipeline.shown import show_run
+from perfguard.gate.show import show_run
 from tests.recorded_runs import DATA, record_paired, record_rounds
 
 MAKERS = {"paired": record_paired, "rounds": record_rounds}

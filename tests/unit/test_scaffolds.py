@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from perfguard import __version__
 from perfguard.cli.commands.init import command
+from perfguard.cli.scaffold import ACTION, BENCHMARK, Fate, plan_scaffold, write_scaffold
+from perfguard.cli.starting_config import SUITE, starting_config
 from perfguard.config import Config, load_config
 from perfguard.errors import ConfigError, UsageError
-from perfguard.pipeline.scaffold import ACTION, BENCHMARK, Fate, plan_scaffold, write_scaffold
-from perfguard.pipeline.starting_config import SUITE, starting_config
 
 WORKFLOWS = {".github/workflows/perf.yml", ".github/workflows/perf-report.yml", ".github/workflows/baseline.yml"}
 ALL = {"perfguard.toml", BENCHMARK, ".gitignore", *WORKFLOWS}

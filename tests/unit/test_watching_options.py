@@ -9,8 +9,8 @@ import pytest
 from perfguard.cli.watching import find_source, parse_speed
 from perfguard.config import load_config
 from perfguard.errors import PerfguardError, StoreError, UsageError
-from perfguard.store.event_sources import LocalSource, ReplaySource
-from perfguard.store.remote_source import RemoteSource
+from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
+from perfguard.watch.sources.remote_source import RemoteSource
 from tests.recorded_runs import DATA
 
 

@@ -1,1 +1,1 @@
-"""Training steps: model, loss and optimizer, one module each."""
+"""Benchmarks of whole training steps. Named by import string; only a worker imports them."""

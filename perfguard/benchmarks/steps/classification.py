@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from perfguard.benchmarks.inputs import images, in_memory_format, integers
-from perfguard.benchmarks.models.mobilenetv3 import MobileNetV3
-from perfguard.benchmarks.models.resnet import resnet50 as build_resnet50
+from perfguard.benchmarks.networks.mobilenetv3 import MobileNetV3
+from perfguard.benchmarks.networks.resnet import resnet50 as build_resnet50
 from perfguard.benchmarks.stack import prepare
 from perfguard.benchmarks.steps.training import training_step
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from perfguard.benchmarks.inputs import images, in_memory_format, integers
-from perfguard.benchmarks.models.retinanet import RetinaNet, Target
+from perfguard.benchmarks.networks.retinanet import RetinaNet, Target
 from perfguard.benchmarks.stack import prepare
 from perfguard.benchmarks.steps.training import training_step
 

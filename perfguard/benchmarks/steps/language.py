@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 
 from perfguard.benchmarks.inputs import integers
-from perfguard.benchmarks.models.bert import MaskedLanguageModel
-from perfguard.benchmarks.models.lstm_lm import LSTMLanguageModel
+from perfguard.benchmarks.networks.bert import MaskedLanguageModel
+from perfguard.benchmarks.networks.lstm_lm import LSTMLanguageModel
 from perfguard.benchmarks.stack import prepare
 from perfguard.benchmarks.steps.training import training_step
 

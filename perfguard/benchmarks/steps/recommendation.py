@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from perfguard.benchmarks.inputs import integers, normal
-from perfguard.benchmarks.models.dlrm import DENSE_FEATURES, DLRM, TABLES
+from perfguard.benchmarks.networks.dlrm import DENSE_FEATURES, DLRM, TABLES
 from perfguard.benchmarks.stack import prepare
 from perfguard.benchmarks.steps.training import training_step
 

@@ -1,1 +1,1 @@
-"""One module for each command; each holds `command`."""
+"""One module a command. Loaded lazily by name."""

@@ -22,8 +22,8 @@ def command() -> None:
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.cli.baselines import print_baseline, print_stored
-    from perfguard.pipeline.anchors import anchor_of
-    from perfguard.pipeline.stored import require_stored, store_of
+    from perfguard.gate.stored.anchors import anchor_of
+    from perfguard.gate.stored.lookup import require_stored, store_of
 
     loaded = load({})
     store = store_of(loaded)
@@ -48,8 +48,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     difference, and with what its step executes otherwise.
     """
     from perfguard.cli.baselines import print_changes
-    from perfguard.pipeline.baseline_changes import changes_between
-    from perfguard.pipeline.stored import named_baseline
+    from perfguard.gate.stored.changes import changes_between
+    from perfguard.gate.stored.lookup import named_baseline
 
     loaded = load({"suite": suite}, keys=("suite",))
     old = named_baseline(loaded, before)
@@ -70,7 +70,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     """
     from perfguard.cli.baselines import describe_anchor
     from perfguard.errors import UsageError
-    from perfguard.pipeline.anchors import freeze_anchor, remove_anchor
+    from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
 
     if remove and (source is not None or replace):
         raise UsageError("--remove stands alone; leave --from and --replace out")
@@ -104,8 +104,8 @@ def update(**options: Any) -> None:
     from perfguard.cli.baselines import print_changes
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import UsageError
-    from perfguard.pipeline.baseline_changes import CaseChange
-    from perfguard.pipeline.baselines import UpdateOptions, update_baseline
+    from perfguard.gate.stored.changes import CaseChange
+    from perfguard.gate.stored.update import UpdateOptions, update_baseline
 
     if options["patterns"] and not options["dry_run"]:
         raise UsageError("a baseline is stored for a suite; name one with --suite (your own: [suites.NAME])")

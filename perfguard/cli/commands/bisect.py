@@ -43,8 +43,8 @@ def command(**options: Any) -> None:
     from perfguard.cli.bisections import show_bisection
     from perfguard.cli.measuring import build_request
     from perfguard.errors import UsageError
-    from perfguard.pipeline.bisect import bisect
-    from perfguard.pipeline.bisect_history import Span
+    from perfguard.gate.bisect.bisect import bisect
+    from perfguard.gate.bisect.history import Span
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")

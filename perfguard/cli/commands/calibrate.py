@@ -34,7 +34,7 @@ def command(**options: Any) -> None:
     from perfguard.cli.calibrations import print_calibrated
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
-    from perfguard.pipeline.calibration import CalibrateOptions, calibrate_machine, stored_contract
+    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")

@@ -50,9 +50,9 @@ def command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import ArmError, UsageError
-    from perfguard.pipeline.anchors import gate_against_anchor
-    from perfguard.pipeline.gates import compare_or_gate
-    from perfguard.runner.arm_spec import parse_arm
+    from perfguard.gate.choose import compare_or_gate
+    from perfguard.gate.stored.anchors import gate_against_anchor
+    from perfguard.runner.arms.arm_spec import parse_arm
 
     if options["anchor"] and options["baseline"] is not None:
         raise UsageError("--anchor chooses the baseline itself; leave --baseline out")

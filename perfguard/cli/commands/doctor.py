@@ -47,8 +47,8 @@ def _check(*, as_json: bool, options: dict[str, Any]) -> None:
     from perfguard.cli.diagnostics import reader_may_leave
     from perfguard.codec import to_json
     from perfguard.errors import ExitCode
-    from perfguard.model.machine import CheckStatus
-    from perfguard.pipeline.machine import check_host
+    from perfguard.records.machine.fingerprint import CheckStatus
+    from perfguard.runner.doctor import check_host
 
     checks = check_host(load(options))
     with reader_may_leave():  # the exit code stands, whoever reads
@@ -67,10 +67,10 @@ def _observe(*, pairs: int, as_json: bool, options: dict[str, Any]) -> None:
     from perfguard.cli.measuring import build_request
     from perfguard.cli.watching import require_textual
     from perfguard.codec import to_json
-    from perfguard.pipeline.observer_effect import measure_observer_effect
-    from perfguard.pipeline.observer_reader import TerminalReader
-    from perfguard.report.observer import observer_lines
-    from perfguard.runner.arm_spec import parse_arm
+    from perfguard.gate.observer_effect import measure_observer_effect
+    from perfguard.gate.observer_reader import TerminalReader
+    from perfguard.report.terminal.observer import observer_lines
+    from perfguard.runner.arms.arm_spec import parse_arm
 
     require_textual()
     loaded = load(options)

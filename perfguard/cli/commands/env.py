@@ -18,8 +18,8 @@ def create(*, stack: str, recreate: bool) -> None:
 
     It lies below $PERFGUARD_ENVS, by default in your data directory.
     """
-    from perfguard.runner.stack_envs import STACKS
-    from perfguard.runner.stack_envs import create as create_environment
+    from perfguard.runner.arms.stack_envs import STACKS
+    from perfguard.runner.arms.stack_envs import create as create_environment
 
     if stack in STACKS:
         click.echo(f"! {STACKS[stack].warning}", err=True)

@@ -9,7 +9,7 @@ import click
 from perfguard.cli.options import load
 
 FORMATS = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "openmetrics", "csv", "parquet")
-"""As `perfguard.interchange.formats.WRITERS` names them, which is not imported for help."""
+"""As `perfguard.integrations.formats.formats.WRITERS` names them, which is not imported for help."""
 
 _EPILOG = """\b
 pyperf         raw times of one arm, for `python -m pyperf stats` and `compare_to`
@@ -44,8 +44,8 @@ def command(**options: Any) -> None:
     code says only whether the file was written. What each format loses is in docs/interchange.md.
     """
     from perfguard.cli.interchange import write_export
-    from perfguard.pipeline.interchange import export
-    from perfguard.pipeline.shown import find_run
+    from perfguard.gate.show import find_run
+    from perfguard.integrations.formats.exchange import export
 
     loaded = load(options, keys=())
     content = export(

@@ -30,9 +30,9 @@ def command(*, as_json: bool, root: Path | None, python: str | None, against: Pa
     """
     from perfguard.codec import to_json
     from perfguard.errors import ExitCode
-    from perfguard.fingerprint.render import render_fingerprint
-    from perfguard.model.machine import CompatibilityLevel
-    from perfguard.pipeline.machine import fingerprint_of, match_file
+    from perfguard.host.render import render_fingerprint
+    from perfguard.records.machine.fingerprint import CompatibilityLevel
+    from perfguard.runner.doctor import fingerprint_of, match_file
 
     found = fingerprint_of(root, python=python, ask_software=not no_software)
     if against is None:

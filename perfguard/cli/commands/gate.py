@@ -46,9 +46,9 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import ArmError, UsageError
-    from perfguard.pipeline.anchors import gate_against_anchor
-    from perfguard.pipeline.gates import compare_or_gate, default_gate
-    from perfguard.runner.arm_spec import parse_arm
+    from perfguard.gate.choose import compare_or_gate, default_gate
+    from perfguard.gate.stored.anchors import gate_against_anchor
+    from perfguard.runner.arms.arm_spec import parse_arm
 
     baseline = parse_arm(options["baseline"]) if options["baseline"] else None
     candidate = parse_arm(options["candidate"])

@@ -15,9 +15,9 @@ from perfguard.errors import ExitCode, PerfguardError
 if TYPE_CHECKING:
     from perfguard.cli.github_job import Job
     from perfguard.config import LoadedConfig
-    from perfguard.github.api import GitHub
-    from perfguard.github.events import WorkflowRunEvent
-    from perfguard.model.result import RunResult
+    from perfguard.integrations.github.api import GitHub
+    from perfguard.integrations.github.events import WorkflowRunEvent
+    from perfguard.records.result import RunResult
 
 _repository_option = click.option(
     "--repository", metavar="OWNER/NAME", help="The repository; default: GITHUB_REPOSITORY."
@@ -75,7 +75,7 @@ def gate(**options: Any) -> None:
     do that (Landlock), and the command refuses to start beside a token. Exits like `perfguard gate`.
     """
     from perfguard.cli.github_job import commands_stopped, this_job
-    from perfguard.pipeline.pull_requests import require_no_token
+    from perfguard.integrations.github.pull_requests import require_no_token
 
     require_no_token(os.environ)
     job = this_job()
@@ -92,10 +92,10 @@ def gate(**options: Any) -> None:
 
 def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.cli.measuring import build_request
-    from perfguard.pipeline.paired import compare_arms
-    from perfguard.pipeline.pull_requests import keep_run, require_fresh, require_own_folder, revisions_of
-    from perfguard.runner.arm_spec import parse_arm
-    from perfguard.runner.launching import can_confine
+    from perfguard.gate.paired.compare_arms import compare_arms
+    from perfguard.integrations.github.pull_requests import keep_run, require_fresh, require_own_folder, revisions_of
+    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.process.launching import can_confine
 
     require_fresh(options["output_dir"], working_directory())
     revisions = revisions_of(working_directory(), options["against"], job.base_ref)
@@ -113,8 +113,8 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
 
 def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:
     """Write the page beside the run; a gate that was measured does not fail for want of it."""
-    from perfguard.pipeline.html_report import report_on
-    from perfguard.pipeline.pages import write_page
+    from perfguard.report.pages.build import report_on
+    from perfguard.report.pages.pages import write_page
 
     try:
         write_page(destination / "report.html", report_on(loaded, (Path(result.folder),)), force=True)
@@ -137,9 +137,9 @@ def _print(result: RunResult) -> None:
 def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
     """Tell the job and its reader; gives the exit code."""
     from perfguard.cli.github_job import add_summary, annotate, set_outputs
-    from perfguard.github.remarks import annotations_of
-    from perfguard.pipeline.pull_requests import reproducing, summary_of
-    from perfguard.report.comment import SUMMARY_CHARACTERS, CommentContext
+    from perfguard.integrations.github.pull_requests import reproducing, summary_of
+    from perfguard.integrations.github.remarks import annotations_of
+    from perfguard.report.comment.comment import SUMMARY_CHARACTERS, CommentContext
 
     destination, label, pull = options["output_dir"], options["accept_label"], job.pull_request
     accepted = label if pull is not None and label in pull.labels else None
@@ -181,7 +181,7 @@ def comment(**options: Any) -> None:
     escaped, and rendered here. Where the token may not comment, the comment goes to the job's summary.
     """
     from perfguard.cli.github_job import Annotation, Level, add_summary, annotate, this_job
-    from perfguard.pipeline.pull_request_comments import comment_on
+    from perfguard.integrations.github.comments import comment_on
     from perfguard.units import printable
 
     job = this_job()
@@ -200,7 +200,7 @@ def comment(**options: Any) -> None:
 
 def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> WorkflowRunEvent:
     from perfguard.errors import UsageError
-    from perfguard.github.events import WorkflowRunEvent
+    from perfguard.integrations.github.events import WorkflowRunEvent
 
     if run_id is not None and head_sha is not None:
         return WorkflowRunEvent(id=run_id, attempt=None, head_sha=head_sha, head_repository=None)
@@ -223,7 +223,7 @@ def propose(**options: Any) -> None:
     """Open a pull request with what `perfguard baseline update` changed; rewrites the one that is open."""
     from perfguard.cli.github_job import set_outputs, this_job
     from perfguard.errors import UsageError
-    from perfguard.pipeline.proposed_baselines import propose_baseline
+    from perfguard.integrations.github.proposed_baselines import propose_baseline
 
     job = this_job()
     loaded = load(options, keys=("suite",))
@@ -242,7 +242,7 @@ def propose(**options: Any) -> None:
 
 def _github(job: Job, repository: str | None) -> GitHub:
     from perfguard.errors import UsageError
-    from perfguard.github.api import DEFAULT_URL, GitHub
+    from perfguard.integrations.github.api import DEFAULT_URL, GitHub
 
     if job.token is None:
         raise UsageError("GITHUB_TOKEN is not set; pass the job's token: env: GITHUB_TOKEN: ${{ github.token }}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from perfguard.pipeline.scaffold import PlannedFile, Scaffold
+    from perfguard.cli.scaffold import PlannedFile, Scaffold
 
 _WOULD = {"written": "would write", "replaced": "would replace", "extended": "would extend"}
 
@@ -40,7 +40,7 @@ def command(*, directory: Path, workflows: bool, action: str | None, force: bool
     That is a perfguard.toml with every setting and its default, a benchmark that runs, workflows that gate pull
     requests, and a line in .gitignore. Files that are there are kept.
     """
-    from perfguard.pipeline.scaffold import ACTION, plan_scaffold, write_scaffold
+    from perfguard.cli.scaffold import ACTION, plan_scaffold, write_scaffold
 
     scaffold = plan_scaffold(directory, os.environ, workflows=workflows, force=force, action=action or ACTION)
     if not dry_run:

@@ -17,7 +17,7 @@ from perfguard.cli.options import load
 def command(**options: Any) -> None:
     """List suites, benchmarks and cases, your own included. PATTERN is an id, a name, a glob or tag:NAME."""
     from perfguard.cli.listing import print_cases, print_catalog
-    from perfguard.pipeline.selection import load_catalog, selected_cases
+    from perfguard.runner.suites.selection import load_catalog, selected_cases
 
     catalog = load_catalog(load({}))
     if options["patterns"] or options["suite"]:

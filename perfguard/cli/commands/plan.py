@@ -25,7 +25,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.calibrations import parse_percentage, print_plan
     from perfguard.cli.measuring import build_request
-    from perfguard.pipeline.planning import plan_suite, write_plan
+    from perfguard.gate.plan import plan_suite, write_plan
 
     detect_ratio = parse_percentage("--detect", options["detect"])
     power = parse_percentage("--power", options["power"])

@@ -113,8 +113,8 @@ def target(**options: Any) -> None:
     from perfguard.cli.measuring import build_request
     from perfguard.cli.profiles import print_report
     from perfguard.errors import ExitCode
-    from perfguard.pipeline.profiling import ProfileSize, profile_arm, profile_user_script
-    from perfguard.runner.arm_spec import parse_arm
+    from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
+    from perfguard.runner.arms.arm_spec import parse_arm
 
     is_script = _is_script(options["target"])
     loaded = load(options)
@@ -148,8 +148,8 @@ def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
     """
     from perfguard.cli.output import print_parts
     from perfguard.codec import to_json
-    from perfguard.pipeline.trace_diff import diff_traces
-    from perfguard.report.ops import render_attribution
+    from perfguard.profile.runs.trace_diff import diff_traces
+    from perfguard.report.terminal.ops import render_attribution
 
     attribution = diff_traces(before, after)
     if output_format == "json":

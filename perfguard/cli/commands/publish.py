@@ -25,7 +25,7 @@ def command(**options: Any) -> None:
     A run that cannot be read is named and keeps no other from the site; the exit code is 3 where one has no page.
     """
     from perfguard.errors import ExitCode
-    from perfguard.pipeline.site import publish
+    from perfguard.report.pages.site import publish
     from perfguard.units import format_count, printable, shorten
 
     site = Path(options["output"])

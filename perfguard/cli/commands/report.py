@@ -21,9 +21,9 @@ def command(**options: Any) -> None:
     nothing. A run that was killed or damaged is shown as far as it can be read. The exit code says only whether the
     file was written.
     """
-    from perfguard.pipeline.html_report import report_on
-    from perfguard.pipeline.pages import write_page
-    from perfguard.pipeline.shown import find_run
+    from perfguard.gate.show import find_run
+    from perfguard.report.pages.build import report_on
+    from perfguard.report.pages.pages import write_page
     from perfguard.units import format_bytes, printable
 
     loaded = load(options, keys=())

@@ -28,8 +28,8 @@ def command(**options: Any) -> None:
     The raw samples are pyperf files in the run's folder.
     """
     from perfguard.cli.measuring import build_request, show
-    from perfguard.pipeline.rounds import run_arm
-    from perfguard.runner.arm_spec import parse_arm
+    from perfguard.gate.stored.rounds import run_arm
+    from perfguard.runner.arms.arm_spec import parse_arm
 
     arm = parse_arm(options["arm"])
     loaded = load(options)

@@ -19,7 +19,7 @@ def command(**options: Any) -> None:
     RUN is an id below .perfguard/runs or a path. Works on a run that was killed, too: what was measured is judged.
     """
     from perfguard.cli.measuring import show
-    from perfguard.pipeline.shown import find_run, show_run
+    from perfguard.gate.show import find_run, show_run
 
     loaded = load(options, keys=())
     show(show_run(loaded, find_run(loaded, options["run"])), options)

@@ -21,8 +21,8 @@ def command(**options: Any) -> None:
     RUN is an id below .perfguard/runs or a path. A run on another machine is followed in any case. Single slices are
     left out; all of them are in the run's events.jsonl.
     """
-    from perfguard.pipeline.housekeeping import keep_off
-    from perfguard.pipeline.watching import RunWatch
+    from perfguard.watch.housekeeping import keep_off
+    from perfguard.watch.view.watching import RunWatch
 
     source = find_source(load(options, keys=()), options)
     raise click.exceptions.Exit(

@@ -1,1 +1,1 @@
-"""Runs as one HTML file that needs no network, and as pages of a static site: `RunContent -> text`."""
+"""Results as a page that works offline. Entered by `report.pages`."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfguard.model.findings import Finding
-from perfguard.model.ops import Attribution
-from perfguard.model.profile import ProfiledCase
-from perfguard.model.projection import CaseProjection
-from perfguard.model.result import CaseMeasured, RunResult
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Verdict
+from perfguard.records.result import CaseMeasured, RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import Attribution
+from perfguard.records.steps.profile import ProfiledCase
+from perfguard.records.steps.projection import CaseProjection
+from perfguard.records.verdict import Verdict
 from perfguard.report.case_history import changes_text, histories_of
 from perfguard.report.html.charts import Chart, Table
 from perfguard.report.html.content import CaseEvidence, RunContent
@@ -24,8 +24,8 @@ from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
 from perfguard.report.lines import EXECUTES_THE_SAME, blame_lines, signal_lines
-from perfguard.report.projection import efficiency_line, identity_line
-from perfguard.report.terminal import format_interval
+from perfguard.report.terminal.projection import efficiency_line, identity_line
+from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_effect, format_seconds
 
 _MEASURED = Mark("·", "measured", "same")

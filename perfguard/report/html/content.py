@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfguard.model.ops import Attribution
-from perfguard.model.profile import ProfileReport
-from perfguard.model.result import RunResult
-from perfguard.model.run import Stage
-from perfguard.model.view import History
+from perfguard.records.result import RunResult
+from perfguard.records.run import Stage
+from perfguard.records.steps.ops import Attribution
+from perfguard.records.steps.profile import ProfileReport
+from perfguard.watch.view.run_view import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from perfguard.model.estimate import Estimate
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Verdict
+from perfguard.records.estimate import Estimate
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Verdict
 from perfguard.report.html.axes import EffectAxis, effect_axis
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
 from perfguard.report.html.marks import mark_of
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import ratio_of
-from perfguard.report.terminal import format_interval
+from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_change, format_effect
 
 _HEIGHT, _MIDDLE = 30, 15

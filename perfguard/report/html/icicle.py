@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfguard.model.ops import Attribution, ChangeClass, OpDelta
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta
 from perfguard.report.html.charts import Cell, Chart, Table, numbers, text_cells
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.op_tree import Frame, frames_of, tree_of

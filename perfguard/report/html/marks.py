@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfguard.model.verdict import GateOutcome, Outcome
-from perfguard.report.terminal import SIGNS
+from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.terminal.result import SIGNS
 
 
 class Mark(NamedTuple):

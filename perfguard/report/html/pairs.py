@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfguard.model.estimate import Estimate
+from perfguard.records.estimate import Estimate
 from perfguard.report.html.axes import LinearAxis, near_axis
 from perfguard.report.html.charts import Chart, Table, levels, numbers, text_cells
 from perfguard.report.html.content import BlockPoint

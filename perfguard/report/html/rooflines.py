@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfguard.model.projection import CaseProjection, RooflineCeilings, RooflinePoint
+from perfguard.records.steps.projection import CaseProjection, RooflineCeilings, RooflinePoint
 from perfguard.report.html.axes import LogAxis
 from perfguard.report.html.charts import Cell, Chart, Table, gridlines, levels, numbers
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
-from perfguard.report.rates import format_bandwidth, format_flops
+from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.units import format_count, format_number, format_seconds, format_share
 
 _HEIGHT, _TOP, _FLOOR = 260, 18, 232

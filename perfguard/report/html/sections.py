@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.model.profile import ProfiledCase, ProfileReport
-from perfguard.model.result import RunResult
-from perfguard.model.verdict import GateResult, Verdict
+from perfguard.records.result import RunResult
+from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.records.verdict import GateResult, Verdict
 from perfguard.report.html.cases import CaseSection, profiled_section, section_of
 from perfguard.report.html.charts import Chart, Table
 from perfguard.report.html.content import ArmFacts, RawFile, RunContent

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
-from perfguard.model.verdict import Outcome
-from perfguard.model.view import HistoryPoint
+from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import CaseHistory, changes_before
 from perfguard.report.html.axes import LinearAxis
 from perfguard.report.html.charts import Cell, Chart, Table, levels, numbers
@@ -15,6 +14,7 @@ from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import bounds_of
 from perfguard.report.sources import short_source
 from perfguard.units import format_count, format_ratio, format_seconds
+from perfguard.watch.view.run_view import HistoryPoint
 
 _HEIGHT, _TOP, _FLOOR = 190, 22, 166
 _MOST = 120

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from perfguard.model.result import RunResult
-from perfguard.model.view import History
+from perfguard.records.result import RunResult
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.content import RunContent
@@ -20,6 +19,7 @@ from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
 from perfguard.report.sources import short_source
 from perfguard.units import format_count, format_effect, format_seconds
+from perfguard.watch.view.run_view import History
 
 PAGES = "runs"
 """Folder of the runs' pages, beside the first page."""

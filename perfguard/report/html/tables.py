@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from perfguard.model.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
-from perfguard.model.profile import ProfiledCase
-from perfguard.model.result import ArmSummary, CaseMeasured
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import SignalFinding, Verdict
+from perfguard.records.result import ArmSummary, CaseMeasured
+from perfguard.records.spec import Gating
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
+from perfguard.records.steps.profile import ProfiledCase
+from perfguard.records.verdict import SignalFinding, Verdict
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
 from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
 from perfguard.report.html.marks import mark_of, urgency
-from perfguard.report.terminal import format_interval
+from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
     format_bytes,
     format_effect,

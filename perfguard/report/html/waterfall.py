@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from perfguard.model.ops import Attribution
+from perfguard.records.steps.ops import Attribution
 from perfguard.report.html.axes import LinearAxis
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.svg import Element, element, percent, picture
-from perfguard.report.ops import balance_line
 from perfguard.report.step_parts import Part, parts_of
+from perfguard.report.terminal.ops import balance_line
 from perfguard.units import format_seconds, format_share
 
 _HEIGHT = 24

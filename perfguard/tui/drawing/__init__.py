@@ -1,1 +1,1 @@
-"""Pictures made of text: pure functions from data to lines, without textual. Colours are roles."""
+"""Pure drawing: values to text with styles. Entered by the rest of `tui`."""

@@ -7,13 +7,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from perfguard.model.view import CaseSeries
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.canvas import Canvas
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.spans import Line, Role, Span, line, width_of
 from perfguard.units import format_seconds
+from perfguard.watch.view.run_view import CaseSeries
 
 _LABELS = 5
 """Columns left of the plot: `100 %`."""

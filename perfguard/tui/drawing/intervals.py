@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perfguard.model.view import CaseView
 from perfguard.report.scales import ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, line
 from perfguard.units import format_change
+from perfguard.watch.view.run_view import CaseView
 
 _NARROWEST = 3
 """Columns below which an axis says nothing."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfguard.model.view import CaseSeries
 from perfguard.report.scales import limit_for, ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid
@@ -14,6 +13,7 @@ from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.sparklines import thinned
 from perfguard.units import format_count
+from perfguard.watch.view.run_view import CaseSeries
 
 _LABELS = 7
 """Columns left of the plot: `-100 %`."""

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfguard.model.verdict import Outcome
-from perfguard.model.view import HistoryPoint
+from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -15,6 +14,7 @@ from perfguard.tui.drawing.grid import Grid
 from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.units import format_count, format_seconds
+from perfguard.watch.view.run_view import HistoryPoint
 
 _LABELS = 9
 """Columns left of the plot: `12.34 ms `."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfguard.model.cpuset import format_cpu_list
-from perfguard.model.machine import CpuSelection, LogicalCpu, Topology
+from perfguard.records.machine.cpuset import format_cpu_list
+from perfguard.records.machine.fingerprint import CpuSelection, LogicalCpu, Topology
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.units import format_bytes, format_count

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfguard.model.verdict import GateOutcome, Outcome
-from perfguard.model.view import CaseState, CaseView, RunState
+from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.tui.drawing.spans import Line, Role, Span, line
+from perfguard.watch.view.run_view import CaseState, CaseView, RunState
 
 
 class Mark(NamedTuple):

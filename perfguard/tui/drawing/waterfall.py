@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from perfguard.model.ops import Attribution
+from perfguard.records.steps.ops import Attribution
 from perfguard.report.step_parts import Part, parts_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.scales import position

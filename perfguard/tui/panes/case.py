@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfguard.model.ops import Attribution
-from perfguard.model.view import CaseSeries, CaseView
+from perfguard.records.steps.ops import Attribution
 from perfguard.report.lines import SHOWN_CHANGES
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -15,6 +14,7 @@ from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import verdict_line
 from perfguard.tui.tables.cases import summary_lines
 from perfguard.units import format_count, format_seconds, format_share, format_signed_seconds
+from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NAME_WIDTH = 10
 _SHOWN_CULPRITS = 5

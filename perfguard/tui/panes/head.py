@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from perfguard.model.run import Arm
-from perfguard.model.view import Progress, RunState, RunView
+from perfguard.records.run import Arm
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, cut, fitted, line, shortened, width_of
 from perfguard.tui.drawing.verdicts import mark_of_gate, mark_of_state, tally
 from perfguard.units import format_change, format_duration, format_ratio, format_share
+from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")
 """In the order of their keys."""

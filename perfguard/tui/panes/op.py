@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perfguard.model.ops import Attribution, Culprit, OpDelta
+from perfguard.records.steps.ops import Attribution, Culprit, OpDelta
 from perfguard.report.op_tree import OpNode, OpRow
-from perfguard.report.ops import balance_line
+from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.tables.ops import called_text, change_text, role_of_delta
 from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfguard.model.view import RunState, RunView
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, fitted, line, width_of
 from perfguard.tui.pace import BUDGET_RATIO
 from perfguard.tui.panes.head import problem_line
 from perfguard.units import format_ratio
+from perfguard.watch.view.run_view import RunState, RunView
 
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from perfguard.model.view import CaseView
 from perfguard.tui.drawing.glyphs import UNICODE, Glyphs
 from perfguard.tui.drawing.intervals import EffectAxis
 from perfguard.tui.drawing.verdicts import is_worth_a_look
@@ -12,6 +11,7 @@ from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.cases import axis_for
 from perfguard.tui.tables.columns import TableSpec
 from perfguard.tui.widgets.row_table import RowTable
+from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
 

@@ -10,7 +10,6 @@ from textual.message import Message
 from textual.widget import Widget
 
 from perfguard.errors import PerfguardError
-from perfguard.model.view import History
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.series import plot_series
@@ -20,6 +19,7 @@ from perfguard.tui.tables.history import history_table
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
 from perfguard.units import format_count
+from perfguard.watch.view.run_view import History
 
 
 class HistoryScreen(ViewScreen):

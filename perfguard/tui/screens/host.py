@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from perfguard.errors import PerfguardError
-from perfguard.model.machine import CheckResult, CpuSelection, Fingerprint
+from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
 from perfguard.tui.drawing.spans import Line, Role, wrapped
 from perfguard.tui.keymap import Scope
 from perfguard.tui.options import Watch

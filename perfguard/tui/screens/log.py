@@ -8,12 +8,12 @@ from typing import Any
 from textual.containers import Container
 from textual.widget import Widget
 
-from perfguard.model.view import LogLine
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.log import elapsed_text, is_grave, log_table, mark_of_level
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
+from perfguard.watch.view.run_view import LogLine
 
 
 class LogScreen(ViewScreen):

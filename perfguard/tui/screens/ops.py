@@ -12,8 +12,7 @@ from textual.containers import Container
 from textual.message import Message
 from textual.widget import Widget
 
-from perfguard.model.ops import Attribution, CensusChange, OpDelta
-from perfguard.model.view import CaseView
+from perfguard.records.steps.ops import Attribution, CensusChange, OpDelta
 from perfguard.report.op_tree import (
     OpLevel,
     OpNode,
@@ -38,6 +37,7 @@ from perfguard.tui.widgets.bindings import bindings_in
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Lines, Pane
 from perfguard.units import format_number
+from perfguard.watch.view.run_view import CaseView
 
 _PICTURES = ("op", "waterfall", "flame")
 _ORDERS = tuple(Order)

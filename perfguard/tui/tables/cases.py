@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfguard.model.view import CaseState, CaseView
 from perfguard.report.scales import limit_for, ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.intervals import (
@@ -21,6 +20,7 @@ from perfguard.tui.drawing.spans import Line, Role, Span, line, plain, shortened
 from perfguard.tui.drawing.verdicts import mark_of, urgency
 from perfguard.tui.tables.columns import Column, TableSpec, titled
 from perfguard.units import format_count, format_ratio, format_seconds, printable
+from perfguard.watch.view.run_view import CaseState, CaseView
 
 EQUIVALENCE_RATIO = 0.02
 """Drawn as the edges of what counts as unchanged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfguard.model.machine import CheckResult, CheckStatus
+from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled

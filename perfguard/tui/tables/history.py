@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perfguard.model.view import HistoryPoint
 from perfguard.report.case_history import CaseHistory
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -11,6 +10,7 @@ from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import Mark, mark_of_outcome
 from perfguard.tui.tables.columns import Column, TableSpec, titled
 from perfguard.units import format_effect, format_seconds, printable
+from perfguard.watch.view.run_view import HistoryPoint
 
 _SINCE = {"stored baseline": "baseline", "run before": "run before", None: "-"}
 

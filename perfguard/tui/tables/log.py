@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfguard.model.view import LogLine
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled
+from perfguard.watch.view.run_view import LogLine
 
 _LEVELS = {
     "info": Mark("·", "info", Role.MUTED),

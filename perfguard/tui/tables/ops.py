@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.model.ops import ChangeClass, OpDelta
+from perfguard.records.steps.ops import ChangeClass, OpDelta
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid

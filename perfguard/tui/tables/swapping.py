@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.model.view import CaseSeries, CaseView
+from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 
 def swapped_case(case: CaseView) -> CaseView:

@@ -12,11 +12,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from perfguard.model.view import RunView
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.keymap import KEYS, Scope
 from perfguard.tui.panes.head import HeadFacts, head_lines, screen_at
 from perfguard.tui.widgets.texts import Lines
+from perfguard.watch.view.run_view import RunView
 
 _PLACES = {key.id: index for index, key in enumerate(KEYS)}
 _FIRST = ("help", "quit", "filter", "ops", "open")

@@ -1,1 +1,1 @@
-"""Benchmarks written for other tools, run as they are: asv suites, pytest's `benchmark` fixture, torch's `Timer`."""
+"""Suites of other tools, run unchanged. Entered by the rest of `worker`."""

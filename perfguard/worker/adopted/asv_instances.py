@@ -22,7 +22,7 @@ from perfguard.worker.adopted.asv_suites import (
 from perfguard.worker.adopted.instances import Instance
 from perfguard.worker.adopted.targets import AdoptedTarget
 from perfguard.worker.cases import SkippedTargetError
-from perfguard.worker.timing import Renewed
+from perfguard.worker.timing.slices import Renewed
 
 _RENEWALS_S = 0.2
 """About how long the set-ups in one slice may take."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfguard.model.spec import BenchmarkSpec, ParameterValue, Phase
+from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase
 from perfguard.worker.adopted.targets import AdoptedTarget
 
 Combination = tuple[ParameterValue, ...]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from perfguard.model.spec import ParameterValue, format_parameter
+from perfguard.records.spec import ParameterValue, format_parameter
 
 _LONGEST = 60
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from perfguard.model.spec import ParameterValue
+from perfguard.records.spec import ParameterValue
 from perfguard.worker.adopted.labels import benchmark_name, clean, dotted
 from perfguard.worker.adopted.targets import TIMER
 from perfguard.worker.cases import load_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ConfigError
-from perfguard.runner.arm_worker import CaseRefused
+from perfguard.runner.process.arm_worker import CaseRefused
 from tests.adopted_suites import cases_of, imports_torch
 from tests.worker_rigs import completed, failures
 

@@ -10,10 +10,10 @@ import pytest
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.github.api import Artifact, GitHub
-from perfguard.github.connection import GitHubError, NotPermittedError
-from perfguard.github.events import WorkflowRunEvent
-from perfguard.pipeline.pull_request_comments import MOST_GATES, comment_on, latest_artifacts
+from perfguard.integrations.github.api import Artifact, GitHub
+from perfguard.integrations.github.comments import MOST_GATES, comment_on, latest_artifacts
+from perfguard.integrations.github.connection import GitHubError, NotPermittedError
+from perfguard.integrations.github.events import WorkflowRunEvent
 from tests.commented_results import HEAD, PASSED, REGRESSED
 from tests.fake_github import REPOSITORY, FakeGitHub, refusal
 from tests.hostile_texts import assert_harmless, poisoned

@@ -6,9 +6,9 @@ import pytest
 
 from perfguard.config import load_config
 from perfguard.errors import ArmError, UsageError
-from perfguard.github.api import GitHub
-from perfguard.pipeline import proposed_baselines
-from perfguard.pipeline.proposed_baselines import propose_baseline
+from perfguard.integrations.github import proposed_baselines
+from perfguard.integrations.github.api import GitHub
+from perfguard.integrations.github.proposed_baselines import propose_baseline
 from tests.fake_github import REPOSITORY, FakeGitHub, blob_content
 
 BRANCH = "perfguard/baseline-tiny"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.benchmarks.catalog import builtin_catalog
-from perfguard.fingerprint.probe import probe
-from perfguard.model.spec import Case, expand
+from perfguard.host.probe import probe
+from perfguard.records.spec import Case, expand
 from perfguard.units import format_count
 from tests.counted_cases import Counted, count_cases, differences
 

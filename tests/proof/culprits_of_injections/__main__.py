@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from perfguard.fingerprint.probe import probe
-from perfguard.runner import git
+from perfguard.host.probe import probe
+from perfguard.runner.arms import git
 from perfguard.units import format_effect, format_ratio
 from tests.proof.culprits_of_injections.injections import INJECTIONS, Injection
 from tests.proof.culprits_of_injections.trials import SPIN_RATIO, as_line, project, run_trial, step_seconds

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perfguard.model.ops import Culprit
+from perfguard.records.steps.ops import Culprit
 from tests.proof.culprits_of_injections.denormal_ops import ops_with_more_denormals
 
 CAP = "ONEDNN_MAX_CPU_ISA=AVX2"

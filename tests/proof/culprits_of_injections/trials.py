@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfguard.config import load_config
-from perfguard.model.ops import Attribution
-from perfguard.model.run import Arm
-from perfguard.pipeline.attribution import BOTH, GATE_SIZE
-from perfguard.pipeline.measuring import start_arms
-from perfguard.pipeline.profiling import findings_of, machine_isa, run_profiles
-from perfguard.pipeline.selection import load_catalog, selected_cases
-from perfguard.pipeline.session import Request, Session, open_session
-from perfguard.profile.attribution import attribute
-from perfguard.profile.census_diff import compare_censuses
-from perfguard.runner.arm_spec import parse_arm
+from perfguard.gate.paired.explain import BOTH, GATE_SIZE
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.runs.profiling import findings_of, machine_isa, run_profiles
+from perfguard.records.run import Arm
+from perfguard.records.steps.ops import Attribution
+from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.measuring import start_arms
+from perfguard.runner.session import Request, Session, open_session
+from perfguard.runner.suites.selection import load_catalog, selected_cases
 from tests.proof.culprits_of_injections.injections import Injection
 
 VICTIM = Path(__file__).with_name("victim")

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import perfguard
-from perfguard.fingerprint.probe import probe
+from perfguard.host.probe import probe
 from tests.proof.gates_against_peers.places import ASV_VENV, REPOSITORY, SUITES_VENV, python_of
 
 _VERSIONS = (

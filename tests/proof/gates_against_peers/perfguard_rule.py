@@ -9,14 +9,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from perfguard.config import Config
-from perfguard.gate.confirmation import CONFIRMATION_LOOKS, apply_confirmations, confirm, flagged_cases
-from perfguard.gate.policy import conclude
-from perfguard.gate.sequential import SequentialGate, plan_looks
-from perfguard.model.run import CaseSlices, PairedData
-from perfguard.model.spec import Case
-from perfguard.model.verdict import Confirmation, Outcome, Policy
-from perfguard.pipeline.judging import policy_of
-from perfguard.pipeline.paired import CONFIRMATION_SHARE
+from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
+from perfguard.gate.paired.judging import policy_of
+from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.sequential import SequentialGate, plan_looks
+from perfguard.records.run import CaseSlices, PairedData
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Confirmation, Outcome, Policy
 from tests.proof.gates_against_peers.stream import Block, Window, injected
 
 CONFIRMATION_BLOCKS = CONFIRMATION_LOOKS[-1]

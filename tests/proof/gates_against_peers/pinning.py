@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfguard.model.plan import EnvProfile
-from perfguard.runner.arms import glibc_version
-from perfguard.runner.environment import base_environment
+from perfguard.records.plan import EnvProfile
+from perfguard.runner.arms.environment import base_environment
+from perfguard.runner.arms.resolve import glibc_version
 
 _GRACE_S = 10.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfguard.fingerprint.probe import probe
+from perfguard.host.probe import probe
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]

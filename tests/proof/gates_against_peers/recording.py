@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from perfguard.config import load_config
-from perfguard.model.run import Arm
-from perfguard.pipeline.measuring import Limits, calibrate, measure, start_arms
-from perfguard.pipeline.selection import load_catalog, selected_cases
-from perfguard.pipeline.session import Request, open_session
-from perfguard.runner.arm_spec import parse_arm
+from perfguard.records.run import Arm
+from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
+from perfguard.runner.session import Request, open_session
+from perfguard.runner.suites.selection import load_catalog, selected_cases
 from tests.proof.gates_against_peers.journal import Journal
 from tests.proof.gates_against_peers.machine import commit, moment
 from tests.proof.gates_against_peers.making import BASE, Made

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from perfguard.model.replay import RunData
-from perfguard.model.run import BlockConditions
+from perfguard.records.run import BlockConditions
+from perfguard.records.run_data import RunData
 from perfguard.runner.run_folder import read_events
 
 

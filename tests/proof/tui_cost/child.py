@@ -84,7 +84,7 @@ def main() -> None:
     """`child.py SCENARIO SECONDS FILE`."""
     scenario, seconds, out = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3])
     if scenario == "hours":
-        from perfguard.pipeline.watching import RunWatch
+        from perfguard.watch.view.watching import RunWatch
 
         Hurried(RunWatch(HoursOfEvents()), out).run()
     elif scenario == "cases":

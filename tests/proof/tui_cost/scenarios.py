@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from perfguard.model import events as happened
-from perfguard.model.events import Event
-from perfguard.model.run import Arm
-from perfguard.model.view import CaseState, CaseView, RunView
-from perfguard.store.event_tail import TailUpdate
-from perfguard.store.line_reader import SeenEvent
+from perfguard.records import events as happened
+from perfguard.records.events import Event
+from perfguard.records.run import Arm
+from perfguard.watch.sources.event_tail import TailUpdate
+from perfguard.watch.sources.line_reader import SeenEvent
+from perfguard.watch.view.run_view import CaseState, CaseView, RunView
 from tests.tui_runs import RED, a_case, a_run, a_series, a_watch, an_attribution, an_open_case, some_deltas
 
 CASES, CHANGING = 500, 50

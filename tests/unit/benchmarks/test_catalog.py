@@ -13,7 +13,7 @@ import perfguard
 from perfguard.benchmarks.catalog import BENCHMARKS, SUITES, builtin_catalog
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.model.spec import BenchmarkSpec, Case, Catalog, Gating, Phase, SuiteSpec, expand
+from perfguard.records.spec import BenchmarkSpec, Case, Catalog, Gating, Phase, SuiteSpec, expand
 
 CATALOG = builtin_catalog()
 ROOT = Path(perfguard.__file__).parent.parent

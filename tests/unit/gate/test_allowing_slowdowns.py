@@ -5,11 +5,11 @@ from datetime import date, timedelta
 
 import pytest
 
-from perfguard.gate.allowances import allowance_notes, apply_allowances
-from perfguard.gate.policy import conclude, decide_cases
-from perfguard.model.allowance import Allowance
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import (
+from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
+from perfguard.gate.rules.policy import conclude, decide_cases
+from perfguard.records.allowance import Allowance
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import (
     Confirmation,
     Design,
     GateOutcome,

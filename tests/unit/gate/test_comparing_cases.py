@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.compare import compare_paired, compare_rounds
-from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import Design, Outcome, Policy
+from perfguard.gate.rules.compare import compare_paired, compare_rounds
+from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import Design, Outcome, Policy
 
 POLICY = Policy()
 A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gating=Gating.ADVISORY)

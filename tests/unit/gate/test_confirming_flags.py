@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.confirmation import apply_confirmations, confirm, flagged_cases
-from perfguard.gate.policy import decide_cases
-from perfguard.gate.sequential import SequentialGate, plan_looks
-from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import Outcome, Policy
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.sequential import SequentialGate, plan_looks
+from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import Outcome, Policy
 
 POLICY = Policy()
 CASE = Case(benchmark="case", target="m:f")

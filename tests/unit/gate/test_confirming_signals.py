@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.gate.policy import decide_cases
-from perfguard.gate.signal_confirmation import confirm_signals
-from perfguard.gate.signals import SignalPolicy, judge_signals
-from perfguard.model.run import Signal, SignalSlices
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Outcome, Policy
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.signal_confirmation import confirm_signals
+from perfguard.gate.rules.signals import SignalPolicy, judge_signals
+from perfguard.records.run import Signal, SignalSlices
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Outcome, Policy
 from tests.compared_cases import compared
 
 POLICY = Policy()

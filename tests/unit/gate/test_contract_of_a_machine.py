@@ -8,11 +8,11 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfguard.gate.calibrated import calibrated_margins, detectable_effects, false_alarms, summarize
-from perfguard.gate.contract import CalibrationStatus, calibration_state, contract_sentence
-from perfguard.gate.pace import pace_of
-from perfguard.model.calibration import Calibration, CaseSample
-from perfguard.model.pace import Pace
+from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, contract_sentence
+from perfguard.gate.calibration.pace import pace_of
+from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, summarize
+from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.pace import Pace
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.planning import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.gate.intrusion import guard_intrusion
-from perfguard.model.run import CaseIntrusion
-from perfguard.model.verdict import Outcome
+from perfguard.gate.rules.intrusion import guard_intrusion
+from perfguard.records.run import CaseIntrusion
+from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
 
 CASE = "step.x"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.gate.numerics import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
-from perfguard.model.run import CaseChecks, Round
-from perfguard.model.verdict import Outcome
+from perfguard.gate.rules.numerics import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
+from perfguard.records.run import CaseChecks, Round
+from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
 
 DECIDED = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)

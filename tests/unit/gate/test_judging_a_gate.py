@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Design, GateOutcome, Outcome, Policy
+from perfguard.gate.rules.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.voiding import VoidedBlock, Voiding
 from tests.compared_cases import compared, unmeasured
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.gate.policy import decide_cases
-from perfguard.gate.signals import RULES, SignalPolicy, judge_signals, missing_signals
-from perfguard.model.run import Arm, Signal, SignalSlices
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Outcome, Policy
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals, missing_signals
+from perfguard.records.run import Arm, Signal, SignalSlices
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Outcome, Policy
 from tests.compared_cases import compared
 
 POLICY = SignalPolicy()

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.confirmation import flagged_cases
-from perfguard.gate.policy import conclude
-from perfguard.gate.sequential import SequentialGate
-from perfguard.model.run import CaseSlices, PairedData
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import GateOutcome, Outcome, Policy
+from perfguard.gate.rules.confirmation import flagged_cases
+from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.sequential import SequentialGate
+from perfguard.records.run import CaseSlices, PairedData
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import GateOutcome, Outcome, Policy
 
 NOISE = (-0.09, 0.07, -0.05, 0.08, 0.02, -0.04, -0.02, 0.06, 0.04, -0.07, 0.0, -0.03)
 """Block SD 5.9 %, above the policy's limit."""

@@ -6,9 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.gate.compare import compare_paired
-from perfguard.gate.policy import judge
-from perfguard.gate.recorded import (
+from perfguard.gate.calibration.aa_gates import (
     aa_gate,
     case_samples,
     full_block_s,
@@ -17,10 +15,12 @@ from perfguard.gate.recorded import (
     startup_s,
     with_gates,
 )
-from perfguard.model.calibration import Scope
-from perfguard.model.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import GateOutcome, Policy
+from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.policy import judge
+from perfguard.records.calibration import Scope
+from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_log_ratio
 from tests.calibrated_machines import gate_of
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.gate.compare import compare_paired
-from perfguard.gate.modes import report_modes
-from perfguard.gate.policy import decide_cases
-from perfguard.model.run import BlockConditions, CaseSlices, PairedData
-from perfguard.model.spec import Case
-from perfguard.model.verdict import Design, Outcome, Policy
+from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.modes import report_modes
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.records.run import BlockConditions, CaseSlices, PairedData
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Design, Outcome, Policy
 
 POLICY = Policy(max_block_sd_ratio=0.5)
 CASE = Case(benchmark="x", target="m:f")

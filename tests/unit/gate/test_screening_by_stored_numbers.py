@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.policy import decide_cases
-from perfguard.gate.screening import cases_to_pair, has_machine_moved, left_open, speed_note
-from perfguard.model.run import Round
-from perfguard.model.spec import Case, Gating
-from perfguard.model.verdict import Design, Outcome, Policy
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open, speed_note
+from perfguard.records.run import Round
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
 
 POLICY = Policy(margin_ratio=0.005, equivalence_ratio=0.05)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.drift import drift_note, merge_drift, screen_drift
-from perfguard.gate.policy import decide_cases
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Design, Outcome, Policy
+from perfguard.gate.rules.drift import drift_note, merge_drift, screen_drift
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
 
 ALPHA = 0.002

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.balance import balance_of
-from perfguard.profile.diff import diff_ops
-from perfguard.profile.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
+from perfguard.profile.changes.balance import balance_of
+from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.op_times.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
 from tests.simulated_profiles import SILENCE, Arm, Noise, Op, op_key, profiled, python_key
 
 CONV, RELU = op_key("aten::convolution"), op_key("aten::relu", "Net.relu")

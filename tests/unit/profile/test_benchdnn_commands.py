@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.benchdnn import UnsupportedPrimitiveError, benchdnn_options
-from perfguard.profile.benchdnn_output import OUTPUT_TEMPLATE, parse_benchdnn
-from perfguard.profile.memory_descriptors import memory_descriptors
-from perfguard.profile.onednn_verbose import parse_verbose
-from perfguard.profile.primitive_problems import primitive_problems, projected_primitive
+from perfguard.profile.libraries.benchdnn import UnsupportedPrimitiveError, benchdnn_options
+from perfguard.profile.libraries.benchdnn_output import OUTPUT_TEMPLATE, parse_benchdnn
+from perfguard.profile.libraries.memory_descriptors import memory_descriptors
+from perfguard.profile.libraries.onednn_verbose import parse_verbose
+from perfguard.profile.libraries.primitive_problems import primitive_problems, projected_primitive
 
 CONVOLUTION = (
     "onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,forward_training,"

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.model.ops import ChangeClass
-from perfguard.profile.attribution import attribute
+from perfguard.profile.changes.attribution import attribute
+from perfguard.records.steps.ops import ChangeClass
 from tests.culprit_network import (
     CONV,
     NET,

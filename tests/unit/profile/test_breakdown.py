@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.ops import PYTHON_OP, OpKey, OpTotal, PrimitiveTotal, StepPhase
-from perfguard.profile.breakdown import MKL_GEMM, OPTIMIZER_KERNELS, break_down
+from perfguard.profile.op_times.breakdown import MKL_GEMM, OPTIMIZER_KERNELS, break_down
+from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, PrimitiveTotal, StepPhase
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER = (
     StepPhase.FORWARD, StepPhase.LOSS, StepPhase.BACKWARD, StepPhase.OPTIMIZER,

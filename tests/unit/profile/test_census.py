@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.ops import CensusKind, StepPhase
-from perfguard.profile.census import (
+from perfguard.profile.op_counts.census import (
     CompileEvent,
     CountedAllocation,
     CountedOp,
@@ -16,7 +15,13 @@ from perfguard.profile.census import (
     pattern_of,
     steady,
 )
-from perfguard.profile.census_details import op_detail, op_detail_text, primitive_detail, primitive_detail_text
+from perfguard.profile.op_counts.census_details import (
+    op_detail,
+    op_detail_text,
+    primitive_detail,
+    primitive_detail_text,
+)
+from perfguard.records.steps.ops import CensusKind, StepPhase
 
 FORWARD, BACKWARD = StepPhase.FORWARD, StepPhase.BACKWARD
 NHWC = "src:f32::blocked:acdb::f0 wei:f32:ap:blocked:Acdb16a::f0 bia:undef::undef:::: dst:f32::blocked:acdb::f0"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.census import UNPLACED
-from perfguard.profile.census_diff import comparable, compare_censuses, upgrade
+from perfguard.profile.changes.census_diff import comparable, compare_censuses, upgrade
+from perfguard.profile.op_counts.census import UNPLACED
 from tests.census_rows import (
     ADAM,
     BACKWARD,

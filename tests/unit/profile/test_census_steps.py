@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.model.ops import CensusKind, OpKey, StepPhase
-from perfguard.profile.census import UNPLACED, census_of, steady
-from perfguard.profile.census_steps import counts_of_steps
-from perfguard.profile.context import context_of
-from perfguard.profile.join import JoinedStep
-from perfguard.profile.trace import read_trace
+from perfguard.profile.libraries.join import JoinedStep
+from perfguard.profile.op_counts.census import UNPLACED, census_of, steady
+from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import CensusKind, OpKey, StepPhase
 from tests.library_calls import onednn_call
 from tests.profile_traces import TraceBuilder, training_step
 

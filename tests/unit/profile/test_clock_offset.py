@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.model.ops import OpKey, StepPhase
-from perfguard.profile.clock_offset import MAX_OFFSET_NS, clock_offset_ns
-from perfguard.profile.onednn_verbose import PrimitiveCall
-from perfguard.profile.op_spans import OpSpans
+from perfguard.profile.libraries.clock_offset import MAX_OFFSET_NS, clock_offset_ns
+from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.trace.op_spans import OpSpans
+from perfguard.records.steps.ops import OpKey, StepPhase
 from tests.library_calls import BASE_NS, US, onednn_call
 
 OPS = ("aten::mkldnn_convolution", "aten::mm", "aten::relu")

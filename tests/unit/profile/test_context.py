@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.model.ops import StepPhase
-from perfguard.profile.context import NO_STEP, context_of
-from perfguard.profile.phases import PHASES
-from perfguard.profile.trace import read_trace
+from perfguard.profile.trace.context import NO_STEP, context_of
+from perfguard.profile.trace.phases import PHASES
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import StepPhase
 from tests.profile_traces import TraceBuilder, training_step
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.model.ops import ChangeClass, StepPhase
-from perfguard.profile.attribution import attribute
-from perfguard.profile.culprits.finding import find_causes
-from perfguard.profile.diff import diff_ops
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.changes.culprits.finding import find_causes
+from perfguard.profile.changes.diff import diff_ops
+from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (
     CONV,
     NET,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.errors import MeasurementError
-from perfguard.model.ops import ChangeClass, StepPhase
-from perfguard.profile.diff import diff_ops, op_deltas
-from perfguard.profile.typical_steps import typical_steps
+from perfguard.profile.changes.diff import diff_ops, op_deltas
+from perfguard.profile.op_times.typical_steps import typical_steps
+from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, network, op_key, profiled, python_key
 
 CONV, RELU, NORM = op_key("aten::convolution"), op_key("aten::relu"), op_key("aten::native_batch_norm")

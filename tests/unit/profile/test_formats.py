@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.ops import PYTHON_OP, OpKey, OpTotal, StepPhase
-from perfguard.profile.formats import COLUMNS, to_collapsed, to_csv, to_speedscope
+from perfguard.integrations.formats.profiles import COLUMNS, to_collapsed, to_csv, to_speedscope
+from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, StepPhase
 
 
 def total(op, self_us, *, phase=StepPhase.FORWARD, module="", shapes="", source=None, implementations=()):

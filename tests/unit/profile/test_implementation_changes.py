@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.ops import ChangeClass
-from perfguard.profile.attribution import attribute
-from perfguard.profile.runners import NO_LIBRARY
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.records.steps.ops import ChangeClass
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, op_key, profiled
 
 MATMUL, CONVOLUTION = "brg_matmul:avx512_core_bf16", "brg_conv_fwd:avx512_core_bf16"

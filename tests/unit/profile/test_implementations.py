@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from perfguard.profile.implementations import Turn, class_of, isa_class, turn_of
+from perfguard.profile.libraries.implementations import Turn, class_of, isa_class, turn_of
 
 CHOICES = (
     "brg_conv_fwd:avx512_core_bf16",

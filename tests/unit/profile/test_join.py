@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfguard.model.ops import OpKey, StepPhase
-from perfguard.profile.breakdown import break_down
-from perfguard.profile.context import context_of
-from perfguard.profile.join import JoinedStep, implementations, join_step, primitive_totals
-from perfguard.profile.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.onednn_verbose import parse_verbose
-from perfguard.profile.op_profile import profile_of, totals
-from perfguard.profile.op_spans import OpSpans, spans_of
-from perfguard.profile.trace import Trace, read_trace
+from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals
+from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
+from perfguard.profile.libraries.onednn_verbose import parse_verbose
+from perfguard.profile.op_times.breakdown import break_down
+from perfguard.profile.op_times.op_profile import profile_of, totals
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.op_spans import OpSpans, spans_of
+from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.records.steps.ops import OpKey, StepPhase
 from tests.library_calls import BASE_NS, US, onednn_call
 
 DATA = Path(__file__).parents[2] / "data" / "profile"

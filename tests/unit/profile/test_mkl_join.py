@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.model.ops import OpKey, StepPhase
-from perfguard.profile.mkl_join import place_by_size
-from perfguard.profile.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.onednn_verbose import PrimitiveCall
-from perfguard.profile.op_spans import NO_OP, OpSpans
+from perfguard.profile.libraries.mkl_join import place_by_size
+from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
+from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.trace.op_spans import NO_OP, OpSpans
+from perfguard.records.steps.ops import OpKey, StepPhase
 
 LENGTH_NS = 100_000
 GAP_NS = 5_000

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.names import Role, module_of, role_of, role_of_frame, source_of
+from perfguard.profile.trace.names import Role, module_of, role_of, role_of_frame, source_of
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile import nesting
-from perfguard.profile.nesting import nest
-from perfguard.profile.trace import Frames
+from perfguard.profile.trace import nesting
+from perfguard.profile.trace.nesting import nest
+from perfguard.profile.trace.trace import Frames
 
 
 def spans_of(*events):

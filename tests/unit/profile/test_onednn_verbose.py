@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.onednn_verbose import direction_of, parse_verbose
+from perfguard.profile.libraries.onednn_verbose import direction_of, parse_verbose
 
 DATA = Path(__file__).parents[2] / "data" / "profile"
 REAL_LINES = [line for log in sorted(DATA.glob("*.log")) for line in log.read_text().splitlines(keepends=True)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.op_groups import Group, base_name, group_of, is_bookkeeping
+from perfguard.profile.trace.op_groups import Group, base_name, group_of, is_bookkeeping
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfguard.errors import MeasurementError
-from perfguard.model.ops import PYTHON_OP, OpKey, StepPhase
-from perfguard.profile.context import context_of
-from perfguard.profile.op_keys import keyed, op_events
-from perfguard.profile.op_profile import merge, profile_of, totals
-from perfguard.profile.trace import read_trace
+from perfguard.profile.op_times.op_profile import merge, profile_of, totals
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.op_keys import keyed, op_events
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import PYTHON_OP, OpKey, StepPhase
 from tests.profile_traces import TraceBuilder, training_step
 
 PYTHON_PLACES = {

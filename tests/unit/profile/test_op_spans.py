@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.ops import OpKey, StepPhase
-from perfguard.profile.op_spans import NO_OP, TOLERANCE_NS, Nest, OpSpans
+from perfguard.profile.trace.op_spans import NO_OP, TOLERANCE_NS, Nest, OpSpans
+from perfguard.records.steps.ops import OpKey, StepPhase
 
 KEY = OpKey(phase=StepPhase.FORWARD, module="", op="aten::mm", shapes="", dtypes="", layouts="")
 US = 1_000

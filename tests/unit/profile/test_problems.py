@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
-from perfguard.model.ops import StepPhase
-from perfguard.profile.problems import StepProblems, read_problems, untold, without_profiler
+from perfguard.profile.projection.problems import StepProblems, read_problems, untold, without_profiler
+from perfguard.records.steps.ops import StepPhase
 from tests.profile_traces import TraceBuilder, tensors_of, training_step
 from tests.recorded_ops import plain, problem, tensor, tensors
 

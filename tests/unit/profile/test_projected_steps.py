@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.ops import StepPhase
-from perfguard.model.projection import Projected
-from perfguard.profile.projection import project, projected_op
+from perfguard.profile.projection.projection import project, projected_op
+from perfguard.records.steps.ops import StepPhase
+from perfguard.records.steps.projection import Projected
 from tests.recorded_ops import problem, tensor
 
 SECONDS = st.just(0.0) | st.floats(1e-9, 10.0)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.model.ops import PYTHON_OP
-from perfguard.profile.attribution import attribute
-from perfguard.profile.context import context_of
-from perfguard.profile.op_profile import merge, profile_of
-from perfguard.profile.python_lines import changed_line, python_lines
-from perfguard.profile.trace import read_trace
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.op_times.op_profile import merge, profile_of
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.python_lines import changed_line, python_lines
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import PYTHON_OP
 from tests.profile_traces import TraceBuilder
 from tests.simulated_profiles import SILENCE, Arm, Op, op_key, profiled, python_key
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfguard.model.ops import PYTHON_OP, StepPhase
-from perfguard.profile.context import context_of
-from perfguard.profile.events import EventKind
-from perfguard.profile.op_profile import profile_of
-from perfguard.profile.trace import read_trace
+from perfguard.profile.op_times.op_profile import profile_of
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.events import EventKind
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import PYTHON_OP, StepPhase
 
 DATA = Path(__file__).parents[2] / "data" / "profile"
 FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase.FORWARD, StepPhase.LOSS, StepPhase.BACKWARD, StepPhase.OPTIMIZER

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.projection import Roof, RooflineCeilings
-from perfguard.profile.roofline import roofline_point
-from perfguard.profile.work_amount import Work
+from perfguard.profile.projection.roofline import roofline_point
+from perfguard.profile.projection.work_amount import Work
+from perfguard.records.steps.projection import Roof, RooflineCeilings
 from tests.recorded_ops import problem, tensor
 
 CEILINGS = RooflineCeilings(

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.ops import ChangeClass, StepPhase
-from perfguard.profile.culprits.causes import Rule
-from perfguard.profile.culprits.finding import find_causes
-from perfguard.profile.diff import diff_ops
-from perfguard.profile.twins import find_twins
+from perfguard.profile.changes.culprits.causes import Rule
+from perfguard.profile.changes.culprits.finding import find_causes
+from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.twins import find_twins
+from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (
     CONV,
     NET,

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfguard.model.ops import OpKey, StepPhase
-from perfguard.profile.context import context_of
-from perfguard.profile.join import join_step
-from perfguard.profile.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.onednn_verbose import PrimitiveCall, parse_verbose
-from perfguard.profile.op_spans import OpSpans, spans_of
-from perfguard.profile.runners import NO_LIBRARY, runners
-from perfguard.profile.trace import read_trace
+from perfguard.profile.libraries.join import join_step
+from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
+from perfguard.profile.libraries.onednn_verbose import PrimitiveCall, parse_verbose
+from perfguard.profile.libraries.runners import NO_LIBRARY, runners
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.op_spans import OpSpans, spans_of
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import OpKey, StepPhase
 from tests.library_calls import BASE_NS, US, onednn_call
 
 DATA = Path(__file__).parents[2] / "data" / "profile"

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.census import census_of
-from perfguard.profile.census_steps import counts_of_steps
-from perfguard.profile.context import context_of
-from perfguard.profile.op_profile import profile_of
-from perfguard.profile.sources import sources_of
-from perfguard.profile.trace import read_trace
+from perfguard.profile.op_counts.census import census_of
+from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_times.op_profile import profile_of
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.sources import sources_of
+from perfguard.profile.trace.trace import read_trace
 from tests.profile_traces import TraceBuilder, training_step
 
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
-from perfguard.model.protocol import STEP_WINDOW
-from perfguard.profile import trace_file
-from perfguard.profile.events import NO_SEQUENCE, EventKind
-from perfguard.profile.signatures import NO_TENSORS, Signature
-from perfguard.profile.trace import read_trace
+from perfguard.profile.trace import file as trace_file
+from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
+from perfguard.profile.trace.signatures import NO_TENSORS, Signature
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.protocol import STEP_WINDOW
 from perfguard.units import format_count
 from tests.profile_traces import TraceBuilder, training_step
 from tests.proof import trace_diff_speed

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.profile.typical_steps import leaves_steps_out, middle_steps, typical_steps
+from perfguard.profile.op_times.typical_steps import leaves_steps_out, middle_steps, typical_steps
 
 
 @pytest.mark.parametrize(("steps", "left"), [(1, 1), (2, 2), (3, 1), (4, 2), (6, 2), (10, 4)])

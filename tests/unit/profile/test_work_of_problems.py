@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfguard
-from perfguard.profile.problems import read_problems
-from perfguard.profile.recorded_arguments import UnknownWorkError, broadcast
-from perfguard.profile.work import work_of
+from perfguard.profile.projection.problems import read_problems
+from perfguard.profile.projection.recorded_arguments import UnknownWorkError, broadcast
+from perfguard.profile.projection.work import work_of
 from tests.recorded_ops import plain, problem, tensor, tensors
 
 BF16, INT64, DOUBLE = "c10::BFloat16", "long int", "double"

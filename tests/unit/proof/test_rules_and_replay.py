@@ -10,8 +10,8 @@ import sys
 import pyperf
 import pytest
 
-from perfguard.gate.confirmation import CONFIRMATION_LOOKS
-from perfguard.model.run import BlockConditions
+from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
+from perfguard.records.run import BlockConditions
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
 from tests.proof.gates_against_peers.stream import (

@@ -6,11 +6,11 @@ from datetime import timezone
 
 import pytest
 
-from perfguard.model import events as happened
-from perfguard.model.run import Arm, Stage
-from perfguard.model.view import LogLine
+from perfguard.records import events as happened
+from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
-from perfguard.store.event_tail import EventTail
+from perfguard.watch.sources.event_tail import EventTail
+from perfguard.watch.view.run_view import LogLine
 from tests.recorded_runs import DATA
 
 VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reason": "5 % slower"}

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_json, with_nan
-from perfguard.github.remarks import annotations_of
-from perfguard.github.workflow_commands import Annotation, Level, annotation_line, output_lines
-from perfguard.model.estimate import Estimate, Interval
-from perfguard.model.result import RunResult
-from perfguard.model.verdict import Outcome
-from perfguard.report.comment import COMMENT_CHARACTERS, CommentContext, marker_line, render_comment
+from perfguard.integrations.github.remarks import annotations_of
+from perfguard.integrations.github.workflow_commands import Annotation, Level, annotation_line, output_lines
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.result import RunResult
+from perfguard.records.verdict import Outcome
+from perfguard.report.comment.comment import COMMENT_CHARACTERS, CommentContext, marker_line, render_comment
+from perfguard.report.comment.markdown import render_markdown
 from perfguard.report.escaping import code, escape, escape_html
-from perfguard.report.markdown import render_markdown
 from tests.commented_results import INCONCLUSIVE, PASSED, REGRESSED, gate_result, judged, other_environment
 from tests.composite_action import commands_in, parse_outputs
 from tests.hostile_texts import TEXTS, assert_harmless, poisoned, shown

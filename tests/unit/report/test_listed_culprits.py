@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.ops import ChangeClass
-from perfguard.report.ops import render_attribution
+from perfguard.records.steps.ops import ChangeClass
+from perfguard.report.terminal.ops import render_attribution
 from tests.example_attribution import attribution_of
 from tests.printed_text import printed
 

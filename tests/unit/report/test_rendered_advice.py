@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.model.result import RunResult
-from perfguard.model.verdict import GateOutcome, GateResult, Outcome, Policy
-from perfguard.profile.findings.registry import advise
+from perfguard.profile.advice.registry import advise
+from perfguard.records.result import RunResult
+from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
+from perfguard.report.comment.markdown import render_markdown
 from perfguard.report.lines import EXECUTES_THE_SAME
-from perfguard.report.markdown import render_markdown
-from perfguard.report.terminal import render_result
+from perfguard.report.terminal.result import render_result
 from tests.compared_cases import verdict_without_times
 from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op
 from tests.printed_text import printed

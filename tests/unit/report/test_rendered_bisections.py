@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.bisection import (
+from perfguard.records.bisection import (
     Answer,
     Bisection,
     BisectionOutcome,
@@ -15,7 +15,7 @@ from perfguard.model.bisection import (
     Commit,
     MeasuredTree,
 )
-from perfguard.report.bisection import render_bisection, render_bisection_markdown
+from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
 from tests.printed_text import printed
 
 

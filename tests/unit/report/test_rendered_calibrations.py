@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.contract import CalibratedCase, CalibrationSummary, FalseAlarms
-from perfguard.model.estimate import Interval
-from perfguard.model.pace import CasePace, Pace
-from perfguard.model.planning import PlannedCase
-from perfguard.report.calibration import render_calibration, render_plan
+from perfguard.records.contract import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.records.estimate import Interval
+from perfguard.records.pace import CasePace, Pace
+from perfguard.records.planning import PlannedCase
+from perfguard.report.terminal.calibration import render_calibration, render_plan
 from tests.calibrated_machines import plan_of
 from tests.printed_text import printed
 

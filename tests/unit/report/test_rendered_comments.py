@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import GateOutcome, Outcome
-from perfguard.report.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
-from perfguard.report.comment_cases import Detail
-from perfguard.report.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.comment.cases import Detail
+from perfguard.report.comment.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
+from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
 from tests.commented_results import (
     BASE,
     HEAD,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.model.findings import UNKNOWN_GAIN, Finding, Gain, Severity, Trial
-from perfguard.report.findings import render_findings, render_findings_markdown
+from perfguard.records.steps.findings import UNKNOWN_GAIN, Finding, Gain, Severity, Trial
+from perfguard.report.terminal.findings import render_findings, render_findings_markdown
 from tests.printed_text import printed
 
 FINDING = Finding(

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_builtins
-from perfguard.model.ops import StepPhase
-from perfguard.model.projection import (
+from perfguard.records.run import Arm
+from perfguard.records.steps.ops import StepPhase
+from perfguard.records.steps.projection import (
     CaseProjection,
     Projected,
     Projection,
@@ -16,10 +17,9 @@ from perfguard.model.projection import (
     RooflineCeilings,
     RooflinePoint,
 )
-from perfguard.model.run import Arm
-from perfguard.report.projection import efficiency_line, identity_line, render_projection
-from perfguard.report.rates import format_bandwidth, format_flops
-from perfguard.report.roofline_chart import roofline_chart
+from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection
+from perfguard.report.terminal.rates import format_bandwidth, format_flops
+from perfguard.report.terminal.roofline_chart import roofline_chart
 from tests.printed_text import printed
 
 MATMUL = Projected(

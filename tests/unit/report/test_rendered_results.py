@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.estimate import Estimate, Interval
-from perfguard.model.result import ArmSummary, CaseMeasured, RunResult
-from perfguard.model.spec import Gating
-from perfguard.model.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
-from perfguard.report.markdown import escape, render_markdown
-from perfguard.report.terminal import format_interval, render_result
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
+from perfguard.report.comment.markdown import escape, render_markdown
+from perfguard.report.terminal.result import format_interval, render_result
 from perfguard.units import printable
 from tests.printed_text import printed
 

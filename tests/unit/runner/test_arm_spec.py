@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.errors import ArmError
-from perfguard.model.plan import ArmSpec
-from perfguard.runner.arm_spec import parse_arm
+from perfguard.records.plan import ArmSpec
+from perfguard.runner.arms.arm_spec import parse_arm
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from perfguard.errors import ArmError
-from perfguard.model.plan import ResolvedArm
-from perfguard.model.run import Arm
-from perfguard.runner.arm_spec import parse_arm
-from perfguard.runner.attestation import Attested, attested, compare_attested
+from perfguard.records.plan import ResolvedArm
+from perfguard.records.run import Arm
+from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.attestation import Attested, attested, compare_attested
 from perfguard.worker.attest import attest
 
 

@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.runner.bundle import build_bundle, is_perfguard_checkout
+from perfguard.runner.process.bundle import build_bundle, is_perfguard_checkout
 
 
 def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):
     assert build_bundle(tmp_path / "lib", tree=None) is None
     package = tmp_path / "lib" / "perfguard"
-    assert {path.name for path in package.iterdir() if path.is_dir()} == {"model", "worker", "benchmarks"}
+    assert {path.name for path in package.iterdir() if path.is_dir()} == {"records", "worker", "benchmarks"}
     assert (tmp_path / "lib" / "pyperf" / "__init__.py").is_file()
     assert not list((tmp_path / "lib").rglob("*.pyc"))
 

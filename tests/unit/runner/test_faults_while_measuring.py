@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.events import (
+from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CanaryTimed,
@@ -14,8 +14,8 @@ from perfguard.model.events import (
     Noted,
     SliceTimed,
 )
-from perfguard.model.run import Arm
-from perfguard.runner.process import WorkerFailure
+from perfguard.records.run import Arm
+from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, CPUS, FakeCanary, FakeStarter, FakeWorker, Run, refusal
 from tests.worker_replies import ready
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ArmError
-from perfguard.runner import git
+from perfguard.runner.arms import git
 from tests.git_repositories import init_repository
 
 

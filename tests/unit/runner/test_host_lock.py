@@ -10,13 +10,13 @@ import pytest
 
 import perfguard
 from perfguard.errors import HostUnfitError
-from perfguard.runner.lock import host_lock, lock_path
+from perfguard.host.lock import host_lock, lock_path
 
 HOLDER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from perfguard.runner.lock import host_lock
+from perfguard.host.lock import host_lock
 with host_lock(Path(sys.argv[2])):
     print("held", flush=True)
     time.sleep(600)

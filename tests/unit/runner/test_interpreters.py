@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ArmError
-from perfguard.model.plan import ResolvedArm
-from perfguard.model.run import Arm
-from perfguard.runner.arm_spec import parse_arm
-from perfguard.runner.arms import find_interpreter, require_different_interpreters
+from perfguard.records.plan import ResolvedArm
+from perfguard.records.run import Arm
+from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import find_interpreter, require_different_interpreters
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from perfguard.model.events import (
+from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CanaryTimed,
@@ -14,12 +14,12 @@ from perfguard.model.events import (
     SliceTimed,
     StageStarted,
 )
-from perfguard.model.replay import RunData
-from perfguard.model.run import Arm, Stage
-from perfguard.runner import measure
-from perfguard.runner.measure import measure_blocks
-from perfguard.runner.process import WorkerFailure
-from perfguard.runner.schedule import plan_block, plan_blocks
+from perfguard.records.run import Arm, Stage
+from perfguard.records.run_data import RunData
+from perfguard.runner.blocks import measure
+from perfguard.runner.blocks.measure import measure_blocks
+from perfguard.runner.blocks.schedule import plan_block, plan_blocks
+from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, SLICES, WARMUPS, FakeStarter, Run
 
 

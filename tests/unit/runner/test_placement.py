@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.model.machine import (
+from perfguard.host.placement import select_cpus
+from perfguard.records.machine.fingerprint import (
     CoreClass,
     Cpu,
     CpuSelection,
@@ -19,7 +20,6 @@ from perfguard.model.machine import (
     State,
     Topology,
 )
-from perfguard.runner.placement import select_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

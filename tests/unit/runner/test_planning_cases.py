@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.events import CaseCalibrated, CaseFailed
-from perfguard.model.plan import Injection, MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.model.spec import Case
-from perfguard.runner.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_slices, plan_cases
+from perfguard.records.events import CaseCalibrated, CaseFailed
+from perfguard.records.plan import Injection, MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_slices, plan_cases
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 

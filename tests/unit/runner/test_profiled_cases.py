@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.model.spec import Case
-from perfguard.runner.process import WorkerFailure
-from perfguard.runner.profiling import Profiling, case_folder, profile_cases
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.profiling.cases import Profiling, case_folder, profile_cases
 from tests.worker_replies import REFUSAL, QueuedReplies, profiled, ready
 
 CPUS = (2, 3)

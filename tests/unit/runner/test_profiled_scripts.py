@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.plan import MeasureSettings
-from perfguard.runner.process import WorkerFailure
-from perfguard.runner.script_profiling import Script, ScriptProfiling, profile_script
+from perfguard.records.plan import MeasureSettings
+from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.profiling.scripts import Script, ScriptProfiling, profile_script
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
 CPUS = (2,)

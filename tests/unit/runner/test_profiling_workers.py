@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.protocol import StepKind
-from perfguard.model.run import Arm
-from perfguard.model.spec import Case
-from perfguard.runner.arm_worker import CaseRefused, ProfiledStep
-from perfguard.runner.process import WorkerFailure
-from perfguard.runner.profiling_worker import ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.protocol import StepKind
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
+from perfguard.runner.process.profiling_worker import ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.runner.process.worker_process import WorkerFailure
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
 CPUS = (2, 3)

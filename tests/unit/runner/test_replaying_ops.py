@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.plan import MeasureSettings
-from perfguard.model.run import Arm
-from perfguard.runner.process import WorkerFailure
-from perfguard.runner.profiling_worker import RecordedOp
-from perfguard.runner.replaying import OUT_OF_TIME, Replaying, replay_ops
+from perfguard.records.plan import MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.runner.process.profiling_worker import RecordedOp
+from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying, replay_ops
 from tests.worker_replies import ready
 
 CPUS = (1,)

@@ -10,7 +10,7 @@ import pytest
 
 from perfguard.codec import decode_event, encode_event
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
-from perfguard.model.events import (
+from perfguard.records.events import (
     EVENT_NAMES,
     ArmReady,
     ArmsCompared,
@@ -31,7 +31,8 @@ from perfguard.model.events import (
     StepsCounted,
     VerdictReached,
 )
-from perfguard.model.ops import (
+from perfguard.records.run import Arm, Stage
+from perfguard.records.steps.ops import (
     Attribution,
     CensusChange,
     ChangeClass,
@@ -41,7 +42,6 @@ from perfguard.model.ops import (
     StepBalance,
     StepPhase,
 )
-from perfguard.model.run import Arm, Stage
 from perfguard.runner.run_folder import RunFolder, read_events
 
 MATMUL = OpKey(

@@ -5,8 +5,8 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.run import Arm
-from perfguard.runner.schedule import plan_block, plan_blocks
+from perfguard.records.run import Arm
+from perfguard.runner.blocks.schedule import plan_block, plan_blocks
 
 seeds = st.integers(0, 2**31)
 

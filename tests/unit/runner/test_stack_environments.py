@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
-from perfguard.runner import stack_envs
-from perfguard.runner.stack_envs import IPEX, check_environment, create, environments_home, ready_environment
+from perfguard.runner.arms import stack_envs
+from perfguard.runner.arms.stack_envs import IPEX, check_environment, create, environments_home, ready_environment
 
 MISMATCH = (
     "ERROR! Intel® Extension for PyTorch* needs to work with PyTorch 2.8.*, but PyTorch 2.13.0+cpu is found. "

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from perfguard.model.run import Arm
-from perfguard.runner.intrusion import IntrusionWatch, read_cpu_clocks, used_s
+from perfguard.records.run import Arm
+from perfguard.runner.blocks.intrusion import IntrusionWatch, read_cpu_clocks, used_s
 
 BUSY = "while True: pass"
 ASLEEP = "import time; print(flush=True); time.sleep(600)"

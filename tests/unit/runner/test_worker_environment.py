@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.plan import EnvProfile
-from perfguard.runner.environment import (
+from perfguard.records.plan import EnvProfile
+from perfguard.runner.arms.environment import (
     ALLOCATOR_TUNABLES,
     apply_overrides,
     base_environment,

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from perfguard.errors import MeasurementError
-from perfguard.model.run import Round
+from perfguard.records.run import Round
 from perfguard.stats.rounds import estimate_rounds
 
 RULE = {"margin_ratio": 0.0, "level": 0.95}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.model.run import BlockConditions
+from perfguard.records.run import BlockConditions
 from perfguard.stats.voiding import void_blocks
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.errors import ConfigError, ExitCode
-from perfguard.model.allowance import Allowance
+from perfguard.records.allowance import Allowance
 from perfguard.store.allowances import allow_file, allowances_text, load_allowances, one_line, save_allowances
 
 TODAY = date(2026, 11, 21)

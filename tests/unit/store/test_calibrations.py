@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.model.calibration import Calibration, CaseSample
-from perfguard.model.planning import PlannedCase
+from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.planning import PlannedCase
 from perfguard.store.calibrations import (
     banked_file,
     calibration_file,

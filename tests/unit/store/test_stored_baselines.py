@@ -7,9 +7,9 @@ import pyperf
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.fingerprint.probe import probe
-from perfguard.model.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
-from perfguard.model.run import Round
+from perfguard.host.probe import probe
+from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
+from perfguard.records.run import Round
 from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore, metadata_of
 
 INFO = BaselineInfo(

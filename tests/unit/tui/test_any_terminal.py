@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.model.view import RunState, RunView
 from perfguard.tui.options import TuiOptions
 from perfguard.tui.themes import THEMES
+from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import RED, a_history, a_run, a_watch
 
 

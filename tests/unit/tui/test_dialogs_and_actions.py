@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ConfigError, UsageError
-from perfguard.model.view import RunState, RunView
 from perfguard.tui.launch import run_app
 from perfguard.tui.options import StartedCommand, TuiOptions
+from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import RED, a_run, a_watch
 
 

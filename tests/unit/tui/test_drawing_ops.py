@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.machine import CoreClass, CpuSelection, LogicalCpu, NumaNode, Topology
+from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, LogicalCpu, NumaNode, Topology
 from perfguard.report.op_tree import Frame, frames_of, tree_of
 from perfguard.report.step_parts import parts_of
 from perfguard.tui.drawing.flame import plot_flame

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.view import CaseSeries
 from perfguard.report.case_history import changes_before
 from perfguard.tui.drawing.ecdf import plot_ecdf
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE
@@ -14,6 +13,7 @@ from perfguard.tui.drawing.pairs import plot_pairs
 from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import Role, plain
 from perfguard.tui.drawing.sparklines import sparkline, thinned
+from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import RED, a_history, a_series
 
 

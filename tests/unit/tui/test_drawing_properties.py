@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from rich.cells import cell_len
 
-from perfguard.model.view import CaseSeries
 from perfguard.report.op_tree import Frame
 from perfguard.report.scales import limit_for
 from perfguard.tui.drawing.ecdf import plot_ecdf
@@ -22,6 +21,7 @@ from perfguard.tui.drawing.spans import cut, fitted, line, plain, shortened, tai
 from perfguard.tui.drawing.sparklines import sparkline, thinned
 from perfguard.tui.drawing.waterfall import plot_waterfall
 from perfguard.tui.tables.filtering import parse_filter
+from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import a_case, a_delta, an_attribution
 
 ANY = some.floats(allow_nan=True, allow_infinity=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.model.ops import ChangeClass, StepPhase
+from perfguard.records.steps.ops import ChangeClass, StepPhase
 from perfguard.report.op_tree import (
     OpLevel,
     census_nodes,

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.view import RunState, RunView
 from perfguard.report.op_tree import census_nodes, flat_nodes
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
 from perfguard.tui.drawing.spans import fitted, line, plain, shortened, tail, width_of, wrapped
@@ -17,6 +16,7 @@ from perfguard.tui.panes.host import host_lines
 from perfguard.tui.panes.op import op_lines
 from perfguard.tui.panes.status import StatusFacts, status_line
 from perfguard.tui.tables.ops import OpsView, rows_of
+from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import CENSUS, RED, a_case, a_run, a_series, an_attribution, some_deltas
 
 FACTS = HeadFacts(active="Live", glyphs=UNICODE, host="load 0.4  3.10 GHz")

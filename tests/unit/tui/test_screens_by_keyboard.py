@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.model.machine import CheckResult, CheckStatus
-from perfguard.model.view import CaseState, RunState
+from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.options import TuiOptions
+from perfguard.watch.view.run_view import CaseState, RunState
 from tests.tui_runs import RED, a_case, a_history, a_run, a_watch, with_case
 
 CHECKS = (

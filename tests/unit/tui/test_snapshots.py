@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.pipeline.run_files import host_of, selection_of
-from perfguard.pipeline.watching import RunWatch
-from perfguard.store.event_sources import ReplaySource
 from perfguard.tui.options import TuiOptions
+from perfguard.watch.run_files import host_of, selection_of
+from perfguard.watch.sources.event_sources import ReplaySource
+from perfguard.watch.view.watching import RunWatch
 from tests.tui_runs import a_history
 
 RECORDING = Path(__file__).parents[2] / "data" / "runs" / "paired"

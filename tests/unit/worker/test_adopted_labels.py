@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.benchmarks.selection import names_case, select_from
-from perfguard.model.spec import Case, format_parameter
+from perfguard.records.spec import Case, format_parameter
 from perfguard.worker.adopted.labels import benchmark_name, clean, dotted, labels_of, parameter_name, position_of
 from perfguard.worker.adopted.targets import AdoptedTarget, adopted_target
 
@@ -77,9 +77,7 @@ def test_names_hold_only_what_ids_need():
     assert [parameter_name(name) for name in ("n", "my param", "phase", "")] == ["n", "my_param", "phase_", "param"]
 
 
-@pytest.mark.parametrize(
-    "text", ["bench.py:name", "perfguard.benchmarks.kernels.linear:linear", "asv:name", "other:a:b"]
-)
+@pytest.mark.parametrize("text", ["bench.py:name", "perfguard.benchmarks.ops.linear:linear", "asv:name", "other:a:b"])
 def test_targets_of_own_benchmarks_name_no_tool(text):
     assert adopted_target(text) is None
 

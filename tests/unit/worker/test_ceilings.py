@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.worker import ceilings
-from perfguard.worker.ceilings import (
+from perfguard.worker.profiling import ceilings
+from perfguard.worker.profiling.ceilings import (
     answer,
     free_memory_bytes,
     is_beyond_caches,

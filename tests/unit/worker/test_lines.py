@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
-from perfguard.model.protocol import LINE_PREFIX
-from perfguard.worker import lines
-from perfguard.worker.lines import LineMarks, is_compiled
+from perfguard.records.protocol import LINE_PREFIX
+from perfguard.worker.profiling import lines
+from perfguard.worker.profiling.lines import LineMarks, is_compiled
 
 
 class Recorder:

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from perfguard.worker import modules
-from perfguard.worker.modules import ModuleHooks
+from perfguard.worker.profiling import modules
+from perfguard.worker.profiling.modules import ModuleHooks
 
 pytestmark = pytest.mark.torch
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from perfguard.worker.perf_counter import (
+from perfguard.worker.timing.perf_counter import (
     HARDWARE,
     PAGE_FAULTS,
     TASK_CLOCK,
@@ -17,7 +17,7 @@ from perfguard.worker.perf_counter import (
     PerfEvent,
     events_between,
 )
-from perfguard.worker.signals import Meters
+from perfguard.worker.timing.signals import Meters
 
 PAGES = 500
 

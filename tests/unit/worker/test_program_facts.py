@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perfguard.codec import from_builtins
-from perfguard.model.program import ModuleFacts, ProgramFacts
+from perfguard.records.steps.program import ModuleFacts, ProgramFacts
 from perfguard.worker.program import answer, facts_of
 
 pytestmark = pytest.mark.torch

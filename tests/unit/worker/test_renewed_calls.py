@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfguard.worker.cases import PreparedCase
-from perfguard.worker.signals import Meters
-from perfguard.worker.timing import Renewed, SliceTimer
+from perfguard.worker.timing.signals import Meters
+from perfguard.worker.timing.slices import Renewed, SliceTimer
 
 
 class Parent:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.worker import replay as replaying
-from perfguard.worker.op_arguments import RecordedCall, UnknownArgumentError, arguments_of, index_limit
-from perfguard.worker.replay import NotReplayableError, answer, replay, time_call
+from perfguard.worker.profiling import replay as replaying
+from perfguard.worker.profiling.op_arguments import RecordedCall, UnknownArgumentError, arguments_of, index_limit
+from perfguard.worker.profiling.replay import NotReplayableError, answer, replay, time_call
 
 
 def recorded(op, *arguments, overload=None):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perfguard.worker
-from perfguard.worker.user_files import UserFiles
+from perfguard.worker.profiling.user_files import UserFiles
 
 WORKER = Path(perfguard.worker.__file__).parent
 
@@ -75,7 +75,7 @@ def test_a_program_may_run_in_a_folder_that_is_gone(project):
         ("/usr/lib/python3/dist-packages/numpy/core.py", "numpy.core"),
         ("/home/dev/pytorch/torch/nn/functional.py", "torch.nn.functional"),
         ("/tmp/torchinductor_user/ab/cab.py", "torch._inductor.runtime.compile_tasks.cab"),
-        (WORKER / "scripts.py", "perfguard.worker.scripts"),
+        (WORKER / "scripts.py", "perfguard.worker.profiling.scripts"),
         (WORKER.parents[1] / "start.py", "__main__"),
     ],
 )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.model.run import Stage
-from perfguard.model.verdict import Outcome
+from perfguard.records.run import Stage
+from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import histories_of
 from perfguard.report.html.content import BlockPoint, CaseEvidence
 from perfguard.report.html.donut import Wedge, donuts, wedges_of

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from perfguard.cli.commands.publish import command
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
-from perfguard.pipeline import site
-from perfguard.pipeline.site import publish
+from perfguard.report.pages import site
+from perfguard.report.pages.site import publish
 from tests.html_reports import a_project
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.model.verdict import Outcome
+from perfguard.records.verdict import Outcome
 from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.html.page import MARKER, asset, render_report
 from tests.conftest import SOURCE

@@ -14,10 +14,10 @@ from perfguard.cli.commands.report import command
 from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
-from perfguard.pipeline.html_report import read_run, report_on
-from perfguard.pipeline.pages import write_page
-from perfguard.pipeline.run_raw_files import MOST_RAW_BYTES, arm_facts, raw_files
-from perfguard.pipeline.shown import show_run
+from perfguard.gate.show import show_run
+from perfguard.report.pages.build import read_run, report_on
+from perfguard.report.pages.pages import write_page
+from perfguard.report.pages.raw_files import MOST_RAW_BYTES, arm_facts, raw_files
 from tests.html_reports import a_profile, a_project
 from tests.recorded_runs import DATA, SLOWER
 

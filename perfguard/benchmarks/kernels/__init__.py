@@ -1,1 +1,0 @@
-"""Kernels: one module for each family of ops."""

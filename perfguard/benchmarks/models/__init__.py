@@ -1,1 +1,0 @@
-"""Model definitions that the training steps use."""

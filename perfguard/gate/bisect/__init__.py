@@ -1,0 +1,1 @@
+"""Finds the commit that made a case slower. Entered by `perfguard bisect`."""

@@ -1,0 +1,1 @@
+"""Error rates of a machine's gates, from gates of identical arms. Entered by the rest of `gate`."""

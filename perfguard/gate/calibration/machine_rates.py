@@ -1,0 +1,257 @@
+"""What a gate takes from the calibration and the plan of its machine, and what it gives back: banked A/A gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from perfguard import __version__
+from perfguard.config import Config, LoadedConfig
+from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_scope, gates_of_suite, with_gates
+from perfguard.gate.calibration.error_rate import (
+    CalibrationState,
+    CalibrationStatus,
+    calibration_state,
+    contract_sentence,
+    screening_sentence,
+    selection_sentence,
+)
+from perfguard.gate.calibration.plan_cases import planned_gating
+from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
+from perfguard.gate.rules.sequential import LOOKS
+from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
+from perfguard.records.contract import CalibrationSummary
+from perfguard.records.planning import SuitePlan
+from perfguard.records.result import ArmSummary, RunResult
+from perfguard.records.run import Arm
+from perfguard.records.run_data import RunData
+from perfguard.records.spec import Case, Gating
+from perfguard.runner.session import Request, Session
+from perfguard.store.calibrations import (
+    banked_file,
+    calibration_file,
+    load_calibration,
+    load_plan,
+    plan_file,
+    save_calibration,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateContract:
+    """What is known of a gate's error rates on this machine, and what follows for its cases."""
+
+    state: CalibrationState
+    """Whether the calibration holds."""
+    sentence: str
+    """What the gate prints."""
+    margins: dict[str, float] = field(default_factory=dict)
+    """Placebo floors above the configured margin, by case id; empty unless the calibration holds."""
+
+
+def utc_now() -> datetime:
+    """Now, aware."""
+    return datetime.now(timezone.utc)
+
+
+def baselines_of(loaded: LoadedConfig) -> Path:
+    """Directory of the stored baselines, calibrations and plans."""
+    return loaded.rules / loaded.config.baselines
+
+
+def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:
+    """What a gate's calibration must be valid for.
+
+    Args:
+        config: With the level and margin of the gate.
+        machine_id: Of the machine.
+        cpus: CPUs that are measured on.
+        arm: The candidate as it was found; None leaves the software unknown.
+    """
+    found = {"torch": arm.torch, "python": arm.python} if arm else {}
+    return Scope(
+        machine_id=machine_id,
+        stack_id=arm.stack_id if arm else None,
+        software={name: version for name, version in found.items() if version},
+        cpus=cpus,
+        env_profile=config.env_profile.value,
+        rule=DECISION_RULE,
+        alpha=config.alpha,
+        margin_ratio=config.margin,
+    )
+
+
+def stored_calibration(request: Request, machine_id: str) -> Calibration | None:
+    """The committed calibration of a machine for the request's suite, as far as its gates measured the present cases.
+
+    None where there is no such gate.
+
+    Raises:
+        StoreError: It is corrupt.
+    """
+    stored = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    return None if stored is None else with_present_cases(stored, request)
+
+
+def with_present_cases(calibration: Calibration, request: Request) -> Calibration | None:
+    """Only the gates that measured the cases that the suite has now; None where there is none."""
+    gates = gates_of_suite(calibration.gates, (case.id for case in request.cases))
+    return replace(calibration, gates=gates) if gates else None
+
+
+def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
+    """What this gate may say of its error rates, and the margins of its cases.
+
+    Call it once the arms are known. Whatever is wrong with the stored file is said in the sentence: a gate that was
+    measured is judged in any case.
+
+    Args:
+        session: The run.
+        screens: Whether a stored baseline clears what it can, and the rest is paired with its commit.
+    """
+    config = session.request.loaded.config
+    machine_id = session.fingerprint.machine_id
+    if session.request.patterns:
+        state = CalibrationState(status=CalibrationStatus.ABSENT, reason="cases were selected by name")
+        return GateContract(state=state, sentence=selection_sentence(config.alpha))
+    try:
+        calibration = stored_calibration(session.request, machine_id)
+    except StoreError as error:
+        state = CalibrationState(status=CalibrationStatus.ABSENT, reason=str(error))
+        sentence = contract_sentence(state, None, alpha=config.alpha)
+        return GateContract(state=state, sentence=f"{sentence} ({error})")
+    scope = scope_of(
+        config,
+        machine_id=machine_id,
+        cpus=len(session.selection.cpus),
+        arm=session.summaries.get(Arm.CANDIDATE.value),
+    )
+    state = calibration_state(calibration, scope, now=utc_now())
+    summary = summarize(calibration, looks=LOOKS, max_blocks=config.max_blocks) if calibration else None
+    if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
+        sentence = screening_sentence(state, contract_sentence(state, summary, alpha=config.alpha))
+    else:
+        sentence = sentence_for(session.request, state, summary)
+    return GateContract(
+        state=state,
+        sentence=sentence,
+        margins=calibrated_margins(calibration, config.margin) if state.is_valid else {},
+    )
+
+
+def sentence_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> str:
+    """The contract of a gate with this request's budget."""
+    config = request.loaded.config
+    effects = None
+    if summary is not None:
+        effects = detectable_effects(
+            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, looks=LOOKS
+        )
+    return contract_sentence(state, summary, alpha=config.alpha, effects=effects, budget_s=request.budget_s)
+
+
+def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """The request's cases as the plan of this machine lets them gate, and notes on what it changed.
+
+    Args:
+        request: What to measure; a selection of cases by pattern has no plan.
+        machine_id: Of this machine.
+        cpus: CPUs that are measured on.
+    """
+    if request.suite != request.loaded.config.suite:
+        return request.cases, ()
+    path = plan_file(baselines_of(request.loaded), machine_id, request.suite)
+    try:
+        plan = load_plan(path)
+    except StoreError as error:
+        return request.cases, (f"no plan is used: {error}",)
+    if plan is not None and (obstacle := _misfit(plan, cpus, request.loaded.config)):
+        return request.cases, (
+            f"the plan of {plan.created_at[:10]} is not used: {obstacle}; run `perfguard plan --write`",
+        )
+    return planned_gating(request.cases, plan)
+
+
+def bank(session: Session, result: RunResult) -> AAGate | None:
+    """Keep a gate whose arms turned out identical as an A/A gate, until the next `perfguard calibrate` takes it in.
+
+    Nothing is kept of gates of single cases, of broken off or failed ones, and of those that `calibrate` makes itself.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    request, machine_id = session.request, session.fingerprint.machine_id
+    if not (session.identical and is_bankable(request, result)):
+        return None
+    gate = gate_of(result, session.data, placebo=False, banked=True)
+    path = banked_file(request.loaded.project, machine_id, request.suite)
+    try:
+        known = load_calibration(path)
+    except StoreError:  # a local file that nobody wrote by hand: what cannot be read is not worth keeping
+        known = None
+    save_calibration(
+        path,
+        with_gates(known, [gate], scope=scope_of_result(result, request), suite=request.suite, perfguard=__version__),
+    )
+    return gate
+
+
+def is_bankable(request: Request, result: RunResult) -> bool:
+    """Whether a run with identical arms says something of the gate's rule on whole suites."""
+    return (
+        result.gate is not None
+        and request.command != "calibrate"
+        and request.suite == request.loaded.config.suite
+        and not request.injections
+        and result.exit_code not in (ExitCode.INTERRUPTED, ExitCode.INFRASTRUCTURE)
+        and any(case.gating is Gating.GATING for case in request.cases)
+    )
+
+
+def banked_gates(loaded: LoadedConfig, scope: Scope, suite: str) -> tuple[AAGate, ...]:
+    """Banked gates of a scope.
+
+    Raises:
+        StoreError: The file is corrupt.
+    """
+    return gates_of_scope(load_calibration(banked_file(loaded.project, scope.machine_id, suite)), scope)
+
+
+def gate_of(result: RunResult, data: RunData, *, placebo: bool, banked: bool) -> AAGate:
+    """What a calibration keeps of a run.
+
+    Raises:
+        ValueError: The run compared nothing.
+    """
+    if result.gate is None:
+        raise ValueError(f"run {result.run_id} compared nothing")
+    return aa_gate(
+        result.gate,
+        data.paired(),
+        run_id=result.run_id,
+        finished_at=utc_now().strftime(TIME_FORMAT),
+        duration_s=result.duration_s,
+        measured_s=data.measured_s,
+        placebo=placebo,
+        banked=banked,
+    )
+
+
+def scope_of_result(result: RunResult, request: Request) -> Scope:
+    """The scope of a finished run."""
+    return scope_of(
+        request.loaded.config,
+        machine_id=result.machine_id,
+        cpus=len(result.cpus),
+        arm=result.arms.get(Arm.CANDIDATE.value),
+    )
+
+
+def _misfit(plan: SuitePlan, cpus: int, config: Config) -> str | None:
+    if plan.cpus != cpus:
+        return f"made for {plan.cpus} CPUs, measured on {cpus}"
+    if plan.env_profile != config.env_profile.value:
+        return f"made for env_profile {plan.env_profile}, now {config.env_profile.value}"
+    return None

@@ -1,0 +1,242 @@
+"""`compare`, and `gate` without a stored baseline: two arms, interleaved blocks, looks, confirmation, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perfguard.gate.calibration.machine_rates import bank, gate_contract, planned_cases
+from perfguard.gate.paired.allow_list import WITHOUT_ALLOWANCES, allowances_of
+from perfguard.gate.paired.explain import count_arms, explain
+from perfguard.gate.paired.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
+from perfguard.gate.paired.results import finish
+from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
+from perfguard.gate.rules.sequential import plan_looks
+from perfguard.host.probe import probe
+from perfguard.records.allowance import Allowance
+from perfguard.records.events import LooksPlanned, LookTaken
+from perfguard.records.plan import ArmSpec, CasePlan
+from perfguard.records.record import StoredCensus
+from perfguard.records.result import RunResult
+from perfguard.records.run import Arm, Stage
+from perfguard.records.spec import Case
+from perfguard.runner.measuring import Limits, Place, calibrate, measure, start_arms
+from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.session import Request, Session, choose_cpus, open_session
+from perfguard.units import format_count, format_duration
+
+BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+
+CONFIRMATION_SHARE = 0.2
+"""Last part of the budget that confirms flags, where there are any by then; see decision 0008."""
+
+LEAST_CONFIRMATION_SLICES = 6
+"""Slices of each case and block while flags are confirmed, where more would take long."""
+
+_RELOCATED = {
+    Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
+    Stage.DRIFT_CONFIRMATION: Place(workshop="arms-relocated-for-drift-confirmation", environment_bytes=(1808, 1808)),
+}
+"""Longer paths and larger environments, alike in both arms: another layout, the same comparison. 1808 is no multiple of
+a page or of 64 bytes."""
+
+
+def compare_arms(
+    request: Request,
+    baseline: ArmSpec,
+    candidate: ArmSpec,
+    *,
+    notes: tuple[str, ...] = (),
+    place: Place | None = None,
+    is_anchor: bool = False,
+    census: StoredCensus | None = None,
+) -> RunResult:
+    """Measure two arms in interleaved blocks and judge every case.
+
+    What was measured before an interruption is judged too; the result then says `interrupted`.
+
+    Args:
+        request: What to measure.
+        baseline: What to compare with.
+        candidate: What to judge.
+        notes: For the reader.
+        place: Where the arms are put; alike by default.
+        is_anchor: Whether the baseline is an anchor, so that its margin is tested.
+        census: What another machine counted, to compare the candidate's steps with as well.
+
+    Raises:
+        PerfguardError: The run could not be made; nothing that was measured is lost.
+    """
+    # Read first, so that a broken file is said before minutes of measuring.
+    allowances = () if request.command in WITHOUT_ALLOWANCES else allowances_of(request.loaded)
+    request, plan_notes = _as_planned(request)
+    with open_session(request, mode="paired") as session:
+        for note in (*notes, *plan_notes):
+            session.note(note)
+        specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
+        starter, arms = start_arms(session, specs, place)
+        plans = calibrate(session, starter, arms)
+        judge = judge_of(session, request.cases, allowances=allowances)
+        if is_anchor:
+            judge = against_anchor(judge, request.loaded.config)
+        count_arms(session, starter, [plan.case for plan in plans], census)
+        measure_paired(session, starter, plans, judge)
+        confirm_flags(session, specs, plans, judge)
+        explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
+        result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
+        if not is_anchor:  # another margin than that of other gates says too little of their false alarms
+            bank(session, result)
+        return result
+
+
+def judge_of(
+    session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN, *, allowances: Sequence[Allowance] = ()
+) -> PairedJudge:
+    """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
+    config = session.request.loaded.config
+    contract = gate_contract(session)
+    # What calibrates the margins must not use them.
+    margins = {} if session.request.command == "calibrate" else contract.margins
+    return PairedJudge(
+        cases=cases,
+        policy=replace(policy_of(config), margins=margins),
+        stage=stage,
+        identical=session.identical,
+        signals=signal_policy_of(config),
+        contract=contract.sentence,
+        allowances=tuple(allowances),
+    )
+
+
+def _as_planned(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request with cases demoted as this machine's plan says, and why."""
+    fingerprint = probe()
+    cpus = len(choose_cpus(request.loaded, fingerprint).cpus)
+    cases, notes = planned_cases(request, machine_id=fingerprint.machine_id, cpus=cpus)
+    return replace(request, cases=cases), notes
+
+
+def measure_paired(
+    session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge, *, keep_s: float = 0.0
+) -> None:
+    """Measure blocks of both arms until every case has its answer or the budget ends.
+
+    Where something is flagged, the last part of the budget is left to its confirmation; where nothing is, that part
+    measures as well, and a flag of the last look is confirmed beyond the budget.
+
+    Args:
+        session: The run.
+        starter: Starts workers.
+        plans: Calibrated cases.
+        judge: Of the stage.
+        keep_s: Seconds that are kept for a further stage.
+    """
+    if not plans or session.interrupts.asked:
+        return
+    budget_s = session.left_s() - keep_s
+    reserve_s = budget_s * CONFIRMATION_SHARE
+
+    def answered() -> frozenset[str]:
+        data, blocks = session.data, session.data.blocks_of(judge.stage)
+        left_s = session.left_s() - keep_s
+        gate = judge.gate
+        if gate is None:
+            planned = plan_looks(
+                data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
+            )
+            session.emit(_looks_planned(session, judge, planned))
+            gate = judge.plan(planned)
+        if gate.is_due(blocks):
+            _look(session, judge, final=False)
+        if left_s <= reserve_s and judge.flagged(data):
+            return frozenset(case.id for case in judge.cases)
+        return gate.answered()
+
+    limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
+    measure(session, starter, plans, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
+    _look(session, judge, final=True)
+    _tell_cap(session, judge, left_s=session.left_s() - keep_s)
+
+
+def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
+    """Say so where the cap on blocks ended the measuring, so that nobody raises the budget in vain."""
+    blocks = session.data.blocks_of(judge.stage)
+    gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
+    is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
+    if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
+        session.note(
+            f"ended after {format_count(blocks, 'block')}, as many as --max-blocks allows, with "
+            f"{format_duration(left_s)} of the budget left; a larger --max-blocks measures on"
+        )
+
+
+def confirm_flags(
+    session: Session, specs: Mapping[Arm, ArmSpec], plans: Sequence[CasePlan], judge: PairedJudge
+) -> None:
+    """Measure flagged cases again with relocated arms; the first look always gets its blocks, budget or not."""
+    if judge.gate is None or session.interrupts.asked:
+        return
+    flagged = judge.flagged(session.data)
+    chosen = [plan for plan in plans if plan.case.id in flagged]
+    if not chosen:
+        return
+    session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
+    starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
+    first, last = CONFIRMATION_LOOKS
+    confirmed: frozenset[str] = frozenset()
+
+    def answered() -> frozenset[str]:
+        nonlocal confirmed
+        if session.data.blocks_of(judge.confirmation) >= first:
+            confirmed = judge.confirmed(session.data)
+        return confirmed
+
+    slices = _confirmation_slices(session, chosen, judge)
+    unlimited = Limits(budget_s=float("inf"), max_blocks=first, slices=slices)
+    measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
+    open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
+    if open_plans and session.left_s() > 0 and not session.interrupts.asked:
+        rest = Limits(budget_s=session.left_s(), max_blocks=last - first, slices=slices)
+        measure(session, starter, open_plans, arms=BOTH, stage=judge.confirmation, limits=rest)
+
+
+def _confirmation_slices(session: Session, plans: Sequence[CasePlan], judge: PairedJudge) -> int:
+    """As many slices as in the blocks before, or fewer where flagged cases became so slow that slices fill a block.
+
+    Starting two workers costs far more than a few slices, which halve the noise of what decides.
+    """
+    medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
+    pair_s = sum(
+        plan.inner_loops
+        * ((medians[plan.case.id].baseline_median_s or 0.0) + (medians[plan.case.id].candidate_median_s or 0.0))
+        for plan in plans
+    )
+    affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else session.settings.slices
+    least = min(LEAST_CONFIRMATION_SLICES, session.settings.slices)
+    return max(least, min(affordable, session.settings.slices))
+
+
+def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
+    decided = judge.look(session.data, final=final)
+    session.emit(
+        LookTaken(
+            blocks=session.data.blocks_of(judge.stage),
+            final=final,
+            decided={case_id: outcome.value for case_id, outcome in decided.items()},
+        )
+    )
+
+
+def _looks_planned(session: Session, judge: PairedJudge, blocks: int) -> LooksPlanned:
+    policy, configured = judge.policy, policy_of(session.request.loaded.config)
+    margin_ratio, equivalence_ratio = policy.margin_ratio, policy.equivalence_ratio
+    return LooksPlanned(
+        blocks=blocks,
+        margins=policy.margins,
+        margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,
+        equivalence_ratio=None if equivalence_ratio == configured.equivalence_ratio else equivalence_ratio,
+    )
+
+
+def _failed(session: Session, case: Case) -> bool:
+    return case.id in session.data.confirmation_failures

@@ -1,0 +1,220 @@
+"""Which op is to blame: both arms of flagged cases are profiled, and what they execute is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perfguard.errors import MeasurementError, StoreError
+from perfguard.profile.advice.news import new_findings
+from perfguard.profile.advice.subject import Subject
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.changes.census_diff import comparable, compare_censuses
+from perfguard.profile.runs.findings import findings_for
+from perfguard.profile.runs.profiles import ArmFindings
+from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, machine_isa, run_profiles
+from perfguard.records.events import OpsCompared, StepsCounted
+from perfguard.records.record import StoredCensus
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import Attribution, Census, CensusChange
+from perfguard.records.verdict import Outcome, Verdict
+from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.profiling.cases import Profiled
+from perfguard.runner.session import Session
+
+BOTH: tuple[Arm, ...] = (Arm.BASELINE, Arm.CANDIDATE)
+GATE_SIZE = ProfileSize(processes=4, most_processes=8, steps=4, most_steps=10)
+"""Enough for an interval of each op of a flagged case, in half a minute for a step of 30 ms; twice that on a host so
+noisy that four pairs of processes do not tell how much the steps differ."""
+SHOWN_DELTAS = 40
+"""Ops of an attribution in events and results; all of them are in the run's folder."""
+_COUNT_ONLY = ProfileSize(processes=1, steps=0, where=False)
+
+
+def count_arms(
+    session: Session, starter: ProcessStarter, cases: Sequence[Case], stored: StoredCensus | None = None
+) -> None:
+    """Count what each arm's step executes, and keep what differs; a case that cannot be counted is noted.
+
+    Arms that are identical by their hashes execute the same, so nothing is counted there but the candidate, where
+    there is something else to compare it with.
+
+    Args:
+        session: The run.
+        starter: Starts workers of both arms.
+        cases: What to count.
+        stored: What another machine counted; None compares the arms alone.
+    """
+    cases, arms = _with_ops(cases), BOTH
+    if session.identical:
+        arms = (Arm.CANDIDATE,)
+        cases = [case for case in cases if stored is not None and case.id in stored.censuses]
+    if session.interrupts.asked or not cases:
+        return
+    session.request.progress("counting what the arms execute")
+    seed = stored.info.seed if stored is not None and session.request.loaded.config.seed is None else None
+    found = _profiled(session, starter, cases, replace(_COUNT_ONLY, seed=seed), arms)
+    if found is None:
+        return
+    counted = _censuses(session, found, cases, arms)
+    if arms == BOTH:
+        for case_id, (before, after) in counted.items():
+            session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(before, after)))
+    if stored is not None:
+        _compare_with_stored(session, stored, {case_id: censuses[-1] for case_id, censuses in counted.items()})
+
+
+def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mapping[str, Census]) -> None:
+    """Compare the candidate's censuses with those of another machine, and say how many differ."""
+    both = [
+        case_id
+        for case_id, census in counted.items()
+        if case_id in stored.censuses and comparable(stored.censuses[case_id], census) is None
+    ]
+    info, changed = stored.info, 0
+    for case_id in both:
+        changes = compare_censuses(stored.censuses[case_id], counted[case_id])
+        changed += bool(changes)
+        session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
+    if both:
+        session.note(
+            f"what the steps execute was also compared with the census of {info.machine_id} ({info.created_at[:10]}, "
+            f"commit {(info.commit or 'unknown')[:12]}), whose libraries choose from the same instruction sets; cases "
+            f"that execute otherwise: {changed or 'none'} of {len(both)}"
+        )
+
+
+def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, Census]:
+    """What the candidate's steps execute, by case id; a case that cannot be counted is noted and missing."""
+    cases = _with_ops(cases)
+    if not cases:
+        return {}
+    session.request.progress("counting what a step executes")
+    arms = (Arm.CANDIDATE,)
+    found = _profiled(session, starter, cases, _COUNT_ONLY, arms)
+    if found is None:
+        return {}
+    return {case_id: census for case_id, (census,) in _censuses(session, found, cases, arms).items()}
+
+
+def _censuses(
+    session: Session, found: Profiled, cases: Sequence[Case], arms: Sequence[Arm]
+) -> dict[str, tuple[Census, ...]]:
+    """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
+    isa_class = machine_isa()
+    counted = {}
+    for case in cases:
+        try:
+            counted[case.id] = tuple(census_of_case(found, case, arm, isa_class) for arm in arms)
+        except (StoreError, MeasurementError) as error:
+            session.note(f"what {case.id} executes could not be counted: {error}")
+    return counted
+
+
+def count_against(
+    session: Session, starter: ProcessStarter, stored: Mapping[str, Census], cases: Sequence[Case]
+) -> None:
+    """Compare what the candidate executes with stored censuses, exactly, however noisy either machine is."""
+    chosen = [case for case in cases if case.id in stored]
+    if not chosen or session.interrupts.asked:
+        return
+    for case_id, census in count_candidate(session, starter, chosen).items():
+        obstacle = comparable(stored[case_id], census)
+        if obstacle is not None:
+            session.note(f"what {case_id} executes was not compared: {obstacle}")
+        else:
+            session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
+
+
+def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdict], cases: Sequence[Case]) -> None:
+    """Profile both arms of every case that regressed, or of all where the request asks for it, and name the culprits.
+
+    What was profiled for that also gives the advice on what only the candidate does.
+
+    An injected slowdown lies outside the benchmark, where no profiler sees it; such cases are left out.
+    """
+    injected = {case_id for case_id, _ in session.request.injections}
+    chosen = [c for c in _with_ops(cases) if _is_wanted(session, c, verdicts) and c.id not in injected]
+    if not chosen or session.interrupts.asked:
+        return
+    found = _profiled(session, starter, chosen, GATE_SIZE)
+    if found is None:
+        return
+    isa_class = machine_isa()
+    for case in chosen:
+        if case.id in found.problems:
+            session.note(f"the ops of {case.id} could not be compared: {found.problems[case.id].reason}")
+            continue
+        try:
+            arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
+            changes = _census_changes(session, case, arms)
+            attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
+            advice = _advice(session, starter, found, arms, attribution)
+        except (StoreError, MeasurementError) as error:
+            session.note(f"the ops of {case.id} could not be compared: {error}", level="warning")
+            continue
+        path = session.folder.write_json(f"ops-{len(session.data.attributions) + 1}.json", attribution)
+        shown = replace(attribution, deltas=attribution.deltas[:SHOWN_DELTAS])
+        session.emit(OpsCompared(attribution=shown, file=path.name, findings=advice))
+
+
+def _census_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> tuple[CensusChange, ...]:
+    """What the candidate executes otherwise, kept as well; empty where an arm was not counted."""
+    baseline, candidate = (arms[arm].joined for arm in BOTH)
+    if baseline is None or candidate is None:
+        return ()
+    changes = compare_censuses(baseline.census, candidate.census)
+    session.emit(StepsCounted(case_id=case.id, changes=changes))
+    return changes
+
+
+def _advice(
+    session: Session,
+    starter: ProcessStarter,
+    found: Profiled,
+    arms: Mapping[Arm, ArmFindings],
+    attribution: Attribution,
+) -> tuple[Finding, ...]:
+    """Advice on what the candidate does and the baseline does not, from what was profiled already."""
+    isa_class = machine_isa()
+    advice = {
+        arm: findings_for(
+            Subject(case_id=attribution.case_id, arm=starter.arms[arm].spec),
+            arms[arm],
+            found.processes[attribution.case_id, arm],
+            fingerprint=session.fingerprint,
+            ready=found.ready[arm],
+            isa_class=isa_class,
+            cpus=len(session.selection.cpus),
+            comparison=attribution if arm is Arm.CANDIDATE else None,
+        )
+        for arm in BOTH
+    }
+    return new_findings(advice[Arm.BASELINE], advice[Arm.CANDIDATE], attribution)
+
+
+def _with_ops(cases: Sequence[Case]) -> list[Case]:
+    """Cases that use torch: the others have no ops that could be counted."""
+    return [case for case in cases if "no-torch" not in case.tags]
+
+
+def _is_wanted(session: Session, case: Case, verdicts: Sequence[Verdict]) -> bool:
+    if session.request.ops is not None:
+        return session.request.ops
+    return any(v.case_id == case.id and v.outcome is Outcome.REGRESSED for v in verdicts)
+
+
+def _profiled(
+    session: Session,
+    starter: ProcessStarter,
+    cases: Sequence[Case],
+    size: ProfileSize,
+    arms: tuple[Arm, ...] = BOTH,
+) -> Profiled | None:
+    try:
+        return run_profiles(session, starter, cases, arms, size)
+    except MeasurementError as error:
+        session.note(f"no ops were compared: {error}", level="warning")
+        return None

@@ -1,0 +1,187 @@
+"""From what a run measured to what it says: every ruling in its order, the same live and from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+
+from perfguard.config import Config
+from perfguard.gate.paired.allow_list import tags_of, utc_today
+from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.intrusion import guard_intrusion
+from perfguard.gate.rules.modes import report_modes
+from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics
+from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.sequential import SequentialGate
+from perfguard.gate.rules.signal_confirmation import confirm_signals
+from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
+from perfguard.records.allowance import Allowance
+from perfguard.records.events import ArmsCompared, Event, LooksPlanned, LookTaken
+from perfguard.records.run import Signal, Stage
+from perfguard.records.run_data import RunData
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
+
+
+@dataclass(slots=True)
+class PairedJudge:
+    """Judges one paired stage of a run as its events come in."""
+
+    cases: tuple[Case, ...]
+    """Cases of the stage, in the order of the suite."""
+    policy: Policy
+    """The rule."""
+    stage: Stage = Stage.MAIN
+    """Whose blocks it judges."""
+    confirmation: Stage = Stage.CONFIRMATION
+    """Whose blocks confirm its flags."""
+    identical: bool = False
+    """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
+    signals: SignalPolicy = field(default_factory=SignalPolicy)
+    """The rule for signals beside wall time."""
+    contract: str | None = None
+    """What is known of the gate's error rates on this machine."""
+    allowances: tuple[Allowance, ...] = ()
+    """Slowdowns that the project accepts; identical arms need none, and a false alarm among them must be seen."""
+    today: date = field(default_factory=utc_today)
+    """UTC date, which decides what has expired."""
+    gate: SequentialGate | None = field(default=None, init=False)
+    """Known once the looks are planned."""
+    is_closed: bool = field(default=False, init=False)
+    """Whether the final look was taken."""
+
+    def plan(self, blocks: int) -> SequentialGate:
+        """Spread the looks over so many blocks."""
+        self.gate = SequentialGate(self.cases, self.policy, planned_blocks=blocks)
+        return self.gate
+
+    def look(self, data: RunData, *, final: bool) -> dict[str, Outcome]:
+        """Take a look at what was measured so far; gives the cases that got their answer."""
+        blocks = data.blocks_of(self.stage)
+        gate = self.gate or self.plan(blocks)
+        self.is_closed = self.is_closed or final
+        return gate.look(data.paired(self.stage), blocks=blocks, final=final)
+
+    def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
+        """Verdicts on the stage, after everything that may change them."""
+        if not self.is_closed:
+            self.look(data, final=True)
+        if self.gate is None:
+            return ()
+        timed = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
+        timed = report_modes(timed, data.paired(self.stage), self.policy, voided=self._voided)
+        verdicts = confirm_signals(timed, self._with_signals(data, timed), data.signals(self.confirmation), self.policy)
+        checks = data.checks(self.stage)
+        verdicts = guard_intrusion(guard_numerics(verdicts, checks), data.intrusions(self.stage))
+        if self.identical:
+            return verdicts
+        return apply_allowances(
+            verdicts,
+            self.allowances,
+            self.today,
+            self.policy,
+            tags=tags_of(self.cases),
+            different=computed_otherwise(checks),
+        )
+
+    def flagged(self, data: RunData) -> frozenset[str]:
+        """Cases that would make the gate red, by their times or by another signal; each needs a confirmation."""
+        timed = self.gate.verdicts() if self.gate else ()
+        return frozenset(flagged_cases(self._with_signals(data, timed)))
+
+    def confirmed(self, data: RunData) -> frozenset[str]:
+        """Those of them that relocated arms have confirmed so far."""
+        timed = apply_confirmations(self.gate.verdicts() if self.gate else (), self._confirmations(data))
+        judged = self._with_signals(data, timed)
+        return frozenset(flagged_cases(confirm_signals(timed, judged, data.signals(self.confirmation), self.policy)))
+
+    @property
+    def _voided(self) -> frozenset[int]:
+        return self.gate.voiding.blocks if self.gate and self.gate.voiding else frozenset()
+
+    def _with_signals(self, data: RunData, timed: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        return judge_signals(data.signals(self.stage), timed, self.signals, voided=self._voided)
+
+    def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
+        flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()
+        if not flagged or not data.blocks_of(self.confirmation):
+            return {}
+        cases = [case for case in self.cases if case.id in flagged]
+        return confirm(data.paired(self.confirmation), cases, self.policy)
+
+    def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
+        """What the verdicts mean for the gate."""
+        verdicts = self.verdicts(data)
+        voiding = self.gate.voiding if self.gate else None
+        allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
+        result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=(*notes, *allowed))
+        result = replace(result, missing_signals=missing_signals(data.missing_signals))
+        return passed_by_construction(result) if self.identical else result
+
+
+def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
+    """The same judge before its first look, who tests against the anchor's margin instead of the gate's."""
+    policy = replace(
+        judge.policy,
+        margin_ratio=config.anchor_margin,
+        equivalence_ratio=max(config.equivalence, config.anchor_margin),
+    )
+    return replace(judge, policy=policy)
+
+
+def passed_by_construction(result: GateResult) -> GateResult:
+    """The result of a gate whose arms are identical: a pass, which keeps what the times alone would have said.
+
+    A failure stays one: it says nothing of the difference between the arms, but the gate did not do its work.
+    """
+    if result.outcome is GateOutcome.FAILED:
+        return replace(result, identical=True, measured_outcome=result.outcome)
+    return replace(
+        result,
+        outcome=GateOutcome.PASS,
+        identical=True,
+        measured_outcome=result.outcome,
+        reason=f"both arms are identical by their hashes; their times alone would have said {result.outcome.value}: "
+        f"{result.reason}",
+    )
+
+
+def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
+    """Feed a recorded run to a judge, which then looks where the live run looked; gives the run's data."""
+    data = RunData()
+    for event in events:
+        data.add(event)
+        match event:
+            case ArmsCompared():
+                judge.identical = event.identical
+            case LooksPlanned():
+                policy = judge.policy
+                judge.policy = replace(
+                    policy,
+                    margins=event.margins,
+                    margin_ratio=event.margin_ratio or policy.margin_ratio,
+                    equivalence_ratio=event.equivalence_ratio or policy.equivalence_ratio,
+                )
+                judge.plan(event.blocks)
+            case LookTaken():
+                judge.look(data, final=event.final)
+            case _:
+                pass
+    return data
+
+
+def policy_of(config: Config) -> Policy:
+    """The gate's rule from the configuration."""
+    return Policy(
+        margin_ratio=config.margin,
+        alpha=config.alpha,
+        equivalence_ratio=max(config.equivalence, config.margin),  # who tolerates more asks for no finer proof
+        max_block_sd_ratio=config.max_block_sd,
+    )
+
+
+def signal_policy_of(config: Config) -> SignalPolicy:
+    """The rule for signals from the configuration."""
+    return SignalPolicy(gating=tuple(Signal(name) for name in config.gating_signals))

@@ -1,0 +1,167 @@
+"""The end of a run: verdict events, pyperf files, `result.json`, exit code."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+
+from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.paired.blame import blamed
+from perfguard.gate.rules.policy import exit_code
+from perfguard.host.identity import machine_line
+from perfguard.records.events import RunFinished, VerdictReached
+from perfguard.records.machine.cpuset import format_cpu_list
+from perfguard.records.result import CaseMeasured, RunResult
+from perfguard.records.run import Round, Stage
+from perfguard.records.verdict import GateResult
+from perfguard.runner.session import Session
+from perfguard.store.pyperf_files import join_suites, write_suite
+from perfguard.units import format_count, format_share
+
+_MUCH_WAITING = 0.05
+"""Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
+
+
+def finish(
+    session: Session,
+    gate: GateResult | None,
+    *,
+    measured: Sequence[CaseMeasured] = (),
+    error_rate: str = "uncalibrated",
+) -> RunResult:
+    """Write everything that the run adds up to, and give its result."""
+    if gate is not None:
+        gate = blamed(gate, session.data.attributions)
+        _emit_verdicts(session, gate)
+    _join_raw_files(session)
+    _note_waiting(session)
+    code, verdict, reason = _conclusion(session, gate, measured)
+    result = RunResult(
+        command=session.request.command,
+        run_id=session.folder.run_id,
+        folder=str(session.folder.path),
+        suite=session.request.suite,
+        machine_id=session.fingerprint.machine_id,
+        machine=machine_line(session.fingerprint),
+        cpus=session.selection.cpus,
+        arms=dict(session.summaries),
+        gate=gate,
+        measured=tuple(measured),
+        exit_code=int(code),
+        verdict=verdict,
+        reason=reason,
+        notes=tuple(session.notes),
+        duration_s=time.monotonic() - session.started,
+        error_rate=error_rate,
+        census_changes=dict(session.data.census_changes),
+        attributions=tuple(session.data.attributions.values()),
+        findings=dict(session.data.findings),
+        stored_census_changes=dict(session.data.stored_census_changes),
+    )
+    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
+    session.folder.write_json("result.json", result)
+    return result
+
+
+def _note_waiting(session: Session) -> None:
+    """Say that something else ran on the CPUs: then the host is at fault, and no larger budget mends it."""
+    ratio = session.data.waited_ratio()
+    if ratio is not None and ratio > _MUCH_WAITING:
+        session.note(
+            f"steps waited for a CPU in {format_share(ratio)} of their time: other processes ran on CPU "
+            f"{format_cpu_list(session.selection.cpus)}, or an arm has more threads than CPUs; end them, or measure "
+            "elsewhere (--cpus)",
+            level="warning",
+        )
+
+
+def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
+    """What a one-arm run measured of each case."""
+    rounds = session.data.rounds()
+    found = []
+    for case in session.request.cases:
+        failure = session.data.failures.get(case.id)
+        if failure is not None and failure.skipped:
+            continue
+        found.append(
+            describe_rounds(
+                case.id,
+                rounds.get(case.id, ()),
+                inner_loops=session.data.inner_loops.get(case.id),
+                problem=failure.reason if failure else None,
+            )
+        )
+    return tuple(found)
+
+
+def describe_rounds(
+    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: str | None
+) -> CaseMeasured:
+    """Median and spread of a case's rounds; None where there are too few."""
+    if any(value <= 0 for entry in rounds for value in entry.values_s):
+        problem, rounds = "a slice took no time at all: the recording is damaged", ()
+    medians = [statistics.median(entry.values_s) for entry in rounds]
+    logs = [math.log(value) for value in medians]
+    within = [
+        statistics.stdev([math.log(value) for value in entry.values_s]) for entry in rounds if len(entry.values_s) > 1
+    ]
+    return CaseMeasured(
+        case_id=case_id,
+        rounds=len(rounds),
+        median_s=statistics.median(medians) if medians else None,
+        between_sd_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
+        within_sd_ratio=statistics.median(within) if within else None,
+        inner_loops=inner_loops,
+        problem=problem or (None if medians else "no round completed"),
+    )
+
+
+def _conclusion(
+    session: Session, gate: GateResult | None, measured: Sequence[CaseMeasured]
+) -> tuple[ExitCode, str, str]:
+    config = session.request.loaded.config
+    if session.interrupts.asked:
+        blocks = session.data.blocks_finished
+        return ExitCode.INTERRUPTED, "interrupted", f"interrupted; {blocks} blocks were measured and are kept"
+    if gate is not None:
+        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reason
+    failed = [m.case_id for m in measured if m.problem]
+    if failed:
+        return ExitCode.INFRASTRUCTURE, "failed", f"{len(failed)} of {len(measured)} cases failed"
+    return ExitCode.PASS, "measured", f"{format_count(len(measured), 'case')} measured"
+
+
+def _emit_verdicts(session: Session, gate: GateResult) -> None:
+    for verdict in gate.verdicts:
+        estimate = verdict.comparison.estimate
+        session.emit(
+            VerdictReached(
+                case_id=verdict.case_id,
+                outcome=verdict.outcome.value,
+                log_ratio=estimate.log_ratio if estimate else None,
+                lower=estimate.interval.lower if estimate else None,
+                upper=estimate.interval.upper if estimate else None,
+                reason=verdict.reason,
+            )
+        )
+
+
+def _join_raw_files(session: Session) -> None:
+    """One pyperf suite of the main stage for each arm, beside the raw files of each process."""
+    raw = session.folder.path / "raw"
+    for code, name in (("a", "baseline"), ("b", "candidate")):
+        files = [
+            path
+            for path in raw.glob(f"[0-9]*-{code}.json")
+            if session.data.stage_of(int(path.name.partition("-")[0])) is Stage.MAIN
+        ]
+        if not files:
+            continue
+        try:
+            suite = join_suites(files, skipped=lambda text: session.note(text, level="warning"))
+            if suite is not None:
+                write_suite(suite, session.folder.path / f"{name}.json")
+        except StoreError as error:
+            session.note(str(error), level="warning")

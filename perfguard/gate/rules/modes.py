@@ -1,0 +1,119 @@
+"""Bimodal cases: a change of how often the slow mode is met is reported as that, not as a shift of the mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfguard.errors import MeasurementError
+from perfguard.records.run import CaseSlices, PairedData
+from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdict
+from perfguard.stats.modes import Modes, find_modes
+from perfguard.stats.paired import SLICE_TRIM, block_log_ratio, estimate_paired, positive_times
+from perfguard.units import format_effect, format_ratio
+
+MIX_LEVEL = 0.01
+"""Two-sided level at which the mix of modes has changed. The times' own test has controlled false alarms before; this
+only decides whether a flag that the modes explain is theirs or luck."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockValues:
+    log_ratios: tuple[float, ...]
+    levels: tuple[float, ...]
+
+
+def report_modes(
+    verdicts: Sequence[Verdict], data: PairedData, policy: Policy, *, voided: frozenset[int] = frozenset()
+) -> tuple[Verdict, ...]:
+    """Attach a report where a case's blocks fall into a fast and a slow mode.
+
+    Where no shift is left within the modes, a regression or improvement is a matter of their mix: it stays where the
+    mix itself changed significantly, and is `inconclusive` otherwise.
+
+    Args:
+        verdicts: In the order of the suite.
+        data: The blocks that they rest on.
+        policy: `unchanged` within the modes means the same as for the whole case.
+        voided: Blocks that the arm-blind rule left out.
+    """
+    slices: dict[str, list[CaseSlices]] = {}
+    for entry in data.slices:
+        if entry.block not in voided:
+            slices.setdefault(entry.case_id, []).append(entry)
+    return tuple(_reported(verdict, slices.get(verdict.case_id, ()), policy) for verdict in verdicts)
+
+
+def _reported(verdict: Verdict, entries: Sequence[CaseSlices], policy: Policy) -> Verdict:
+    if verdict.comparison.design is not Design.PAIRED or verdict.comparison.estimate is None:
+        return verdict
+    values = _block_values(entries)
+    modes = find_modes(values.log_ratios, values.levels) if values else None
+    if values is None or modes is None:
+        return verdict
+    report = _report(modes, values, policy)
+    return _ruled(replace(verdict, modes=report), report)
+
+
+def _block_values(entries: Sequence[CaseSlices]) -> _BlockValues | None:
+    log_ratios, levels = [], []
+    try:
+        for entry in sorted(entries, key=lambda entry: entry.block):
+            if entry.baseline_s and entry.candidate_s:
+                log_ratios.append(block_log_ratio(entry.baseline_s, entry.candidate_s))
+                levels.append((_level(entry.baseline_s) + _level(entry.candidate_s)) / 2)
+    except MeasurementError:  # a value that is no time; the comparison itself says so
+        return None
+    return _BlockValues(tuple(log_ratios), tuple(levels))
+
+
+def _level(values_s: Sequence[float]) -> float:
+    """Log of an arm's typical time in a block: the trimmed mean of the log slices."""
+    logs = np.sort(np.log(positive_times(values_s)))
+    cut = int(SLICE_TRIM * logs.size)
+    return float(logs[cut : logs.size - cut].mean())
+
+
+def _report(modes: Modes, values: _BlockValues, policy: Policy) -> ModeReport:
+    within = estimate_paired(
+        [ratio for ratio, same in zip(values.log_ratios, modes.same, strict=True) if same], policy.interval_level
+    )
+    limit = math.log1p(policy.equivalence_ratio)
+    explains_effect = -limit < within.interval.lower and within.interval.upper < limit
+    blocks = len(modes.baseline_slow)
+    p_mix = modes.p_mix()
+    baseline_share, candidate_share = sum(modes.baseline_slow) / blocks, sum(modes.candidate_slow) / blocks
+    left = (
+        "within each mode nothing changed"
+        if explains_effect
+        else f"within the modes it is {format_effect(within.log_ratio)} "
+        f"[{format_effect(within.interval.lower)}, {format_effect(within.interval.upper)}]"
+    )
+    return ModeReport(
+        slow_over_fast=math.expm1(modes.separation),
+        baseline_slow_share=baseline_share,
+        candidate_slow_share=candidate_share,
+        p_mix=p_mix,
+        mix_changed=p_mix <= MIX_LEVEL,
+        explains_effect=explains_effect,
+        reason=f"the slow mode (+{format_ratio(math.expm1(modes.separation))}) takes {candidate_share * 100:.0f} % of "
+        f"the candidate's blocks, {baseline_share * 100:.0f} % of the baseline's (p = {p_mix:.2g}); {left}",
+    )
+
+
+def _ruled(verdict: Verdict, report: ModeReport) -> Verdict:
+    if verdict.outcome is Outcome.INCONCLUSIVE:
+        return replace(verdict, reason=f"{verdict.reason}; {report.reason}")
+    if verdict.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or not report.explains_effect:
+        return verdict
+    if report.mix_changed:
+        return replace(verdict, reason=f"{report.reason}; taken together {verdict.reason}")
+    return replace(
+        verdict,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=f"{report.reason}: the difference is the luck of modes, more blocks would tell; taken together "
+        f"{verdict.reason}",
+    )

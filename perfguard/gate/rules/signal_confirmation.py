@@ -1,0 +1,72 @@
+"""A signal's flag, too, must come back with both arms moved elsewhere before it is red.
+
+What luck of the layout does to a step's time it does to its CPU seconds, its energy and its cache misses as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
+from perfguard.gate.rules.signals import RULES
+from perfguard.records.run import SignalSlices
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Outcome, Policy, SignalFinding, Verdict
+from perfguard.stats.signals import (
+    BlockPairs,
+    difference_bar,
+    least_sd_of_counts,
+    positive_pairs,
+    ratio_bar,
+    readable_pairs,
+)
+from perfguard.units import format_count
+
+
+def confirm_signals(
+    timed: Sequence[Verdict], judged: Sequence[Verdict], data: Sequence[SignalSlices], policy: Policy
+) -> tuple[Verdict, ...]:
+    """Verdicts in which a signal alone makes a case red only where relocated arms show more of it *at all*.
+
+    Args:
+        timed: Verdicts on the times, with their own confirmation.
+        judged: The same after the signals' ruling, in the same order.
+        data: Signals in the blocks of the confirmation alone.
+        policy: Its `confirm_level`.
+    """
+    return tuple(_ruled(before, after, data, policy) for before, after in zip(timed, judged, strict=True))
+
+
+def _ruled(before: Verdict, after: Verdict, data: Sequence[SignalSlices], policy: Policy) -> Verdict:
+    if after.gating is not Gating.GATING or after.outcome is not Outcome.REGRESSED:
+        return after
+    if before.outcome is Outcome.REGRESSED:  # its time is confirmed, whatever else it costs
+        return after
+    flags = [found for found in after.signals if found.gating and found.outcome is Outcome.REGRESSED]
+    told = [_told(flag, [entry for entry in data if entry.case_id == after.case_id], policy) for flag in flags]
+    outcome = Outcome.REGRESSED if any(confirmed for confirmed, _ in told) else Outcome.INCONCLUSIVE
+    return replace(after, outcome=outcome, reason="; ".join([after.reason, *(reason for _, reason in told)]))
+
+
+def _told(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Policy) -> tuple[bool, str]:
+    """Whether a flag came back, and a sentence."""
+    rule = next(rule for rule in RULES if rule.signal.value == flag.signal)
+    blocks = [
+        pairs
+        for entry in entries
+        if entry.signal is rule.signal and (pairs := readable_pairs(entry.baseline, entry.candidate)).baseline.size
+    ]
+    if len(blocks) < 2:
+        return False, f"the run ended before its {rule.thing} could be confirmed with relocated arms"
+    p_value = min(1.0, len(CONFIRMATION_LOOKS) * _p_more(blocks, is_count=rule.is_count))
+    confirmed = p_value <= policy.confirm_level
+    where = f"{format_count(len(blocks), 'block')} with relocated arms"
+    return confirmed, f"its {rule.thing} {'' if confirmed else 'not '}confirmed by {where}"
+
+
+def _p_more(blocks: Sequence[BlockPairs], *, is_count: bool) -> float:
+    if is_count:
+        return difference_bar(blocks, 0.0, least_sd=least_sd_of_counts(blocks)).p_up()
+    positive = [pairs for block in blocks if (pairs := positive_pairs(block)).baseline.size]
+    return ratio_bar(positive, 0.0).p_up() if positive else 1.0

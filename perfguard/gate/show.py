@@ -1,0 +1,177 @@
+"""`show`: a run judged again from its events, also one that was killed before it could say anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfguard.config import LoadedConfig
+from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.paired.allow_list import WITHOUT_ALLOWANCES, allowances_of, recorded_tags
+from perfguard.gate.paired.blame import blamed
+from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
+from perfguard.gate.paired.results import describe_rounds
+from perfguard.gate.rules.policy import exit_code
+from perfguard.host.identity import machine_line
+from perfguard.records.events import ArmReady, Event, Noted, RunFinished, RunStarted
+from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.records.run_data import RunData
+from perfguard.records.spec import Case, Gating
+from perfguard.records.verdict import GateResult
+from perfguard.runner.run_folder import read_events
+from perfguard.units import format_count
+from perfguard.watch.run_files import host_of, selection_of
+from perfguard.watch.sources.event_sources import read_beside
+
+
+def runs_of(loaded: LoadedConfig) -> Path:
+    """The folder that a project's runs are recorded in; need not exist."""
+    return loaded.project / ".perfguard" / "runs"
+
+
+def find_run(loaded: LoadedConfig, name: str | None) -> Path:
+    """Folder of a run by its id or path; the latest one for None.
+
+    Raises:
+        StoreError: There is none.
+    """
+    runs = runs_of(loaded)
+    if name is not None:
+        for place in (runs / name, loaded.project / name):
+            if (place / "events.jsonl").is_file():
+                return place
+        raise StoreError(f"there is no run {name!r} in {runs}, and no events.jsonl at that path")
+    latest = latest_run(loaded)
+    if latest is None:
+        raise StoreError(f"no run is recorded in {runs}; `perfguard gate` makes one")
+    return latest
+
+
+def latest_run(loaded: LoadedConfig) -> Path | None:
+    """Folder of the latest run; None where none is recorded."""
+    return max((path.parent for path in runs_of(loaded).glob("*/events.jsonl")), default=None)
+
+
+def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
+    """What a run's events add up to, judged by the present rule.
+
+    Raises:
+        StoreError: The events cannot be read, or do not begin with a run's start.
+    """
+    return judged_run(loaded, folder, tuple(read_events(folder / "events.jsonl")))
+
+
+def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> RunResult:
+    """The same of events that were read already, as of a damaged run.
+
+    Raises:
+        StoreError: They hold no start of a run.
+    """
+    start = next((event for event in events if isinstance(event, RunStarted)), None)
+    if start is None:
+        raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
+    data, judged = _replayed(loaded, start, events)
+    gate = blamed(judged, data.attributions) if judged is not None else None
+    end = next((event for event in events if isinstance(event, RunFinished)), None)
+    measured = () if gate else _measured(start, data)
+    broken = "" if end else "; the run ended before it could conclude"
+    return RunResult(
+        command="show",
+        run_id=start.run_id,
+        folder=str(folder),
+        suite=start.suite,
+        machine_id=start.machine_id or "unknown",
+        machine=_machine(folder),
+        cpus=_cpus(folder),
+        arms={event.arm.value: _summary(event) for event in events if isinstance(event, ArmReady)},
+        gate=gate,
+        measured=measured,
+        exit_code=int(_code(loaded, gate, end)),
+        verdict=gate.outcome.value if gate else "measured",
+        reason=(gate.reason if gate else f"{format_count(len(measured), 'case')} measured") + broken,
+        notes=tuple(event.text for event in events if isinstance(event, Noted)),
+        duration_s=recorded_duration_s(folder, data),
+        census_changes=dict(data.census_changes),
+        attributions=tuple(data.attributions.values()),
+        findings=dict(data.findings),
+        stored_census_changes=dict(data.stored_census_changes),
+    )
+
+
+def recorded_duration_s(folder: Path, data: RunData) -> float:
+    """Wall seconds of a run; of its blocks alone where it did not come to its end."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = float(json.loads(read_beside(folder, "result.json") or b"")["duration_s"])
+        return found if math.isfinite(found) else data.measured_s
+    return data.measured_s
+
+
+def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) -> tuple[RunData, GateResult | None]:
+    if start.mode != "paired":
+        return RunData.of(events), None
+    cases = tuple(
+        Case(
+            benchmark=case_id,
+            target="",
+            gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING,
+        )
+        for case_id in start.case_ids
+    )
+    allowances = () if start.command[1:2] in [(name,) for name in WITHOUT_ALLOWANCES] else allowances_of(loaded)
+    judge = PairedJudge(
+        cases=_tagged(cases, recorded_tags(loaded, allowances)),
+        policy=policy_of(loaded.config),
+        signals=signal_policy_of(loaded.config),
+        allowances=allowances,
+    )
+    data = replay(events, judge)
+    return data, judge.conclude(data)
+
+
+def _tagged(cases: Sequence[Case], tags: Mapping[str, tuple[str, ...]]) -> tuple[Case, ...]:
+    return tuple(replace(case, tags=tags.get(case.id, ())) for case in cases)
+
+
+def _measured(start: RunStarted, data: RunData) -> tuple[CaseMeasured, ...]:
+    rounds = data.rounds()
+    return tuple(
+        describe_rounds(
+            case_id,
+            rounds.get(case_id, ()),
+            inner_loops=data.inner_loops.get(case_id),
+            problem=data.failures[case_id].reason if case_id in data.failures else None,
+        )
+        for case_id in start.case_ids
+    )
+
+
+def _code(loaded: LoadedConfig, gate: GateResult | None, end: RunFinished | None) -> ExitCode:
+    if gate is not None:
+        return exit_code(gate, fail_on=loaded.config.fail_on)
+    return ExitCode(end.exit_code) if end else ExitCode.PASS
+
+
+def _summary(ready: ArmReady) -> ArmSummary:
+    return ArmSummary(
+        text=ready.text,
+        source_id=ready.source_id,
+        interpreter=ready.interpreter,
+        python=ready.python,
+        torch=ready.torch,
+        stack_id=ready.stack_id,
+        commit=ready.commit,
+    )
+
+
+def _machine(folder: Path) -> str:
+    host = host_of(folder)
+    return machine_line(host) if host is not None else "unknown machine"
+
+
+def _cpus(folder: Path) -> tuple[int, ...]:
+    selection = selection_of(folder)
+    return selection.cpus if selection is not None else ()

@@ -1,0 +1,214 @@
+"""One arm at a time: `run`, `baseline update`, and `gate` against a stored baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfguard.gate.calibration.machine_rates import gate_contract
+from perfguard.gate.paired.allow_list import allowances_of, tags_of, utc_today
+from perfguard.gate.paired.explain import count_against
+from perfguard.gate.paired.judging import policy_of
+from perfguard.gate.paired.results import finish, measured_cases
+from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
+from perfguard.gate.rules.compare import compare_rounds
+from perfguard.gate.rules.drift import DRIFT_SHARE
+from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.rules.policy import conclude, decide_cases
+from perfguard.gate.rules.screening import cases_to_pair, speed_note
+from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
+from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
+from perfguard.host.match import match
+from perfguard.records.allowance import Allowance
+from perfguard.records.machine.fingerprint import CompatibilityLevel
+from perfguard.records.plan import ArmSpec
+from perfguard.records.record import StoredBaseline
+from perfguard.records.result import ArmSummary, RunResult
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Comparison, Design, GateResult, Outcome
+from perfguard.runner.measuring import calibrate, measure, start_arms
+from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.session import Request, Session, open_session
+from perfguard.store.censuses import census_file, load_censuses
+
+
+def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> ProcessStarter:
+    """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
+
+    Returns:
+        What starts more workers of the arm.
+    """
+    session.settings = replace(session.settings, max_blocks=rounds)
+    starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
+    plans = calibrate(session, starter, arms)
+    if plans and not session.interrupts.asked:
+        pause_s = spread_s / max(1, rounds - 1)
+        measure(session, starter, plans, arms=(Arm.CANDIDATE,), pause_s=pause_s)
+    return starter
+
+
+def measurable_cases(session: Session) -> tuple[Case, ...]:
+    """The cases that have not failed."""
+    return tuple(case for case in session.request.cases if case.id not in session.data.failures)
+
+
+def run_arm(request: Request, arm: ArmSpec, *, rounds: int) -> RunResult:
+    """Measure one arm and compare it with nothing.
+
+    Raises:
+        PerfguardError: The run could not be made.
+    """
+    with open_session(request, mode="rounds") as session:
+        measure_rounds(session, arm, rounds=rounds, spread_s=0.0)
+        return finish(session, None, measured=measured_cases(session))
+
+
+def gate_against_stored(
+    request: Request, candidate: ArmSpec, stored: StoredBaseline, place: str, *, anchor: StoredBaseline | None = None
+) -> RunResult:
+    """Measure fresh rounds and judge them against a stored baseline of this machine, and its anchor, where it has one.
+
+    Raises:
+        PerfguardError: The run could not be made.
+    """
+    allowances = allowances_of(request.loaded)
+    with open_session(with_seed_of(stored, request), mode="rounds") as session:
+        session.summaries["baseline"] = _stored_summary(stored, place)
+        session.note(
+            f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
+            f"{min((n.rounds for n in stored.noise.values()), default=0)} rounds"
+        )
+        session.note(
+            "against a stored baseline only larger changes can be excluded; --baseline git:REV pairs two revisions in "
+            "the same minutes and sees smaller ones"
+        )
+        rounds = session.request.loaded.config.rounds
+        starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
+        contract = None
+        if obstacle := obstacle_to_pairing(session, stored):
+            session.note(f"what these numbers do not clear cannot be paired: {obstacle}", level="warning")
+        else:
+            contract = gate_contract(session, screens=True).sentence
+        result = judge_stored(session, stored, contract=contract)
+        level = match(stored.fingerprint, session.fingerprint).level
+        drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
+        result = pair_open_cases(
+            session, stored, candidate, result, level, allowances=allowances, reserve=_reserve(session, drifted, result)
+        )
+        if drifted is not None:
+            result = pair_drifted(session, drifted, candidate, result, allowances)
+        return finish(session, _allowed(session, stored, result, allowances), error_rate=contract or "uncalibrated")
+
+
+def judge_stored(session: Session, stored: StoredBaseline, *, contract: str | None = None) -> GateResult:
+    """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ.
+
+    Args:
+        session: The run, with its fresh rounds measured.
+        stored: The baseline.
+        contract: What is known of the gate's error rates; None where nothing is.
+    """
+    config = session.request.loaded.config
+    policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
+    data = session.data
+    paired = data.paired()
+    reasons = reasons_against(session, stored)
+    comparisons = compare_rounds(
+        {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
+    )
+    if reasons:
+        comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
+    checks = paired_with_stored(stored.rounds, data.rounds())
+    verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
+    unchecked = unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session))
+    notes = (*speed_note(stored.rounds, data.rounds()), *unchecked)
+    return conclude(verdicts, policy, contract=contract, notes=notes)
+
+
+def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:
+    """An anchor takes its part of the level whatever the rounds say of it; only the time follows what is open."""
+    if drifted is None:
+        return Reserve()
+    stages = len(drifted.cases) + len(cases_to_pair(session.request.cases, result.verdicts))
+    return Reserve(level_share=DRIFT_SHARE, time_share=len(drifted.cases) / stages if stages else 0.0)
+
+
+def _allowed(
+    session: Session, stored: StoredBaseline, result: GateResult, allowances: Sequence[Allowance]
+) -> GateResult:
+    """The result with allowances applied to what was not paired, and a note for each of them.
+
+    Last: the numbers of another day decide what is measured in pairs, not that a slowdown is small enough.
+    """
+    if not allowances:
+        return result
+    cases = session.request.cases
+    today, tags = utc_today(), tags_of(cases)
+    different = computed_otherwise(paired_with_stored(stored.rounds, session.data.rounds()))
+    unpaired = [verdict for verdict in result.verdicts if verdict.comparison.design is Design.ROUNDS]
+    ruled = apply_allowances(unpaired, allowances, today, result.policy, tags=tags, different=different)
+    result = with_verdicts(result, ruled)
+    return replace(result, notes=(*result.notes, *allowance_notes(allowances, result.verdicts, today, tags=tags)))
+
+
+def with_seed_of(stored: StoredBaseline, request: Request) -> Request:
+    """The request with the baseline's seed, so that the rounds have its data; a seed that the user gave stays."""
+    if request.loaded.config.seed is not None:
+        return request
+    config = replace(request.loaded.config, seed=stored.info.seed)
+    return replace(request, loaded=replace(request.loaded, config=config))
+
+
+def _why_unchecked(stored: StoredBaseline, session: Session) -> str:
+    if not any(entry.checks for rounds in stored.rounds.values() for entry in rounds):
+        return "the baseline holds times only; `perfguard baseline update` records what was computed, too"
+    if session.settings.seed != stored.info.seed:
+        return f"the baseline has seed {stored.info.seed}, this run {session.settings.seed}; leave `seed` unset"
+    return "no round had the data of one of the baseline's"
+
+
+def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[str, ...]:
+    """Why this run must not be compared with the stored baseline, or anchor; empty when it may. The rest is noted."""
+    compatibility = match(stored.fingerprint, session.fingerprint)
+    if compatibility.level is CompatibilityLevel.INCOMPARABLE:
+        return compatibility.reasons
+    for reason in compatibility.reasons:
+        session.note(f"differs from the {name}: {reason}")
+    info, settings = stored.info, session.settings
+    reasons = []
+    for what, then, now in (
+        ("CPUs in the mask", info.cpus, len(session.selection.cpus)),
+        ("environment profile", info.env_profile, settings.env_profile.value),
+        ("slice length", info.slice_s, settings.slice_s),
+    ):
+        if then != now:
+            reasons.append(f"the {name} was measured with another {what} ({then}, now {now})")
+    return tuple(reasons)
+
+
+def _incomparable(comparison: Comparison, reason: str) -> Comparison:
+    if comparison.problem_outcome is Outcome.FAILED:
+        return comparison
+    return replace(comparison, problem=reason, problem_outcome=Outcome.INCOMPARABLE)
+
+
+def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:
+    software = stored.fingerprint.software
+    return ArmSummary(
+        text=f"stored {place}",
+        source_id=stored.info.source_id,
+        interpreter=None,
+        python=software.python_version if software else None,
+        torch=software.torch_version if software else None,
+        stack_id=stored.info.stack_id,
+        commit=stored.info.commit,
+    )
+
+
+def utc_now() -> str:
+    """Now, in UTC, ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

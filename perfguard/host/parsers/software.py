@@ -1,0 +1,107 @@
+"""The software stack, as the interpreter under test tells it; torch is never imported here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfguard.host.parsers.parsing import parse_words
+from perfguard.records.machine.fingerprint import SoftwareFacts
+
+_REPORTER = Path(__file__).parents[2] / "worker" / "torch_env.py"
+_RUN_REPORTER = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+_MAX_ITEMS = 200
+_MAX_TEXT = 512
+_TIMEOUT_S = 180.0
+
+_TEXTS = (
+    "python_version", "python_implementation", "glibc_version",
+    "torch_version", "torch_git_version", "parallel_backend", "float32_matmul_precision",
+    "aten_isa", "onednn_version", "onednn_isa", "mkl_version", "mkl_isa",
+    "ipex_version", "numpy_version", "problem",
+)  # fmt: skip
+_SWITCHES = ("torch_debug", "torch_cxx11_abi", "flushes_denormals", "onednn_enabled", "deterministic")
+_COUNTS = ("intra_op_threads", "inter_op_threads")
+_LISTS = ("torch_build", "openmp_runtimes", "malloc_libraries")
+
+ALLOCATORS = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc", "mimalloc": "mimalloc"}
+"""Marks in file names of allocators, and how to call them."""
+
+
+def decode_software(data: object) -> SoftwareFacts:
+    """Facts from a worker's answer; whatever is missing or of the wrong kind is None."""
+    if not isinstance(data, Mapping):
+        return SoftwareFacts(problem="the interpreter gave no answer that could be read")
+    facts: dict[str, Any] = {name: _text(data.get(name)) for name in _TEXTS}
+    facts |= {name: value if isinstance(value := data.get(name), bool) else None for name in _SWITCHES}
+    facts |= {name: _count(data.get(name)) for name in _COUNTS}
+    facts |= {name: _texts(data.get(name)) for name in _LISTS}
+    return SoftwareFacts(**facts, environment=_environment(data.get("environment")))
+
+
+def query_software(
+    python: Path, *, environment: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+) -> SoftwareFacts:
+    """Ask an interpreter about itself in a process of its own.
+
+    Args:
+        python: The interpreter under test; it needs torch but not perfguard.
+        environment: Its whole environment; None for this process's own.
+        timeout_s: Importing torch from a cold disk takes tens of seconds.
+
+    Returns:
+        The facts; `problem` says why they are empty when the interpreter could not be asked.
+    """
+    command: Sequence[str] = (str(python), "-c", _RUN_REPORTER, str(_REPORTER))
+    try:
+        done = subprocess.run(
+            command,
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return SoftwareFacts(problem=parse_words(f"{python} could not be asked: {error}"))
+    try:
+        answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
+        return SoftwareFacts(problem=parse_words(f"{python} ended with status {done.returncode}: {tail}"[:250]))
+    return decode_software(answer)
+
+
+def allocator(software: SoftwareFacts) -> str | None:
+    """The allocator in use: one that was preloaded, else the C library's; None when unknown."""
+    if software.malloc_libraries is None:
+        return None
+    for library in software.malloc_libraries:
+        for mark, name in ALLOCATORS.items():
+            if mark in library:
+                return name
+    return "system"
+
+
+def _text(value: object) -> str | None:
+    return parse_words(value[:_MAX_TEXT]) if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 20 else None
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(words for item in value[:_MAX_ITEMS] if (words := _text(item)) is not None)
+
+
+def _environment(value: object) -> dict[str, str] | None:
+    if not isinstance(value, Mapping):
+        return None
+    pairs = ((_text(name), content) for name, content in list(value.items())[:_MAX_ITEMS])
+    return {name: _text(content) or "" for name, content in sorted(pairs, key=str) if name and isinstance(content, str)}

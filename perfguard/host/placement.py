@@ -1,0 +1,243 @@
+"""Which CPUs a run is pinned to: as many threads as CPUs, always, and one thread a core by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perfguard.errors import UsageError
+from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
+from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Fingerprint, LogicalCpu, NumaNode, QuotaState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_Ranked = tuple[bool, int, int]
+_CLASS_ORDER = tuple(CoreClass)
+
+
+def select_cpus(
+    fingerprint: Fingerprint,
+    *,
+    cpus: str | None,
+    threads: int | None,
+    numa: int | None,
+    available: frozenset[int],
+) -> CpuSelection:
+    """Choose the CPUs of a run.
+
+    Without `cpus`: one NUMA node, the fastest class of cores, one CPU of each, one core left to the system.
+
+    Args:
+        fingerprint: The machine.
+        cpus: A CPU list that is taken as it stands, `0-3,8`.
+        threads: How many threads; fewer than there are CPUs shrinks the mask.
+        numa: The node to stay on.
+        available: The process's own affinity, read before torch was ever imported.
+
+    Raises:
+        UsageError: A CPU is offline or not allowed, a node has none, or more threads are asked for than CPUs.
+    """
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads {threads}: at least one thread is needed.")
+    usable = _usable(fingerprint, available)
+    node = _node(fingerprint, numa, usable)
+    if cpus is not None:
+        return _explicit(fingerprint, cpus, threads, node if numa is not None else None, available)
+    return _automatic(fingerprint, threads, node, usable, is_asked_for=numa is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    id: int
+    core_class: CoreClass
+    cpus: tuple[int, ...]
+
+
+def _usable(fingerprint: Fingerprint, available: frozenset[int]) -> frozenset[int]:
+    online, allowed = fingerprint.topology.online, fingerprint.limits.allowed_cpus
+    usable = available & frozenset(online if online is not None else available)
+    usable &= frozenset(allowed if allowed is not None else usable)
+    if not usable:
+        raise UsageError(
+            f"No CPU can be used: online {_shown(online)}, allowed by the cpuset {_shown(allowed)}, "
+            f"allowed to this process {_shown(available)}."
+        )
+    return usable
+
+
+def _explicit(
+    fingerprint: Fingerprint, text: str, threads: int | None, node: NumaNode | None, available: frozenset[int]
+) -> CpuSelection:
+    asked = parse_cpu_list(text)
+    if not asked:
+        raise UsageError(f"--cpus {text!r} is not a list of CPUs; write it like 0-3,8.")
+    _refuse_unusable(fingerprint, asked, available)
+    if node is not None and not asked <= set(node.cpus or ()):
+        outside = format_cpu_list(asked - set(node.cpus or ()))
+        raise UsageError(f"--cpus {text}: {outside} not on NUMA node {node.id}, which has {_shown(node.cpus)}.")
+    chosen = _shrink(tuple(sorted(asked)), threads, f"--cpus {text} has")
+    limit = _quota(fingerprint)
+    if limit is not None and len(chosen) > limit:
+        raise UsageError(
+            f"--cpus {text}: the CPU quota allows {fingerprint.limits.quota_cpus:g} CPUs, "
+            f"and {len(chosen)} threads would be throttled; add --threads {limit} or raise the quota."
+        )
+    return _selection(fingerprint, chosen, housekeeping=(), reason=f"as asked for by --cpus {text}")
+
+
+def _refuse_unusable(fingerprint: Fingerprint, asked: frozenset[int], available: frozenset[int]) -> None:
+    online, allowed = fingerprint.topology.online, fingerprint.limits.allowed_cpus
+    for problem, good in (
+        ("offline or absent", online),
+        ("not allowed by the cpuset of this control group", allowed),
+        ("not in this process's affinity mask", available),
+    ):
+        bad = asked - frozenset(good) if good is not None else frozenset[int]()
+        if bad:
+            noun = "CPU" if len(bad) == 1 else "CPUs"
+            verb = "is" if len(bad) == 1 else "are"
+            raise UsageError(f"{noun} {format_cpu_list(bad)} {verb} {problem}; choose from {_shown(good)}.")
+
+
+def _automatic(
+    fingerprint: Fingerprint,
+    threads: int | None,
+    node: NumaNode | None,
+    usable: frozenset[int],
+    *,
+    is_asked_for: bool,
+) -> CpuSelection:
+    on_node = usable & frozenset(node.cpus or ()) if node is not None else usable
+    cores = _best_class(_cores(fingerprint, on_node))
+    left = _left_to_system(cores, threads)
+    ranked = _in_order([core for core in cores if core is not left], with_siblings=(threads or 0) > len(cores))
+    limit = _quota(fingerprint)
+    asked = threads if threads is not None or limit is None else min(limit, len(ranked))
+    chosen = _shrink(ranked, asked, f"{_where(node)} has")
+    if limit is not None and len(chosen) > limit:
+        raise UsageError(
+            f"--threads {threads}: the CPU quota allows {fingerprint.limits.quota_cpus:g} CPUs; "
+            f"ask for at most {limit} or raise the quota."
+        )
+    pieces = [_where(node, is_asked_for=is_asked_for), _density(cores, len(chosen))]
+    if threads is None and asked is not None and asked < len(ranked):
+        pieces.append(f"{asked} by the CPU quota")
+    if left is not None:
+        pieces.append(f"CPU {format_cpu_list(left.cpus)} left to the system")
+    housekeeping = left.cpus if left is not None else ()
+    return _selection(fingerprint, chosen, housekeeping=housekeeping, reason=", ".join(pieces))
+
+
+def _cores(fingerprint: Fingerprint, usable: frozenset[int]) -> list[_Core]:
+    """Cores with their usable CPUs; CPUs without a known core stand for one each."""
+    places = {cpu.id: cpu for cpu in fingerprint.topology.cpus}
+    members: dict[int, list[int]] = {}
+    for cpu in sorted(usable):
+        place: LogicalCpu | None = places.get(cpu)
+        members.setdefault(cpu if place is None or place.core is None else place.core, []).append(cpu)
+    return [
+        _Core(id=core, core_class=_class_of(places.get(cpus[0])), cpus=tuple(cpus))
+        for core, cpus in sorted(members.items(), key=lambda item: item[1][0])
+    ]
+
+
+def _class_of(cpu: LogicalCpu | None) -> CoreClass:
+    return CoreClass.PERFORMANCE if cpu is None else cpu.core_class
+
+
+def _best_class(cores: list[_Core]) -> list[_Core]:
+    """Classes are never mixed: threads would wait for the slowest core."""
+    best = min((core.core_class for core in cores), key=_CLASS_ORDER.index)
+    return [core for core in cores if core.core_class is best]
+
+
+def _left_to_system(cores: list[_Core], threads: int | None) -> _Core | None:
+    """The lowest core, which takes most interrupts, unless every core was asked for."""
+    if len(cores) < 2 or (threads is not None and threads >= len(cores)):
+        return None
+    return cores[0]
+
+
+def _in_order(cores: list[_Core], *, with_siblings: bool) -> tuple[int, ...]:
+    """One CPU of each core; siblings behind them, and only when there are more threads than cores."""
+    first = tuple(core.cpus[0] for core in cores)
+    siblings = (cpu for core in cores for cpu in core.cpus[1:])
+    return (*first, *siblings) if with_siblings else first
+
+
+def _shrink(cpus: tuple[int, ...], threads: int | None, owner: str) -> tuple[int, ...]:
+    if threads is not None and threads > len(cpus):
+        raise UsageError(
+            f"--threads {threads} is more than the {len(cpus)} CPUs to run on: {owner} {_shown(cpus)}; "
+            f"ask for at most {len(cpus)}, or name CPUs with --cpus."
+        )
+    return tuple(sorted(cpus[:threads]))
+
+
+def _quota(fingerprint: Fingerprint) -> int | None:
+    """Whole CPUs of the quota; a fraction of one still runs one thread."""
+    limits = fingerprint.limits
+    if limits.quota is not QuotaState.LIMITED or limits.quota_cpus is None:
+        return None
+    return max(1, int(limits.quota_cpus))
+
+
+def _node(fingerprint: Fingerprint, numa: int | None, usable: frozenset[int]) -> NumaNode | None:
+    nodes = fingerprint.topology.numa_nodes
+    if numa is None:
+        return max(nodes, key=lambda node: _node_rank(node, usable), default=None) if _knows(nodes, usable) else None
+    asked = next((node for node in nodes if node.id == numa), None)
+    if asked is None:
+        known = ", ".join(str(node.id) for node in nodes) or "none"
+        raise UsageError(f"--numa {numa}: there is no such NUMA node; known: {known}.")
+    if not usable & frozenset(asked.cpus or ()):
+        raise UsageError(f"--numa {numa}: the node has no CPU that can be used here; it has {_shown(asked.cpus)}.")
+    return asked
+
+
+def _knows(nodes: Iterable[NumaNode], usable: frozenset[int]) -> bool:
+    return any(usable & frozenset(node.cpus or ()) for node in nodes)
+
+
+def _node_rank(node: NumaNode, usable: frozenset[int]) -> _Ranked:
+    """Nodes without any of the CPUs last, then those with memory first, most CPUs, lowest number."""
+    count = len(usable & frozenset(node.cpus or ()))
+    return count > 0 and node.memory_bytes != 0, count, -node.id
+
+
+def _selection(
+    fingerprint: Fingerprint, chosen: tuple[int, ...], *, housekeeping: tuple[int, ...], reason: str
+) -> CpuSelection:
+    holding = [node for node in fingerprint.topology.numa_nodes if set(chosen) & set(node.cpus or ())]
+    node = holding[0] if len(holding) == 1 and set(chosen) <= set(holding[0].cpus or ()) else None
+    classes = {_class_of(cpu) for cpu in fingerprint.topology.cpus if cpu.id in chosen}
+    several = len(fingerprint.topology.numa_nodes) > 1
+    allowed = fingerprint.limits.allowed_nodes
+    may_bind = node is not None and several and node.memory_bytes != 0 and (allowed is None or node.id in allowed)
+    return CpuSelection(
+        cpus=chosen,
+        threads=len(chosen),
+        housekeeping=housekeeping,
+        numa_node=node.id if node is not None else None,
+        bind_memory_node=node.id if node is not None and may_bind else None,
+        core_classes=tuple(found for found in CoreClass if found in classes),
+        reason=reason,
+    )
+
+
+def _where(node: NumaNode | None, *, is_asked_for: bool = False) -> str:
+    if node is None:
+        return "the machine"
+    return f"NUMA node {node.id}{' as asked for' if is_asked_for else ''}"
+
+
+def _density(cores: list[_Core], threads: int) -> str:
+    named = "" if cores[0].core_class is CoreClass.PERFORMANCE else f" of class {cores[0].core_class.value}"
+    if threads > len(cores):
+        return f"all {len(cores)} cores{named} and some SMT siblings"
+    return f"one thread a core{named}"
+
+
+def _shown(cpus: Iterable[int] | None) -> str:
+    return "unknown" if cpus is None else format_cpu_list(cpus) or "none"

@@ -1,0 +1,69 @@
+"""One machine, read: everything else here is called from this place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfguard.host.identity import machine_id, stack_id
+from perfguard.host.parsers.caches import read_caches
+from perfguard.host.parsers.cgroup import read_limits
+from perfguard.host.parsers.cpu import parse_cpuinfo, processors_by_id, read_cpu
+from perfguard.host.parsers.isa import read_isa
+from perfguard.host.parsers.live import amx_permission, fill_from_host
+from perfguard.host.parsers.notes import notes_for
+from perfguard.host.parsers.reading import open_tree
+from perfguard.host.parsers.state import read_state
+from perfguard.host.parsers.topology import online_cpus, read_topology
+from perfguard.records.machine.fingerprint import AmxPermission, Fingerprint, SoftwareFacts
+
+if TYPE_CHECKING:
+    from perfguard.host.parsers.parsing import Files
+
+
+def probe(root: Path = Path("/"), *, software: SoftwareFacts | None = None) -> Fingerprint:
+    """The fingerprint of the machine at a root.
+
+    Args:
+        root: `/` for this machine; else a recorded one, a folder or tarball, and then nothing of this machine
+            enters the answer.
+        software: What the interpreter under test said of itself.
+
+    Raises:
+        FingerprintError: The root holds no machine.
+        UsageError: The root does not exist, or holds several machines.
+    """
+    with open_tree(root) as tree:
+        permission = amx_permission() if tree.live else AmxPermission.NOT_ASKED
+        found = read_fingerprint(tree, software=software, permission=permission)
+        return _with_ids(fill_from_host(found)) if tree.live else found
+
+
+def read_fingerprint(
+    files: Files,
+    *,
+    software: SoftwareFacts | None = None,
+    permission: AmxPermission = AmxPermission.NOT_ASKED,
+) -> Fingerprint:
+    """The fingerprint that the files tell."""
+    processors = parse_cpuinfo(files.text("proc/cpuinfo"))
+    numbered = processors_by_id(processors)
+    online = online_cpus(files, numbered)
+    cpu = read_cpu(files, processors, online or ())
+    found = Fingerprint(
+        machine_id="",
+        stack_id=None,
+        cpu=cpu,
+        isa=read_isa(cpu, processors, software=software, permission=permission),
+        topology=read_topology(files, online, numbered, cpu),
+        caches=read_caches(files, online or ()),
+        limits=read_limits(files),
+        state=read_state(files, online or ()),
+        software=software,
+    )
+    return _with_ids(replace(found, notes=notes_for(found)))
+
+
+def _with_ids(found: Fingerprint) -> Fingerprint:
+    return replace(found, machine_id=machine_id(found), stack_id=stack_id(found.software))

@@ -1,0 +1,1 @@
+"""Other systems: GitHub, and the files of other tools. Only `cli` enters."""

@@ -1,0 +1,4 @@
+"""Files of other tools: readers and writers, one format a module.
+
+Entered by `perfguard import`, `export` and `profile`.
+"""

@@ -1,0 +1,287 @@
+"""asv's results files, version 2: one file for each commit, machine and environment.
+
+`results` maps a benchmark to a row whose columns `result_columns` names; a benchmark with parameters has one value for
+each element of their product. Names of parameters, units and kinds are in another file, `benchmarks.json`.
+Source: asv/results.py and asv_runner/statistics.py of airspeed-velocity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from perfguard.codec import from_builtins
+from perfguard.errors import StoreError
+from perfguard.integrations.formats.checks import (
+    MAX_NAME,
+    MAX_SERIES,
+    checked_name,
+    checked_suite,
+    checked_values,
+    count_or_none,
+    left_out,
+    number_or_none,
+    text_or_none,
+)
+from perfguard.integrations.formats.series import (
+    SECONDS,
+    TIME,
+    ImportedSeries,
+    ImportedSuite,
+    ProcessSamples,
+    RunExport,
+    SeriesSummary,
+)
+from perfguard.integrations.formats.summaries import quantile, summarize
+from perfguard.units import printable
+
+_VERSION = 2
+COLUMNS = (
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "stats_q_25",
+    "stats_q_75",
+    "stats_number",
+    "stats_repeat",
+    "samples",
+    "profile",
+)
+"""In asv's own order; it refuses a file with other names."""
+_TIMED = re.compile(r"^(time|timeraw)_|^(Time|Timeraw)[A-Z_]")
+_MEMORY = re.compile(r"^(mem|peakmem)_|^(Mem|PeakMem)[A-Z_]")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_UNKNOWN_UNIT = "its unit, which asv keeps in benchmarks.json"
+
+
+class _File(msgspec.Struct):
+    result_columns: list[str]
+    results: dict[str, list[Any]]
+    params: dict[str, Any] = {}
+    commit_hash: str | None = None
+    python: str | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Whether a document has the shape of an asv results file."""
+    return isinstance(document, dict) and "result_columns" in document and "results" in document
+
+
+def read(document: Any, *, source: str) -> ImportedSuite:
+    """All benchmarks of a file, one series for each element of the product of their parameters.
+
+    Values that asv has as null (failed), NaN (skipped) or text are left out, and said so.
+
+    Raises:
+        StoreError: It is not of version 2, or its columns contradict each other.
+    """
+    version = document.get("version") if isinstance(document, dict) else None
+    if version != _VERSION or isinstance(version, bool):
+        raise StoreError(
+            f"{source} has version {version!r} of asv's results, only {_VERSION} can be read; `asv update` rewrites "
+            "older ones"
+        )
+    file = from_builtins(document, _File, source=source)
+    is_ours = "perfguard" in file.params
+    series: list[ImportedSeries] = []
+    failed: list[str] = []
+    for name, values in file.results.items():
+        row = dict(zip(file.result_columns, values, strict=False))  # asv cuts empty columns off the end
+        _read_benchmark(checked_name(name, source=source), row, series, failed, is_ours=is_ours, source=source)
+        if len(series) + len(failed) > MAX_SERIES:
+            raise StoreError(f"{source} holds more than {MAX_SERIES} series")
+    return checked_suite(
+        ImportedSuite(
+            tool="asv",
+            version=str(_VERSION),
+            source=source,
+            series=tuple(series),
+            commit=text_or_none(file.commit_hash),
+            machine=text_or_none(file.params.get("cpu")) or text_or_none(file.params.get("machine")),
+            machine_id=text_or_none(file.params.get("machine")) if is_ours else None,
+            python=text_or_none(file.python),
+            torch=text_or_none(file.params.get("torch")),
+            what_is_missing=left_out(failed, "they failed, were skipped or are no numbers"),
+        )
+    )
+
+
+def _read_benchmark(
+    name: str, row: dict[str, Any], series: list[ImportedSeries], failed: list[str], *, is_ours: bool, source: str
+) -> None:
+    """Add a benchmark's series to those read so far, and what has no value to those that failed."""
+    result = row.get("result")
+    if result is None:
+        failed.append(name)
+        return
+    if not isinstance(result, list):
+        raise StoreError(f"{source}: {printable(name)} has no list of results")
+    chosen = _product(row.get("params") or [], len(result), name=name, source=source)
+    for index, (parameters, value) in enumerate(zip(chosen, result, strict=True)):
+        shown = f"{name}({', '.join(parameters)})"[:MAX_NAME] if parameters else name
+        at = {column: _element(row.get(column), index) for column in COLUMNS[5:12]}
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - nan
+            series.append(_series(shown, name, parameters, value, at, is_ours=is_ours, source=source))
+        else:
+            failed.append(shown)
+
+
+def _product(axes: Any, length: int, *, name: str, source: str) -> list[tuple[str, ...]]:
+    """The chosen parameters of each result, first parameter slowest."""
+    if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
+        raise StoreError(f"{source}: the parameters of {printable(name)} are no list of lists")
+    expected = math.prod(len(axis) for axis in axes)
+    if expected != length:
+        raise StoreError(
+            f"{source}: {printable(name)} has {length} results for {expected} combinations of its parameters"
+        )
+    return [tuple(printable(str(value)) for value in chosen) for chosen in itertools.product(*axes)]
+
+
+def _element(column: Any, index: int) -> Any:
+    return column[index] if isinstance(column, list) and index < len(column) else None
+
+
+def _series(
+    shown: str,
+    name: str,
+    parameters: tuple[str, ...],
+    result: float,
+    at: dict[str, Any],
+    *,
+    is_ours: bool,
+    source: str,
+) -> ImportedSeries:
+    kind = name.rpartition(".")[2]
+    is_time = is_ours or bool(_TIMED.match(kind))
+    unit = SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
+    value = from_builtins(result, float, source=f"{source}: the result of {printable(shown)}")
+    checked_values((value,), name=shown, source=source, unit=unit)
+    samples = _samples(at["samples"], shown, unit=unit, source=source)
+    missing = () if is_time or unit else (_UNKNOWN_UNIT,)
+    return ImportedSeries(
+        name=shown,
+        parameters=tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
+        metric=TIME if is_time else kind,
+        unit=unit,
+        samples=samples,
+        summary=summarize(samples) if samples else _summary(value, at),
+        n=len(samples[0].values) if samples else count_or_none(at["stats_repeat"]),
+        inner_loops=count_or_none(at["stats_number"]) or None,
+        what_is_missing=(*missing, *(() if samples else ("raw samples: `asv run --record-samples` keeps them",))),
+    )
+
+
+def _samples(values: Any, name: str, *, unit: str, source: str) -> tuple[ProcessSamples, ...] | None:
+    if values is None:
+        return None
+    found = from_builtins(values, list[float], source=f"{source}: the samples of {printable(name)}")
+    if not found:
+        return None
+    return (ProcessSamples(values=checked_values(found, name=name, source=source, unit=unit)),)
+
+
+def _summary(median: float, at: dict[str, Any]) -> SeriesSummary:
+    return SeriesSummary(
+        median=median,
+        q25=number_or_none(at["stats_q_25"]),
+        q75=number_or_none(at["stats_q_75"]),
+        lower=number_or_none(at["stats_ci_99_a"]),
+        upper=number_or_none(at["stats_ci_99_b"]),
+    )
+
+
+def write(run: RunExport, suite: ImportedSuite) -> bytes:
+    """A results file of one arm; each case is a benchmark without parameters, under its full id.
+
+    Raises:
+        StoreError: asv needs a commit, and none is known, or there is nothing to write.
+    """
+    if run.commit is None or not _COMMIT.fullmatch(run.commit):
+        raise StoreError(
+            "asv files its results by commit, and this arm was not measured at one: it holds changes that are not "
+            "committed, or lies outside git; name one: --commit $(git rev-parse HEAD)"
+        )
+    rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == SECONDS and s.samples}
+    if not rows:
+        raise StoreError(f"{suite.source} holds no times that asv's format could hold")
+    python = suite.python or ""
+    document = {
+        "commit_hash": run.commit,
+        "env_name": f"perfguard-py{python}" if python else "perfguard",
+        "date": _milliseconds(run.measured_until),
+        "params": {
+            "arch": "",
+            "cpu": printable(run.result.machine),
+            "machine": run.result.machine_id,
+            "num_cpu": str(len(run.result.cpus)),
+            "os": "",
+            "perfguard": run.perfguard,
+            "python": python,
+            "ram": "",
+            "torch": suite.torch or "",
+        },
+        "python": python,
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": list(COLUMNS),
+        "results": rows,
+        "durations": {},
+        "version": _VERSION,
+    }
+    return (json.dumps(document) + "\n").encode()  # with the literal Infinity where asv writes it, too
+
+
+def _row(series: ImportedSeries, run: RunExport) -> list[Any]:
+    values = [value for process in series.samples or () for value in process.values]
+    ordered = sorted(values)
+    lower, upper = median_interval(ordered)
+    return [
+        [quantile(ordered, 0.5)],
+        [],
+        "1",
+        _milliseconds(run.measured_until),
+        None,
+        [lower],
+        [upper],
+        [quantile(ordered, 0.25)],
+        [quantile(ordered, 0.75)],
+        [series.inner_loops or 1],
+        [len(values)],
+        [values],
+    ]
+
+
+def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float, float]:
+    """Order statistics that hold the median with a chance of at least `1 - miss`; infinite ends with too few values.
+
+    Args:
+        ordered: Ascending, not empty.
+        miss: Chance that the median lies outside.
+
+    Source: the interval that asv puts in its files. Assumes: independent values, which slices of one process are not;
+        it is written because asv reads it, and perfguard judges by nothing like it.
+    """
+    n = len(ordered)
+    below, rank = 0.0, 0
+    while rank < n:
+        below += math.exp(math.lgamma(n + 1) - math.lgamma(rank + 1) - math.lgamma(n - rank + 1) - n * math.log(2))
+        if below > miss / 2:
+            break
+        rank += 1
+    return (ordered[rank - 1], ordered[n - rank]) if rank else (-math.inf, math.inf)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    """The times of asv are those of JavaScript."""
+    return round((seconds or 0.0) * 1000)

@@ -1,0 +1,243 @@
+"""`export` and `import`: recorded runs as files of other tools, and files of other tools looked at and compared."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perfguard import __version__
+from perfguard.config import LoadedConfig
+from perfguard.errors import StoreError, UsageError
+from perfguard.gate.paired.judging import policy_of
+from perfguard.gate.rules.compare import compare_rounds
+from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.show import show_run
+from perfguard.integrations.formats.documents import MAX_FILE_BYTES
+from perfguard.integrations.formats.formats import AUTO, ExportRequest, export_run, import_suite
+from perfguard.integrations.formats.objections import comparison_objection, has_canary, objections_of
+from perfguard.integrations.formats.recorded_arms import arms_of, measured_until
+from perfguard.integrations.formats.series import (
+    SECONDS,
+    TIME,
+    Difference,
+    ImportedComparison,
+    ImportedSeries,
+    ImportedSuite,
+    ImportReport,
+    RunExport,
+)
+from perfguard.records.result import RunResult
+from perfguard.records.run import Round
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Outcome, Policy, Verdict
+from perfguard.runner.run_folder import read_events
+from perfguard.units import printable
+from perfguard.watch.sources.event_sources import EVENTS_FILE
+
+STDIN = "-"
+_UNKNOWN_SPEED = 1.0
+"""Stands for the canary where none was timed: the same on both sides, so it says that the machine was as fast."""
+
+_DIFFERENCES = {
+    Outcome.REGRESSED: Difference.SLOWER,
+    Outcome.IMPROVED: Difference.FASTER,
+    Outcome.UNCHANGED: Difference.EQUAL,
+}
+
+NO_GATE = (
+    "no gate: the two were not measured in turns on one host, nor was it checked that they compute the same; for a "
+    "verdict run `perfguard compare`"
+)
+NO_CANARY = (
+    "without the canary of perfguard a comparison holds only if the machine was as fast both times; nothing in these "
+    "files tells"
+)
+
+
+def export(
+    loaded: LoadedConfig, folder: Path, name: str, *, arm: str, samples: bool = False, commit: str | None = None
+) -> bytes:
+    """A recorded run in the format of another tool.
+
+    Args:
+        loaded: The configuration, by whose rule the run is judged.
+        folder: The run's.
+        name: The format.
+        arm: Role of the arm that formats with one side get.
+        samples: Raw samples instead of verdicts, where a format has both.
+        commit: Commit of that arm, where a format asks for one; None takes the one that was measured, if it was
+            measured as committed.
+
+    Raises:
+        StoreError: The run cannot be read, or holds nothing that the format could hold.
+        UsageError: The options do not go together, or what writes the format is not installed.
+    """
+    result = show_run(loaded, folder)
+    events = tuple(read_events(folder / EVENTS_FILE))
+    run = RunExport(
+        result=result,
+        arms=arms_of(events, result, perfguard=__version__),
+        perfguard=__version__,
+        measured_until=measured_until(events),
+        commit=commit or _measured_commit(result, arm),
+    )
+    return export_run(ExportRequest(run=run, arm=arm, samples=samples), name)
+
+
+def _measured_commit(result: RunResult, arm: str) -> str | None:
+    """The commit of an arm; None where it held changes that are in no commit, or lies outside git."""
+    summary = result.arms.get(arm)
+    return None if summary is None or "+" in (summary.source_id or "+") else summary.commit
+
+
+def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> ImportReport:
+    """What one file holds and lacks; with two files also the second against the first.
+
+    Args:
+        loaded: The configuration, whose margins a comparison uses.
+        names: One or two paths; `-` is stdin.
+        name: The format, or `auto`.
+
+    Raises:
+        StoreError: A file cannot be read.
+        UsageError: The two cannot be compared; the message says why.
+    """
+    suites = tuple(import_suite(_content(path), source=_source(path), name=name) for path in names)
+    if len(suites) < 2:
+        return ImportReport(suites=suites, objections=tuple(objections_of(suite) for suite in suites))
+    comparisons = compare_suites(suites[0], suites[1], policy_of(loaded.config))
+    assumed = any(entry.log_ratio is not None and not entry.has_canary for entry in comparisons)
+    return ImportReport(
+        suites=suites,
+        objections=tuple(objections_of(suite) for suite in suites),
+        comparisons=comparisons,
+        notes=(*((NO_CANARY,) if assumed else ()), *_other_machine(*suites), NO_GATE),
+    )
+
+
+def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Policy) -> tuple[ImportedComparison, ...]:
+    """The times that two files have in common, compared as rounds of a stored baseline are.
+
+    Where a process timed no canary, the machine is taken to have been as fast both times; each comparison says so.
+
+    Args:
+        baseline: The first file.
+        candidate: The second one.
+        policy: Margins and error rate.
+
+    Raises:
+        UsageError: They have no time in common, or none that can be compared.
+    """
+    old, new = _times(baseline), _times(candidate)
+    common = [name for name in old if name in new]
+    if not common:
+        raise UsageError(
+            f"{baseline.source} and {candidate.source} have no time in common: the first has {_named(old)}, the second "
+            f"{_named(new)}"
+        )
+    objections = {name: found for name in common if (found := _objection(old[name], new[name], baseline, candidate))}
+    if len(objections) == len(common):
+        name, why = next(iter(objections.items()))
+        more = f" (and {len(common) - 1} more)" if len(common) > 1 else ""
+        raise UsageError(f"the two cannot be compared: {name}{more}: {why}")
+    return tuple(_comparisons(old, new, common, objections, policy))
+
+
+def _comparisons(
+    old: Mapping[str, ImportedSeries],
+    new: Mapping[str, ImportedSeries],
+    common: Sequence[str],
+    objections: Mapping[str, str],
+    policy: Policy,
+) -> list[ImportedComparison]:
+    compared = [name for name in common if name not in objections]
+    timed = {name: has_canary(old[name]) and has_canary(new[name]) for name in compared}
+    cases = [Case(benchmark=name, target="") for name in compared]
+    comparisons = compare_rounds(
+        {name: _rounds(old[name], with_canary=timed[name]) for name in compared},
+        {name: _rounds(new[name], with_canary=timed[name]) for name in compared},
+        cases,
+        policy,
+    )
+    verdicts = {verdict.case_id: verdict for verdict in decide_cases(comparisons, policy)}
+    return [
+        _compared(verdicts[name], has_canary=timed[name])
+        if name in verdicts
+        else ImportedComparison(name=name, difference=Difference.NOT_COMPARED, reason=objections[name])
+        for name in common
+    ]
+
+
+def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
+    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    return ImportedComparison(
+        name=verdict.case_id,
+        difference=_DIFFERENCES.get(verdict.outcome, Difference.UNDECIDED),
+        reason=verdict.reason,
+        baseline_median_s=comparison.baseline_median_s,
+        candidate_median_s=comparison.candidate_median_s,
+        log_ratio=estimate.log_ratio if estimate else None,
+        lower=estimate.interval.lower if estimate else -math.inf,
+        upper=estimate.interval.upper if estimate else math.inf,
+        p_adjusted=verdict.p_adjusted,
+        has_canary=has_canary,
+    )
+
+
+def _rounds(series: ImportedSeries, *, with_canary: bool) -> tuple[Round, ...]:
+    return tuple(
+        Round(
+            values_s=process.values,
+            canary_s=process.canary_s if with_canary else (_UNKNOWN_SPEED,),
+            started_at=process.started_at or 0.0,
+        )
+        for process in series.samples or ()
+    )
+
+
+def _objection(
+    old: ImportedSeries, new: ImportedSeries, baseline: ImportedSuite, candidate: ImportedSuite
+) -> str | None:
+    for series, suite in ((old, baseline), (new, candidate)):
+        objection = comparison_objection(series)
+        if objection is not None:
+            return f"in {suite.source}, {objection}"
+    return None
+
+
+def _times(suite: ImportedSuite) -> dict[str, ImportedSeries]:
+    return {
+        series.name if series.metric == TIME else f"{series.name} {series.metric}": series
+        for series in suite.series
+        if series.unit == SECONDS
+    }
+
+
+def _named(series: Mapping[str, ImportedSeries]) -> str:
+    names = list(series)
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return (", ".join(names[:2]) or "none") + more
+
+
+def _other_machine(baseline: ImportedSuite, candidate: ImportedSuite) -> tuple[str, ...]:
+    old, new = (suite.machine_id or suite.machine for suite in (baseline, candidate))
+    if old is None or new is None or old == new:
+        return ()
+    return (f"the two are from different machines: {old}, {new}; a difference may be theirs",)
+
+
+def _source(path: str) -> str:
+    return "stdin" if path == STDIN else printable(path)
+
+
+def _content(path: str) -> bytes:
+    try:
+        if path == STDIN:
+            return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        with Path(path).open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"{_source(path)} cannot be read: {reason}") from error

@@ -1,0 +1,205 @@
+"""Records of PyTorch's OSS benchmark database, version 3: what its uploads and the HUD take.
+
+A list of records, or records one a line; each has a benchmark, a model and one metric with its values. Source:
+clickhouse_db_schema/oss_ci_benchmark_v3 of pytorch/test-infra. Commit, branch and job are added by the upload.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from perfguard.codec import from_builtins
+from perfguard.errors import StoreError
+from perfguard.integrations.formats.case_names import split_case_id
+from perfguard.integrations.formats.checks import (
+    MAX_NAME,
+    SECONDS_IN,
+    checked_name,
+    checked_suite,
+    checked_values,
+    left_out,
+    parameters_of,
+    text_or_none,
+)
+from perfguard.integrations.formats.series import (
+    SECONDS,
+    TIME,
+    ImportedSeries,
+    ImportedSuite,
+    ProcessSamples,
+    RunExport,
+)
+from perfguard.integrations.formats.summaries import process_medians, summarize
+from perfguard.units import printable
+
+OUR_BENCHMARK = "perfguard"
+_METRIC = "time(s)"
+_PER_PROCESS = "median of one process"
+_TIME_METRIC = re.compile(r"(?i)^(?P<name>.*(time|latency|duration).*?)[ _]?\((?P<unit>s|ms|us|µs|ns)\)$")
+
+
+class _Benchmark(msgspec.Struct):
+    name: str
+    mode: str | None = None
+    dtype: str | None = None
+    extra_info: dict[str, Any] | None = None
+
+
+class _Model(msgspec.Struct):
+    name: str
+    type: str | None = None
+    backend: str | None = None
+
+
+class _Metric(msgspec.Struct):
+    name: str
+    benchmark_values: list[float]
+    extra_info: dict[str, Any] | None = None
+
+
+class _Record(msgspec.Struct):
+    benchmark: _Benchmark
+    model: _Model
+    metric: _Metric
+    runners: list[dict[str, Any]] | None = None
+    dependencies: dict[str, Any] | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Whether a document has the shape of a record, or of a list of them."""
+    records = document if isinstance(document, list) else [document]
+    return bool(records) and all(isinstance(r, dict) and {"benchmark", "model", "metric"} <= r.keys() for r in records)
+
+
+def read(document: Any, *, source: str) -> ImportedSuite:
+    """All records of a file.
+
+    Raises:
+        StoreError: A record lacks its benchmark, model or metric.
+    """
+    records = from_builtins(document if isinstance(document, list) else [document], list[_Record], source=source)
+    empty = [f"{record.model.name} {record.metric.name}" for record in records if not record.metric.benchmark_values]
+    first = records[0] if records else None
+    runner = first.runners[0] if first and first.runners else {}
+    torch = (first.dependencies or {}).get("torch") if first else None
+    is_ours = first is not None and first.benchmark.name == OUR_BENCHMARK
+    return checked_suite(
+        ImportedSuite(
+            tool="pytorch",
+            version="v3",
+            source=source,
+            series=tuple(_series(record, source=source) for record in records if record.metric.benchmark_values),
+            machine=text_or_none(runner.get("cpu_info")) or text_or_none(runner.get("type")),
+            machine_id=text_or_none(runner.get("name")) if is_ours else None,
+            torch=text_or_none(torch.get("version")) if isinstance(torch, dict) else None,
+            what_is_missing=left_out(empty, "they hold no value"),
+        )
+    )
+
+
+def _series(record: _Record, *, source: str) -> ImportedSeries:
+    parameters = _parameters(record)
+    name = _name(record, parameters, source=source)
+    metric, unit, scale = _metric(record.metric.name)
+    values = checked_values(
+        (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
+    )
+    is_per_process = (record.metric.extra_info or {}).get("values") == _PER_PROCESS
+    samples = (
+        tuple(ProcessSamples(values=(value,)) for value in values)
+        if is_per_process
+        else (ProcessSamples(values=values),)
+    )
+    return ImportedSeries(
+        name=name,
+        parameters=parameters,
+        metric=checked_name(metric, source=source, what="a metric"),
+        unit=unit,
+        samples=samples,
+        has_processes=is_per_process,
+        summary=summarize(samples),
+        n=len(values),
+        what_is_missing=() if unit else ("its unit, which the format does not have",),
+    )
+
+
+def _name(record: _Record, parameters: tuple[tuple[str, str], ...], *, source: str) -> str:
+    """The case id where perfguard wrote it, else benchmark, model and what tells records of one model apart."""
+    model = checked_name(record.model.name, source=source)
+    if record.benchmark.name == OUR_BENCHMARK:
+        return model
+    chosen = ",".join(f"{key}={value}" for key, value in parameters)
+    shown = f"{checked_name(record.benchmark.name, source=source)}/{model}"
+    return (f"{shown}[{chosen}]" if chosen else shown)[:MAX_NAME]
+
+
+def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
+    if record.benchmark.name == OUR_BENCHMARK:
+        return split_case_id(record.model.name).parameters
+    facts = {
+        "mode": record.benchmark.mode,
+        "dtype": record.benchmark.dtype,
+        "type": record.model.type,
+        "backend": record.model.backend,
+        **(record.benchmark.extra_info or {}),
+    }
+    return parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
+
+
+def _metric(name: str) -> tuple[str, str, float]:
+    """Metric, unit and what turns a value into it; a time is known by its name and a unit in brackets."""
+    if name == _METRIC:
+        return TIME, SECONDS, 1.0
+    found = _TIME_METRIC.match(name)
+    return (found["name"], SECONDS, SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
+
+
+def write(run: RunExport, suite: ImportedSuite, *, arm: str) -> bytes:
+    """Records of one arm: a value is the median of one process, in seconds for one iteration.
+
+    Raises:
+        StoreError: There is nothing to write.
+    """
+    records = [_record(run, suite, series, arm) for series in suite.series if series.unit == SECONDS and series.samples]
+    if not records:
+        raise StoreError(f"{suite.source} holds no times that the format could hold")
+    return (json.dumps(records, indent=1) + "\n").encode()
+
+
+def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: str) -> dict[str, Any]:
+    parameters = {printable(key): printable(value) for key, value in series.parameters}
+    return {
+        "benchmark": {
+            "name": OUR_BENCHMARK,
+            "mode": "training",
+            "dtype": parameters.get("dtype", ""),
+            "extra_info": {"suite": printable(run.result.suite), "arm": arm, "run": run.result.run_id},
+        },
+        "model": {
+            "name": printable(series.name),
+            "type": printable(series.name.partition(".")[0]),
+            "backend": "",
+            "extra_info": parameters,
+        },
+        "metric": {
+            "name": _METRIC,
+            "benchmark_values": list(process_medians(series.samples or ())),
+            "extra_info": {"values": _PER_PROCESS},
+        },
+        "runners": [
+            {
+                "name": run.result.machine_id,
+                "type": "cpu",
+                "cpu_info": printable(run.result.machine),
+                "cpu_count": len(run.result.cpus),
+            }
+        ],
+        "dependencies": {
+            "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": suite.torch or ""},
+            "perfguard": {"repo": "", "branch": "", "sha": "", "version": run.perfguard},
+        },
+    }

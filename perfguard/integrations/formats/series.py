@@ -1,0 +1,178 @@
+"""Measurements as files of other tools hold them, in one shape for all formats, and what can be said of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from perfguard.records.result import RunResult
+
+IMPORT_SCHEMA = 1
+
+TIME = "time"
+"""The metric that all formats with times share: seconds of one iteration."""
+SECONDS = "s"
+"""The unit of times."""
+
+
+class Difference(str, Enum):
+    """What a comparison of two imported series says of the second one."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    EQUAL = "equal"
+    """The whole interval lies inside the equivalence margin."""
+    UNDECIDED = "undecided"
+    NOT_COMPARED = "not-compared"
+    """The reason says what is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSamples:
+    """The samples of one process; where a file does not tell the processes apart, all that it holds of a series."""
+
+    values: tuple[float, ...]
+    """For one iteration, in the unit of the series, in the order of the file; not empty."""
+    canary_s: tuple[float, ...] = ()
+    """Slices of perfguard's canary at that time; empty where another tool measured."""
+    started_at: float | None = None
+    """Seconds since the epoch."""
+    block: int | None = None
+    """Block or round of a perfguard run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSummary:
+    """A series in a few numbers, in its unit: from its samples where there are any, else as its tool gives them."""
+
+    median: float | None = None
+    """Median of the processes' medians; of all values where the processes are not told apart."""
+    mean: float | None = None
+    """Mean of all values."""
+    sd: float | None = None
+    """Standard deviation of all values."""
+    minimum: float | None = None
+    """Smallest value."""
+    maximum: float | None = None
+    """Largest value."""
+    q25: float | None = None
+    """First quartile of all values."""
+    q75: float | None = None
+    """Third quartile of all values."""
+    lower: float | None = None
+    """Lower end of the interval that the file gives, whatever it means to its tool."""
+    upper: float | None = None
+    """Upper end of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedSeries:
+    """One metric of one benchmark."""
+
+    name: str
+    """As its tool shows it, parameters included; unique in the suite together with `metric`."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Names and values, where the file tells them."""
+    metric: str = TIME
+    """`time`, or the tool's own word for something else."""
+    unit: str = SECONDS
+    """`s` for times; empty where the file does not tell."""
+    samples: tuple[ProcessSamples, ...] | None
+    """Raw samples; None where the file holds only a summary."""
+    has_processes: bool = False
+    """Whether each entry of `samples` is one process. False: the file does not tell which process a value is from."""
+    summary: SeriesSummary
+    """The series in a few numbers."""
+    n: int | None
+    """How many values were measured; None where the file does not tell."""
+    inner_loops: int | None = None
+    """Iterations that one value is the mean of; None where unknown."""
+    what_is_missing: tuple[str, ...] = ()
+    """What a gate would need and this series lacks, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedSuite:
+    """What one file holds, or what one arm of a run would hold in it."""
+
+    tool: str
+    """Who wrote it: `pyperf`, `asv`, ..."""
+    version: str | None
+    """Version of the tool or of its format, as the file gives it."""
+    source: str
+    """The file as named."""
+    series: tuple[ImportedSeries, ...]
+    """In the order of the file; not empty."""
+    commit: str | None = None
+    """Commit that was measured."""
+    machine: str | None = None
+    """The machine in the file's own words."""
+    machine_id: str | None = None
+    """perfguard's identity of the machine; None where another tool measured."""
+    python: str | None = None
+    """Python version."""
+    torch: str | None = None
+    """torch version."""
+    what_is_missing: tuple[str, ...] = ()
+    """What holds for all series: what was left out of the file, and what the format cannot hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedComparison:
+    """The same series in two files."""
+
+    name: str
+    """Name of the series."""
+    difference: Difference
+    """What the second file is against the first."""
+    reason: str
+    """One sentence: the numbers that lead to it, or what is missing."""
+    baseline_median_s: float | None = None
+    """Median seconds of one iteration in the first file."""
+    candidate_median_s: float | None = None
+    """The same in the second file."""
+    log_ratio: float | None = None
+    """Estimated effect on the log scale."""
+    lower: float = -math.inf
+    """Lower end of its interval; -inf when unknown."""
+    upper: float = math.inf
+    """Upper end; +inf when unknown."""
+    p_adjusted: float | None = None
+    """p of a slowdown, corrected for the number of series; None where nothing was tested."""
+    has_canary: bool = False
+    """Whether both sides timed the canary. False: it holds only if the machine was as fast both times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What `perfguard import` found."""
+
+    schema: int = IMPORT_SCHEMA
+    """Version of this layout."""
+    suites: tuple[ImportedSuite, ...]
+    """One for each file."""
+    objections: tuple[Mapping[str, tuple[str, ...]], ...]
+    """For each suite: why a gate could not judge by it, and the names of the series that this holds for; empty where it
+    could."""
+    comparisons: tuple[ImportedComparison, ...] = ()
+    """The second file against the first; empty with one file."""
+    notes: tuple[str, ...] = ()
+    """What the reader must know beside the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunExport:
+    """A recorded run as exporters get it."""
+
+    result: RunResult
+    """As judged now."""
+    arms: Mapping[str, ImportedSuite]
+    """What each arm measured in the main stage, by role; arms without any measurement are missing."""
+    perfguard: str
+    """Version of perfguard."""
+    measured_until: float | None
+    """End of the last block, seconds since the epoch; None where none ended."""
+    commit: str | None = None
+    """Commit of the exported arm."""

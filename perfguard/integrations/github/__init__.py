@@ -1,0 +1,1 @@
+"""Events, comments and proposed baselines on GitHub. Entered by `perfguard github`."""

@@ -1,0 +1,112 @@
+"""Comments on pull requests, from what the workflow runs that measured them left: all of that is taken for data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfguard.errors import PerfguardError, StoreError
+from perfguard.integrations.github.api import Artifact, GitHub, PullRequest
+from perfguard.integrations.github.connection import GitHubError, NotPermittedError
+from perfguard.integrations.github.events import WorkflowRunEvent
+from perfguard.integrations.github.pull_requests import reproducing
+from perfguard.integrations.github.sticky import RunNumber, put_comment
+from perfguard.report.comment.comment import CommentContext, marker_line, render_comment
+from perfguard.store.artifacts import result_in_zip
+
+MOST_GATES = 8
+"""Comments for one run; a workflow of a stranger could leave any number of artifacts."""
+_ARTIFACT = re.compile(r"perfguard-(?P<name>[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*)-(?P<attempt>[0-9]{1,4})")
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What became of one artifact, or of all of them."""
+
+    said: str
+    """What was done, as a sentence."""
+    unwritten: str | None = None
+    """The comment, where it could not be written."""
+    error: PerfguardError | None = None
+    """What went wrong; a token that may not comment is no error."""
+
+
+def comment_on(
+    github: GitHub, run: WorkflowRunEvent, *, run_url: str | None, accept_label: str | None
+) -> tuple[Reported, ...]:
+    """Comment on the pull request of a workflow run. What is wrong with one artifact keeps no other from being told.
+
+    Args:
+        github: The repository.
+        run: The run that measured, as GitHub says.
+        run_url: Its page.
+        accept_label: The label that accepts a slowdown.
+
+    Raises:
+        StoreError: There is no artifact of a gate.
+        GitHubError: GitHub could not be asked.
+    """
+    pull = github.open_pull_request(run.head_sha, run.head_repository)
+    if pull is None:
+        return (Reported(said=f"no open pull request is at {run.head_sha[:12]} any more; nothing to comment on"),)
+    latest = latest_artifacts(github.artifacts(run.id), run.attempt)
+    if not latest:
+        raise StoreError(f"workflow run {run.id} left no artifact named perfguard-NAME-ATTEMPT; did its gate run?")
+    told = [
+        _reported(
+            github,
+            pull,
+            latest[name],
+            CommentContext(
+                marker=name,
+                head_sha=run.head_sha,
+                report_url=run_url,
+                accept_label=accept_label,
+                accepted_by=accept_label if accept_label in pull.labels else None,
+                from_fork=pull.from_fork,
+            ),
+            run.id,
+        )
+        for name in sorted(latest)[:MOST_GATES]
+    ]
+    more = len(latest) - len(told)
+    return (*told, *([Reported(said=f"left {more} artifacts out: no more than {MOST_GATES} are told")] if more else ()))
+
+
+def latest_artifacts(artifacts: Sequence[Artifact], attempt: int | None) -> dict[str, tuple[int, Artifact]]:
+    """The last attempt of each name; without those that are gone, and attempts that the run did not have yet."""
+    latest: dict[str, tuple[int, Artifact]] = {}
+    for artifact in artifacts:
+        found = _ARTIFACT.fullmatch(artifact.name)
+        if found is None or artifact.expired or len(found["name"]) > _LONGEST_NAME:
+            continue
+        name, number = found["name"], int(found["attempt"])
+        if attempt is not None and number > attempt:
+            continue
+        if name not in latest or number > latest[name][0]:
+            latest[name] = (number, artifact)
+    return latest
+
+
+def _reported(
+    github: GitHub, pull: PullRequest, left: tuple[int, Artifact], context: CommentContext, run_id: int
+) -> Reported:
+    attempt, artifact = left
+    body = None
+    try:
+        with github.downloaded(artifact) as file:
+            result = result_in_zip(file, source=f"artifact {artifact.name}")
+        body = render_comment(result, replace(context, reproduce=reproducing(result)))
+        run = RunNumber(run_id=run_id, attempt=attempt)
+        return Reported(
+            said=put_comment(github, pull.number, marker_line=marker_line(context.marker), body=body, run=run)
+        )
+    except NotPermittedError as error:
+        if body is None:
+            return Reported(said=f"{error}; give this job `permissions: actions: read`", error=error)
+        hint = "give this job `permissions: pull-requests: write`; the comment is in the job's summary instead"
+        return Reported(said=f"no comment on #{pull.number}: {error}; {hint}", unwritten=body)
+    except (StoreError, GitHubError) as error:
+        return Reported(said=f"no comment on #{pull.number}: {error}", unwritten=body, error=error)

@@ -1,0 +1,146 @@
+"""A gate on a pull request: what is compared with what, and what the job leaves behind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.errors import ArmError, HostUnfitError, UsageError
+from perfguard.records.result import ArmSummary, RunResult
+from perfguard.report.comment.comment import CommentContext, render_comment
+from perfguard.runner.arms import git
+
+TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
+"""Variables that let whoever reads them act for the job."""
+PARENT, MERGE_BASE = "parent", "merge-base"
+_CHECKOUTS = "arms"
+"""What folders with checkouts begin with."""
+_SUMMARY_NAME = "summary.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revisions:
+    """Both sides of a pull request, as full commit ids."""
+
+    baseline: str
+    """What it is compared with."""
+    candidate: str
+    """What is judged."""
+
+
+def require_no_token(environment: Mapping[str, str]) -> None:
+    """Refuse to measure where measured code could take a credential of the job.
+
+    Raises:
+        UsageError: There is one; says how to leave it out.
+    """
+    found = [name for name in TOKENS if environment.get(name)]
+    if found:
+        raise UsageError(
+            f"{', '.join(found)} in the environment of a step that runs a pull request's code: measured code could act "
+            "with it; drop it from the step's env (and `id-token: write` from the job's permissions)"
+        )
+
+
+def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
+    """What a pull request is compared with: by default the first parent of the merge commit that GitHub checks out.
+
+    Args:
+        start: Somewhere in the checkout.
+        against: `parent`, `merge-base`, or a revision.
+        base_ref: Name of the branch that the pull request goes into, for `merge-base`.
+
+    Raises:
+        ArmError: There is no such commit in the clone.
+    """
+    repository = git.top_level(start)
+    if repository is None:
+        raise ArmError(f"{start} is not inside a git repository; check the repository out first")
+    candidate = git.resolve_commit(repository, "HEAD")
+    if against == MERGE_BASE:
+        branch = f"origin/{base_ref}" if base_ref else "origin/HEAD"
+        return Revisions(baseline=git.merge_base(repository, branch, candidate), candidate=candidate)
+    revision = "HEAD^1" if against == PARENT else against
+    try:
+        return Revisions(baseline=git.resolve_commit(repository, revision), candidate=candidate)
+    except ArmError as error:
+        if against != PARENT:
+            raise
+        raise ArmError(
+            f"the clone does not hold the parent of {candidate[:12]}: check out with `fetch-depth: 2`, or more"
+        ) from error
+
+
+def require_fresh(destination: Path, start: Path) -> None:
+    """Refuse a place for the run that the checked-out revision has filled, or that leads out of the checkout.
+
+    Raises:
+        UsageError: It is there already, or a link.
+    """
+    place = start.resolve() / destination
+    led = place.resolve()
+    if led != place and not destination.is_absolute():
+        raise UsageError(f"--output-dir {destination} leads to {led} by a link; name another folder")
+    if place.is_symlink() or (place.exists() and (not place.is_dir() or any(place.iterdir()))):
+        raise UsageError(f"--output-dir {destination} is there already and would be mixed with the run; name another")
+
+
+def require_own_folder(start: Path, revisions: Revisions) -> None:
+    """Refuse a change that brings files of `.perfguard`, such as an environment made beforehand for the baseline.
+
+    Raises:
+        UsageError: It does; names one.
+    """
+    repository = git.top_level(start) or start
+    specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
+    changed = git.run_git(repository, *git.NAMES_OF_CHANGES, revisions.baseline, revisions.candidate, "--", *specs)
+    if changed:
+        name = changed.split(b"\0")[0].decode(errors="replace")
+        raise UsageError(f"the change brings {name[:80]!r}, in a folder that is perfguard's own; take it out")
+
+
+def keep_run(result: RunResult, destination: Path) -> None:
+    """Copy what a run left, but for its checkouts and what is no plain file, to where the job uploads it from.
+
+    Raises:
+        HostUnfitError: It cannot be written.
+    """
+    try:
+        shutil.copytree(result.folder, destination, dirs_exist_ok=True, ignore=_left_out)
+    except (OSError, shutil.Error) as error:
+        raise HostUnfitError(f"the run could not be copied to {destination}: {error}") from error
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    def is_left_out(path: Path) -> bool:
+        is_checkout = path.is_dir() and path.name.startswith(_CHECKOUTS)
+        # Measured code may have left links, pipes and sockets where it may write.
+        return path.is_symlink() or is_checkout or not (path.is_dir() or path.is_file())
+
+    return {name for name in names if is_left_out(Path(folder) / name)}
+
+
+def reproducing(result: RunResult) -> str | None:
+    """The command that measures the same again; None where the result is of something else than two revisions."""
+    arms = [_revision(result.arms[role]) for role in ("baseline", "candidate") if role in result.arms]
+    if len(arms) != 2 or not all(re.fullmatch(r"git:[0-9a-f]{40}", text) for text in arms):
+        return None
+    suite = f" --suite {result.suite}" if re.fullmatch(r"[A-Za-z0-9_.-]{1,80}", result.suite) else ""
+    return f"perfguard compare --baseline {arms[0]} --candidate {arms[1]}{suite}"
+
+
+def _revision(arm: ArmSummary) -> str:
+    """The arm by its commit, where it was measured as committed and with nothing else about it."""
+    is_plain = re.fullmatch(r"git:[\w./~^@{}-]+|dir:\.", arm.text) is not None
+    is_clean = arm.source_id is not None and "+" not in arm.source_id
+    return f"git:{arm.commit}" if is_plain and is_clean and arm.commit else arm.text
+
+
+def summary_of(result: RunResult, context: CommentContext, destination: Path, *, limit: int) -> str:
+    """The job's summary, also kept beside the run."""
+    text = render_comment(result, context, limit=limit)
+    (destination / _SUMMARY_NAME).write_text(text, encoding="utf-8")
+    return text

@@ -1,0 +1,113 @@
+"""What rules look at: everything that is known of one profiled step. Whatever is not known is None or empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfguard.profile.advice.subject import Subject
+from perfguard.profile.op_times.op_profile import OpProfile
+from perfguard.records.machine.fingerprint import Fingerprint, Isa
+from perfguard.records.machine.software import SoftwareFacts
+from perfguard.records.steps.breakdown import Breakdown
+from perfguard.records.steps.ops import Attribution, Census, OpKey, OpTotal, PrimitiveTotal
+from perfguard.records.steps.program import ProgramFacts
+
+LEAST_STEPS = 5
+"""Steps from which the fastest of them says what an op needs; on a busy host, all of three may hold a burst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One step, its program and its machine."""
+
+    subject: Subject = field(default_factory=Subject)
+    """What was profiled."""
+    totals: tuple[OpTotal, ...] = ()
+    """Ops of a step, and what is in no op; together they are the profiled step."""
+    primitives: tuple[PrimitiveTotal, ...] = ()
+    """Calls of oneDNN and MKL in a step."""
+    census: Census | None = None
+    """What a step executes, counted."""
+    breakdown: Breakdown | None = None
+    """The step by kind of work and by phase."""
+    event_s: float = 0.0
+    """What the profiler costs for each event, seconds; 0 leaves its cost in all times and shares."""
+    fingerprint: Fingerprint | None = None
+    """The machine."""
+    software: SoftwareFacts | None = None
+    """What the profiled arm ran on; None takes that of the fingerprint."""
+    isa_class: str = ""
+    """The widest instruction set of the machine, in oneDNN's words; empty where unknown."""
+    threads: int | None = None
+    """Threads that torch computed with."""
+    cpus: int | None = None
+    """CPUs that they could run on."""
+    faults: float | None = None
+    """Minor page faults in an unprofiled step."""
+    program: ProgramFacts | None = None
+    """What the process says of its model."""
+    shortest_call_s: Mapping[OpKey, float] = field(default_factory=dict)
+    """Seconds of one call of an op in the step in which it was fastest; see `shortest_calls`."""
+    replayed_s: Mapping[OpKey, float] = field(default_factory=dict)
+    """Seconds of one call of an op when it is called alone, with other values in tensors of the same kind."""
+    comparison: Attribution | None = None
+    """How this step differs from the baseline's."""
+
+    @property
+    def isa(self) -> Isa:
+        """Instruction sets; all unknown without a fingerprint."""
+        return self.fingerprint.isa if self.fingerprint is not None else Isa()
+
+    @property
+    def facts(self) -> SoftwareFacts:
+        """Of the software; all unknown without any."""
+        known = self.fingerprint.software if self.software is None and self.fingerprint is not None else self.software
+        return known if known is not None else SoftwareFacts()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that change CPU results, as far as they are known."""
+        return self.facts.environment or {}
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the step, the profiler's cost taken off."""
+        return self.seconds_of(self.totals)
+
+    def seconds_of(self, totals: Iterable[OpTotal]) -> float:
+        """Seconds of ops in a step, the profiler's cost taken off.
+
+        Assumes: the cost of an event lies in the op itself. A part of it is its parent's, so an op that calls many is
+        told a little too long and what it calls a little too short.
+        """
+        return math.fsum(max(0.0, total.self_s - self.event_s * total.calls) for total in totals)
+
+    def share_of(self, totals: Iterable[OpTotal]) -> float | None:
+        """Part of the step that ops take; None without a step."""
+        return self.ratio_of(self.seconds_of(totals))
+
+    def ratio_of(self, part_s: float) -> float | None:
+        """Seconds as a part of the step; None without a step, never more than all of it."""
+        step_s = self.step_s
+        return min(1.0, part_s / step_s) if step_s > 0 else None
+
+    def per_call_s(self, total: OpTotal) -> float:
+        """Seconds of one call; 0 for an op without calls."""
+        return self.seconds_of((total,)) / total.calls if total.calls > 0 else 0.0
+
+
+def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:
+    """Seconds of one call of each op in the step in which it was fastest: what no burst of a neighbour made longer.
+
+    Args:
+        profile: Of one arm; fewer than `LEAST_STEPS` steps give nothing.
+    """
+    if profile.wall_s.size < LEAST_STEPS:
+        return {}
+    called = profile.calls > 0
+    per_call_s = np.where(called, profile.self_s / np.maximum(profile.calls, 1), np.inf).min(axis=0)
+    return {key: seconds for key, seconds in zip(profile.keys, per_call_s.tolist(), strict=True) if seconds < np.inf}

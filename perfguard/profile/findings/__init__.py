@@ -1,1 +1,0 @@
-"""Rules that turn a profile into advice with its evidence, one module for each; `registry` applies them all."""

@@ -1,0 +1,180 @@
+"""Where a step's time goes: by primitive and direction, as far as a library tells, and by kind of op for the rest.
+
+The shares are of the *step*, rounded so that they add up to 100.0 %. Nothing is counted twice: the time of an op that
+called oneDNN or MKL is split into that of its primitives, each under its own name and direction, and the op's rest,
+`dispatch of <the primitive that took most of it>`: checks, allocation, looking up the primitive. The rest of attention,
+which computes a part itself, stays under its own name. A call that was placed in no op stays within whatever op it was
+in.
+
+Seconds of ops come from steps without a verbose log, those of primitives from steps with one. Where the primitives of
+an op seem to take longer than the op, they get all of its time in proportion, and nothing is left for dispatch.
+
+Source: the (primitive, direction) donuts of Fu et al., "Deep Learning Models on CPUs" (2022), arXiv:2206.10034, Fig. 2,
+whose whole is the time that oneDNN reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
+from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
+from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, PrimitiveTotal, StepPhase
+
+OPTIMIZER_KERNELS = "optimizer kernels"
+"""All ops of the optimizer's phase, whatever they do."""
+MKL_GEMM = "MKL gemm"
+"""All of MKL's matrix products; other routines go by their own name."""
+
+_ALSO_COMPUTE = frozenset({Group.ATTENTION, Group.OTHER, Group.PYTHON})
+"""Where the time around primitives need not be theirs: ops that do a part themselves, unknown ones, and no op."""
+_SHARES = 1000
+"""Shares are in tenths of a percent."""
+_DIRECTIONS: Mapping[StepPhase, str] = {
+    StepPhase.FORWARD: "forward",
+    StepPhase.LOSS: "forward",
+    StepPhase.BACKWARD: "backward",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Ops that a primitive's call cannot be told apart by."""
+
+    phase: StepPhase
+    module: str
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of the step under the name of its slice."""
+
+    name: str
+    direction: str
+    phase: StepPhase
+    calls: float
+    time_s: float
+    in_library: bool = False
+
+
+def break_down(totals: Iterable[OpTotal], primitives: Iterable[PrimitiveTotal]) -> Breakdown:
+    """Cut a step by kind of work and by phase.
+
+    Args:
+        totals: Every op of the step, and what is in no op, as `PYTHON_OP`; their seconds add up to the step.
+        primitives: Calls of oneDNN and MKL in a step of the same work.
+    """
+    ops: dict[_Place, list[OpTotal]] = defaultdict(list)
+    for total in totals:
+        ops[_place_of(total.key)].append(total)
+    called: dict[_Place, list[PrimitiveTotal]] = defaultdict(list)
+    unplaced: list[PrimitiveTotal] = []
+    for primitive in primitives:
+        place = _Place(primitive.phase, primitive.module, primitive.op) if primitive.phase is not None else None
+        (called[place] if place in ops else unplaced).append(primitive)
+    parts = [part for place, members in ops.items() for part in _parts_of(place, members, called.get(place, []))]
+    return Breakdown(
+        step_s=math.fsum(part.time_s for part in parts),
+        slices=_slices(parts),
+        phases=_phases(parts),
+        unplaced_calls=math.fsum(primitive.calls for primitive in unplaced),
+        unplaced_s=math.fsum(primitive.time_s for primitive in unplaced),
+    )
+
+
+def _place_of(key: OpKey) -> _Place:
+    return _Place(key.phase, key.module, key.op)
+
+
+def _parts_of(place: _Place, ops: Sequence[OpTotal], primitives: Sequence[PrimitiveTotal]) -> list[_Part]:
+    """The time of a place's ops, cut into its primitives and the rest; the parts' seconds add up to the ops'."""
+    time_s = math.fsum(op.self_s for op in ops)
+    calls = math.fsum(op.calls for op in ops)
+    in_library_s = math.fsum(primitive.time_s for primitive in primitives)
+    scale = min(1.0, max(0.0, time_s) / in_library_s) if in_library_s > 0 else 0.0
+    parts = [
+        _Part(
+            name=_primitive_name(primitive),
+            direction=primitive.direction or _DIRECTIONS.get(place.phase, ""),
+            phase=place.phase,
+            calls=primitive.calls,
+            time_s=primitive.time_s * scale,
+            in_library=True,
+        )
+        for primitive in primitives
+    ]
+    name = _group_name(place)
+    if primitives and group_of(place.op) not in _ALSO_COMPUTE:
+        largest = max(primitives, key=lambda primitive: primitive.time_s)
+        name = f"dispatch of {_primitive_name(largest)}"
+    rest_s = time_s - math.fsum(part.time_s for part in parts)
+    direction = "" if name in {PYTHON_OP, OPTIMIZER_KERNELS} else _DIRECTIONS.get(place.phase, "")
+    return [*parts, _Part(name, direction, place.phase, calls, rest_s)]
+
+
+def _primitive_name(primitive: PrimitiveTotal) -> str:
+    if primitive.library != "mkl":
+        return primitive.primitive
+    return MKL_GEMM if "gemm" in primitive.primitive else f"MKL {primitive.primitive}"
+
+
+def _group_name(place: _Place) -> str:
+    group = group_of(place.op)
+    if place.phase is StepPhase.OPTIMIZER and group is not Group.PYTHON:
+        return OPTIMIZER_KERNELS
+    return f"ATen {group.value}" if group in LIBRARY_GROUPS - _ALSO_COMPUTE else group.value
+
+
+def _slices(parts: Sequence[_Part]) -> tuple[Slice, ...]:
+    grouped: dict[tuple[str, str], list[_Part]] = defaultdict(list)
+    for part in parts:
+        grouped[part.name, part.direction].append(part)
+    times_s = {kind: math.fsum(part.time_s for part in members) for kind, members in grouped.items()}
+    largest_first = sorted(grouped, key=lambda kind: (-times_s[kind], kind))
+    shares = _shares([times_s[kind] for kind in largest_first])
+    return tuple(
+        Slice(
+            name=kind[0],
+            direction=kind[1],
+            calls=math.fsum(part.calls for part in grouped[kind]),
+            time_s=times_s[kind],
+            share=share,
+        )
+        for kind, share in zip(largest_first, shares, strict=True)
+    )
+
+
+def _phases(parts: Sequence[_Part]) -> tuple[PhaseShare, ...]:
+    own = {phase: [part for part in parts if part.phase is phase] for phase in StepPhase}
+    times_s = [math.fsum(part.time_s for part in members) for members in own.values()]
+    return tuple(
+        PhaseShare(
+            phase=phase,
+            calls=math.fsum(part.calls for part in members if not part.in_library and part.name != PYTHON_OP),
+            time_s=time_s,
+            share=share,
+            primitives_s=math.fsum(part.time_s for part in members if part.in_library),
+            python_s=math.fsum(part.time_s for part in members if part.name == PYTHON_OP),
+        )
+        for (phase, members), time_s, share in zip(own.items(), times_s, _shares(times_s), strict=True)
+    )
+
+
+def _shares(times_s: Sequence[float]) -> list[float]:
+    """Of their sum, in tenths of a percent that add up to it: what is left by rounding down goes to the largest rests.
+
+    Source: the method of largest remainders (Hamilton).
+    """
+    whole_s = math.fsum(times_s)
+    if not whole_s:
+        return [0.0] * len(times_s)
+    exact = [time_s / whole_s * _SHARES for time_s in times_s]
+    tenths = [math.floor(value) for value in exact]
+    by_rest = sorted(range(len(exact)), key=lambda index: tenths[index] - exact[index])
+    for index in by_rest[: _SHARES - sum(tenths)]:
+        tenths[index] += 1
+    return [count / _SHARES for count in tenths]

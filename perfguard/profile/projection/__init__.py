@@ -1,0 +1,1 @@
+"""How fast a step could be: replayed problems, rooflines. Pure; entered by `profile.runs`."""

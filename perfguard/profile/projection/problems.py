@@ -1,0 +1,252 @@
+"""The unique problems of a step: which ops it calls, with what arguments, how often and for how long.
+
+Only outermost ops count, and what they call belongs to them: replayed alone, they call it again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from perfguard.profile.op_times.overhead import COLD_AFTER_S
+from perfguard.profile.op_times.typical_steps import middle_steps
+from perfguard.profile.projection.parameter_lists import ACCUMULATION, TENSOR_LIST, ParameterSizes, parameter_sizes
+from perfguard.profile.trace.context import Context, context_of
+from perfguard.profile.trace.events import EventKind
+from perfguard.profile.trace.nesting import IntArray
+from perfguard.profile.trace.outermost_ops import outermost_ops
+from perfguard.profile.trace.phases import PHASES
+from perfguard.profile.trace.recorded_calls import RawCall, recorded_calls, same_work
+from perfguard.profile.trace.signatures import read_signature
+from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.records.steps.ops import StepPhase
+
+_NS_PER_S = 1e9
+_NO_NAME = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An op with one set of arguments. The four lists are as in the trace, one entry for each argument."""
+
+    op: str
+    """`aten::convolution`."""
+    dims: Sequence[Any]
+    """Sizes of a tensor, a list of those for a list of tensors, else empty."""
+    types: Sequence[str]
+    """C++ type of a tensor's elements, `TensorList`, `Scalar`, `ScalarList`, or empty."""
+    strides: Sequence[Any]
+    """Like `dims`; empty where the trace has none."""
+    concrete: Sequence[str]
+    """Texts of plain values, else empty."""
+    detail: str
+    """Shapes, dtypes and layouts of its tensors, for people."""
+    calls: float
+    """Calls in a step."""
+    observed_s: float
+    """Seconds of a step in all its calls, with everything that they call."""
+    events: float
+    """Events of the profiler in these calls, themselves included: each adds its cost to the seconds."""
+    phases: tuple[StepPhase, ...]
+    """Where in the step it is called, in the order of a step."""
+    modules: tuple[str, ...]
+    """Modules that call it, sorted; without the calls outside of modules."""
+    assumed: tuple[str, ...] = ()
+    """What the trace does not tell and was filled in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProblems:
+    """What a step is made of.
+
+    Seconds are means over the middle third of the steps, the same ones for all problems, so they never exceed the step.
+    """
+
+    problems: tuple[Problem, ...]
+    """Longest first."""
+    wall_s: float
+    """Seconds of a step, profiled."""
+    events: float
+    """Events of the profiler in a step."""
+    steps: int
+    """Steps that were read."""
+
+    @property
+    def ops_s(self) -> float:
+        """Seconds of a step in its ops."""
+        return sum(problem.observed_s for problem in self.problems)
+
+
+def read_problems(paths: Sequence[Path]) -> StepProblems:
+    """The problems of all steps in some traces of the same work.
+
+    Raises:
+        StoreError: A trace cannot be read.
+        ValueError: There is no path.
+    """
+    if not paths:
+        raise ValueError("there is no trace to read problems from")
+    tally = _Tally()
+    for path in paths:
+        tally.add(path)
+    return tally.step_problems()
+
+
+def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float, own_share: float) -> StepProblems:
+    """The same with the profiler's cost taken out of the ops; never less than nothing is left of one.
+
+    What profiled steps are longer by beyond their events is shared out as in `profile.overhead`.
+
+    Args:
+        step: As profiled.
+        bare_s: Seconds of a step of the same work without the profiler; None where there is none: then it costs
+            nothing.
+        event_s: What an event costs, measured on empty ones; events never cost more than profiling adds to the step.
+        own_share: Part of that which lies in the event itself; the rest is in what is around it.
+    """
+    if bare_s is None:
+        return step
+    longer_s = max(0.0, step.wall_s - bare_s)
+    cost_s = min(event_s, longer_s / step.events) if step.events else 0.0
+    left_s = [
+        max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls))
+        for problem in step.problems
+    ]
+    cooling_s = [
+        min(seconds, COLD_AFTER_S * problem.events) for seconds, problem in zip(left_s, step.problems, strict=True)
+    ]
+    events_outside = max(0.0, step.events - sum(problem.events for problem in step.problems))
+    outside_s = max(0.0, step.wall_s - step.ops_s - cost_s * events_outside)
+    all_s = sum(cooling_s) + min(outside_s, COLD_AFTER_S * (events_outside + 1))
+    cold_ratio = min(1.0, (longer_s - cost_s * step.events) / all_s) if all_s > 0 else 0.0
+    return replace(
+        step,
+        problems=_longest_first(
+            replace(problem, observed_s=seconds - cold_ratio * cooling)
+            for problem, seconds, cooling in zip(step.problems, left_s, cooling_s, strict=True)
+        ),
+    )
+
+
+def untold(problem: Problem) -> str | None:
+    """Why a trace does not tell enough to call an op again, as a sentence whose subject is the op; None if it does."""
+    if not problem.types:
+        return "it has no arguments in the trace; record it with record_shapes=True"
+    lists = [index for index, kind in enumerate(problem.types) if kind == TENSOR_LIST]
+    if lists and not problem.dims[lists[0]]:
+        return "it takes a list of tensors whose sizes the trace does not tell"
+    return None
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is known of one problem after some traces."""
+
+    first: RawCall
+    """Its first call."""
+    calls: int = 0
+    duration_ns: Counter[int] = field(default_factory=Counter)
+    """By number of the step."""
+    events: int = 0
+    phases: set[int] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+
+
+class _Tally:
+    """Problems of several traces, added up."""
+
+    def __init__(self) -> None:
+        self._sums: dict[RawCall, _Sum] = {}
+        self._parameters = ParameterSizes(sizes=())
+        self._walls_ns: list[int] = []
+        self._events = 0
+
+    def add(self, path: Path) -> None:
+        trace = read_trace(path)
+        context = context_of(trace)
+        tops, accumulations = outermost_ops(trace, context), _accumulations(trace, context)
+        calls = recorded_calls(path, trace, np.concatenate([tops, accumulations]))
+        self._parameters = parameter_sizes([calls[each] for each in accumulations.tolist() if each in calls])
+        lasts_ns, events = context.tree.end_ns - trace.start_ns, _events_in(trace, context)
+        for position in tops.tolist():
+            call = calls.get(position, RawCall(name=trace.names[trace.name[position]]))
+            found = self._sums.setdefault(same_work(call), _Sum(first=call))
+            found.calls += 1
+            found.duration_ns[len(self._walls_ns) + int(context.step[position])] += int(lasts_ns[position])
+            found.events += int(events[position])
+            found.phases.add(int(context.phase[position]))
+            found.modules.add(context.modules[context.module[position]])
+        self._walls_ns += lasts_ns[context.windows].tolist()
+        self._events += int(events[context.windows].sum())
+
+    def step_problems(self) -> StepProblems:
+        steps = len(self._walls_ns)
+        walls = np.array(self._walls_ns, dtype=np.float64)
+        middle: list[int] = np.flatnonzero(middle_steps(walls, np.zeros(steps, dtype=np.int64))).tolist()
+        calls_of_op = Counter[str]()
+        for found in self._sums.values():
+            calls_of_op[found.first.name] += found.calls
+        return StepProblems(
+            problems=_longest_first(
+                self._problem(found, middle, is_once=calls_of_op[found.first.name] == steps)
+                for found in self._sums.values()
+            ),
+            wall_s=fmean(self._walls_ns[step] for step in middle) / _NS_PER_S,
+            events=self._events / steps,
+            steps=steps,
+        )
+
+    def _problem(self, found: _Sum, middle: Sequence[int], *, is_once: bool) -> Problem:
+        call, steps = found.first, len(self._walls_ns)
+        dims, types, concrete = _list_in(call.dims), _list_in(call.types), _list_in(call.concrete)
+        # Of an op that is called several times in a step, each call may be for some of the parameters.
+        filled = self._parameters.filled(call.name, dims, types, concrete) if is_once else None
+        signature = read_signature(b",".join((msgspec.json.encode(filled or dims), call.types, call.strides)))
+        return Problem(
+            op=call.name,
+            dims=filled or dims,
+            types=types,
+            strides=_list_in(call.strides),
+            concrete=concrete,
+            detail="  ".join(part for part in (signature.shapes, signature.dtypes, signature.layouts) if part),
+            calls=found.calls / steps,
+            observed_s=fmean(found.duration_ns[step] for step in middle) / _NS_PER_S,
+            events=found.events / steps,
+            phases=tuple(PHASES[phase] for phase in sorted(found.phases)),
+            modules=tuple(sorted(found.modules - {""})),
+            assumed=("its lists are of all parameters with a gradient",) if filled else (),
+        )
+
+
+def _events_in(trace: Trace, context: Context) -> IntArray:
+    """How many events that cost the profiler time lie in each event, itself included."""
+    costs = (trace.kind == EventKind.OP) | (trace.kind == EventKind.ANNOTATION)
+    before = np.append([0], np.cumsum(costs))
+    events: IntArray = before[context.tree.stop] - before[:-1]
+    return events
+
+
+def _accumulations(trace: Trace, context: Context) -> IntArray:
+    """Where the first step adds gradients to those of its parameters."""
+    name = trace.names.index(ACCUMULATION) if ACCUMULATION in trace.names else _NO_NAME
+    return np.flatnonzero((trace.name == name) & (context.step == 0))
+
+
+def _longest_first(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda problem: (-problem.observed_s, problem.op, problem.detail)))
+
+
+def _list_in(encoded: bytes) -> list[Any]:
+    """A list of the trace; empty for what is none."""
+    try:
+        value = msgspec.json.decode(encoded)
+    except msgspec.DecodeError:
+        return []
+    return value if isinstance(value, list) else []

@@ -1,0 +1,1 @@
+"""Profiled runs: from workers and their files to profiles. Entered by `gate` and `perfguard profile`."""

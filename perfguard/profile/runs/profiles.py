@@ -1,0 +1,188 @@
+"""From the files of profiled steps to what they say of an arm: its ops, its primitives, its census."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from perfguard.errors import StoreError
+from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals
+from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
+from perfguard.profile.libraries.onednn_verbose import VerboseLog, parse_verbose
+from perfguard.profile.libraries.runners import runners
+from perfguard.profile.op_counts.census import CompileEvent, census_of
+from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
+from perfguard.profile.op_times.op_profile import merge, profile_of, totals
+from perfguard.profile.trace.context import context_of
+from perfguard.profile.trace.op_spans import spans_of
+from perfguard.profile.trace.trace import read_trace
+from perfguard.records.steps.ops import Census, OpKey, OpTotal, PrimitiveTotal, StepPhase
+from perfguard.runner.process.arm_worker import ProfiledStep
+from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
+
+_ATTEMPTS = "frames"
+"""Frames that the compiler looked at, whatever came of it: no property of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedFindings:
+    """What a `joined` step says."""
+
+    census: Census
+    """What the step executes."""
+    primitives: tuple[PrimitiveTotal, ...]
+    """Its calls of oneDNN and MKL."""
+    implementations: Mapping[OpKey, tuple[str, ...]]
+    """What oneDNN chose for each op."""
+    runners: Mapping[OpKey, tuple[str, ...]]
+    """What computed each op, as far as that is certain."""
+    notes: tuple[str, ...]
+    """What could not be read or placed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmFindings:
+    """Everything that profiling says of one arm and case."""
+
+    profile: ArmProfile
+    """Steps, for comparing."""
+    totals: tuple[OpTotal, ...]
+    """Ops of a typical step, largest first."""
+    joined: JoinedFindings | None
+    """None where no `joined` step was taken."""
+    notes: tuple[str, ...]
+    """What the reader should know."""
+
+
+def read_arm(
+    case_id: str,
+    processes: Sequence[ProfiledProcess],
+    *,
+    isa_class: str,
+    torch: str,
+    compile_events: Mapping[str, int] | None = None,
+) -> ArmFindings:
+    """Read all files of one arm and case.
+
+    Args:
+        case_id: The case.
+        processes: At least one with a traced step.
+        isa_class: The widest instruction set of the machine, in oneDNN's words.
+        torch: The arm's torch.
+        compile_events: What torch.compile did while the case was set up.
+
+    Raises:
+        StoreError: A trace cannot be read.
+        MeasurementError: There is no traced step.
+    """
+    merged = merge([profile_of(read_trace(files.trace), process=p.process) for p in processes for files in p.traced])
+    where = next((p.where for p in processes if p.where is not None), None)
+    if where is not None:
+        located = profile_of(read_trace(where.trace))
+        merged = replace(merged, sources=located.sources, python_lines=located.python_lines)
+    joined_files = next((p.joined for p in processes if p.joined is not None), None)
+    joined = (
+        read_joined(case_id, joined_files, isa_class=isa_class, torch=torch, compile_events=compile_events)
+        if joined_files is not None
+        else None
+    )
+    implementations = joined.implementations if joined is not None else {}
+    bare = [(p.process, step) for p in processes for step in p.bare]
+    profile = ArmProfile(
+        profile=merged,
+        bare_s=np.array([step.wall_s for _, step in bare]),
+        bare_thread_s=np.array([step.thread_s for _, step in bare]),
+        bare_process=np.array([process for process, _ in bare], dtype=np.int64),
+        implementations=joined.runners if joined is not None else {},
+        event_cost=event_cost([files.step for p in processes for files in p.traced]),
+    )
+    return ArmFindings(
+        profile=profile,
+        totals=tuple(replace(total, implementations=implementations.get(total.key, ())) for total in totals(merged)),
+        joined=joined,
+        notes=joined.notes if joined is not None else (),
+    )
+
+
+def event_cost(steps: Sequence[ProfiledStep]) -> EventCost:
+    """What the workers measured of the profiler: medians over the steps."""
+    unknown = EventCost()
+
+    def typical(values: Iterable[float | None], default: float) -> float:
+        known = [value for value in values if value is not None]
+        return median(known) if known else default
+
+    return EventCost(
+        event_s=typical((step.event_s for step in steps), unknown.event_s),
+        module_s=typical((step.module_s for step in steps), unknown.module_s),
+        own_share=typical((step.own_share for step in steps), unknown.own_share),
+    )
+
+
+def read_joined(
+    case_id: str,
+    files: StepFiles,
+    *,
+    isa_class: str,
+    torch: str,
+    compile_events: Mapping[str, int] | None = None,
+) -> JoinedFindings:
+    """Read a `joined` step: its trace and the libraries' log.
+
+    Raises:
+        StoreError: The trace or the log cannot be read.
+    """
+    trace = read_trace(files.trace)
+    context = context_of(trace)
+    lines = logged_lines(files.log)
+    logs = (parse_verbose(lines), parse_mkl_verbose(lines))
+    calls = sorted((call for log in logs for call in log.calls), key=lambda call: call.line)
+    joined = join_step(spans_of(trace, context, 0), calls)
+    events = _compile_events(Counter(compile_events or {}) + Counter(files.step.compile_events))
+    (counts,) = counts_of_steps(trace, context, [joined], events)
+    return JoinedFindings(
+        census=census_of(counts, case_id=case_id, isa_class=isa_class, torch=torch),
+        primitives=primitive_totals([joined]),
+        implementations=implementations([joined]),
+        runners=runners([joined], () if any(log.malformed for log in logs) else files.step.logs),
+        notes=_notes(logs, joined),
+    )
+
+
+def logged_lines(log: Path | None) -> list[str]:
+    """What the libraries printed in a step; none where no log was written.
+
+    Raises:
+        StoreError: The log cannot be read.
+    """
+    if log is None:
+        return []
+    try:
+        return log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    except OSError as error:
+        raise StoreError(f"{log} cannot be read: {error.strerror}; profile again") from error
+
+
+def _notes(logs: Sequence[VerboseLog], joined: JoinedStep) -> tuple[str, ...]:
+    malformed = sum(log.malformed for log in logs)
+    notes = []
+    if malformed:
+        notes.append(f"{malformed} lines of the libraries' log could not be read and are left out")
+    if joined.unplaced:
+        notes.append(f"{joined.unplaced} of {len(joined.calls)} library calls could not be placed in an op")
+    return tuple(notes)
+
+
+def _compile_events(counts: Mapping[str, int]) -> tuple[CompileEvent, ...]:
+    events = []
+    for text, count in sorted(counts.items()):
+        name, _, reason = text.partition(": ")
+        if name != _ATTEMPTS:
+            events.append(CompileEvent(name=name, reason=reason, phase=StepPhase.FORWARD, calls=count))
+    return tuple(events)

@@ -1,0 +1,114 @@
+"""Which line of the user's code led to an event: that of the innermost Python frame outside libraries that it began in.
+
+Marks of lines tell the line that ran. Without them, frames tell the line at which the function begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfguard.profile.trace.names import source_of
+from perfguard.profile.trace.nesting import IntArray, TimeArray, nest, thread_slices
+from perfguard.profile.trace.trace import Frames, IndexArray, LineMarks, Trace
+
+UNKNOWN = 0
+"""Position of no source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Course:
+    """How the lines of one thread follow each other, shape `(changes,)`."""
+
+    times_ns: TimeArray
+    """When another line comes to be the innermost one, in order."""
+    line: IndexArray
+    """Which: its position among the lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sources:
+    """Lines of the user's code."""
+
+    lines: tuple[str, ...]
+    """`train.py:88`; the first is empty, for unknown."""
+    at_start: IndexArray
+    """Position in `lines` for each event of a trace."""
+    courses: Mapping[int, Course]
+    """By the number of the thread; threads of which nothing is known are missing."""
+
+
+def sources_of(trace: Trace) -> Sources:
+    """The line that led to each event; unknown for all of a trace without marks and stacks."""
+    lines, line_of_name = distinct(trace.names, source_of)
+    # What marks tell of a thread is exact, also that no code of the user's runs.
+    courses = {**_by_frames(trace.frames, line_of_name), **_by_marks(trace.line_marks, line_of_name)}
+    at_start = np.full(len(trace), UNKNOWN, dtype=np.int32)
+    for events in thread_slices(trace) if courses else ():
+        course = courses.get(int(trace.thread[events.start]))
+        if course is not None:
+            last = np.searchsorted(course.times_ns, trace.start_ns[events], side="right") - 1
+            at_start[events] = np.where(last < 0, UNKNOWN, course.line[last])
+    return Sources(lines=lines, at_start=at_start, courses=courses)
+
+
+def _by_marks(marks: LineMarks, line_of_name: IndexArray) -> dict[int, Course]:
+    return {
+        int(marks.thread[own.start]): Course(times_ns=marks.start_ns[own], line=line_of_name[marks.name[own]])
+        for own in thread_slices(marks)
+    }
+
+
+def _by_frames(all_frames: Frames, line_of_name: IndexArray) -> dict[int, Course]:
+    frames = _of_user(all_frames, line_of_name)
+    if not frames.name.size:
+        return {}
+    tree = nest(frames)
+    line = np.append(line_of_name[frames.name], UNKNOWN)
+    depth = np.empty(frames.name.size, dtype=np.intp)
+    for number, level in enumerate(tree.levels):
+        depth[level] = number
+    courses = {}
+    for own in thread_slices(frames):
+        times_ns, frame = _innermost(frames.start_ns[own], tree.end_ns[own], depth[own], tree.parent[own], own.start)
+        courses[int(frames.thread[own.start])] = Course(times_ns=times_ns, line=line[frame])
+    return courses
+
+
+def distinct(names: Sequence[str], read: Callable[[str], str]) -> tuple[tuple[str, ...], IndexArray]:
+    """What names tell: the different texts, the first of them empty, and for each name the position of its own."""
+    positions = {"": 0}
+    of_name = [positions.setdefault(read(name), len(positions)) for name in names]
+    return tuple(positions), np.array(of_name, dtype=np.int32)
+
+
+def _of_user(frames: Frames, line_of_name: IndexArray) -> Frames:
+    chosen = (line_of_name[frames.name] != UNKNOWN) & (frames.duration_ns > 0)
+    return Frames(
+        name=frames.name[chosen],
+        thread=frames.thread[chosen],
+        start_ns=frames.start_ns[chosen],
+        duration_ns=frames.duration_ns[chosen],
+    )
+
+
+def _innermost(
+    start_ns: TimeArray, end_ns: TimeArray, depth: IntArray, parent: IntArray, first: int
+) -> tuple[TimeArray, IntArray]:
+    """Times at which another frame becomes the innermost one of a thread, in order, and which.
+
+    Args:
+        start_ns: Of the thread's frames.
+        end_ns: Likewise.
+        depth: Likewise.
+        parent: Likewise.
+        first: Position of the first of them.
+    """
+    times_ns = np.concatenate([start_ns, end_ns])
+    frame = np.concatenate([np.arange(first, first + start_ns.size), parent])
+    # At one time frames end from the innermost on, then others begin from the outermost on.
+    turn = np.concatenate([depth + 1, -depth - 1])
+    order = np.lexsort((turn, times_ns))
+    return times_ns[order], frame[order]

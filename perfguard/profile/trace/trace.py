@@ -1,0 +1,265 @@
+"""A Chrome trace of torch.profiler as columns: a few numbers for each event, texts once.
+
+Only what happens on CPUs is kept: ops, annotations, Python functions, allocations. Arrows, metadata and what a GPU did
+are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.errors import StoreError
+from perfguard.profile.trace.columns import Columns, TraceColumns
+from perfguard.profile.trace.events import NO_SEQUENCE, EventKind, TraceEvent
+from perfguard.profile.trace.file import TraceFile
+from perfguard.profile.trace.names import FRAME_OF_MODULE, GENERATED_FUNCTION, PROFILER_STEP
+from perfguard.profile.trace.signatures import Signature
+from perfguard.records.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
+from perfguard.units import format_count
+
+TimeArray = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.int32]
+
+_GPU_LISTED = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\{')
+_BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
+_LATEST_US = 9e15
+"""In nanoseconds, later times do not fit 64 bits. A trace holds microseconds since its start, or since 1970."""
+_COLUMNS = ("kind", "name", "signature", "thread", "start_ns", "duration_ns", "sequence", "size_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frames:
+    """Calls of Python functions, in the order of a trace's events; shape `(frames,)`.
+
+    They are nested among themselves, but an annotation begins within the frames that begin it and outlives them.
+    """
+
+    name: IndexArray
+    """Positions in the trace's `names`."""
+    thread: IndexArray
+    """Numbers of threads."""
+    start_ns: TimeArray
+    """Start, on the trace's clock."""
+    duration_ns: TimeArray
+    """Duration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LineMarks:
+    """Where the user's code came to another line, in the order of a trace's events; shape `(marks,)`."""
+
+    name: IndexArray
+    """Positions in the trace's `names`."""
+    thread: IndexArray
+    """Numbers of threads."""
+    start_ns: TimeArray
+    """When, on the trace's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """Events sorted by thread, then start, then the longest first: an event comes before what it contains.
+
+    All arrays have the shape `(events,)`. Of frames only those of modules are among them, and those only where modules
+    are not annotated.
+    """
+
+    path: Path
+    """The file."""
+    base_ns: int
+    """Where its clock has its zero, nanoseconds since the epoch; 0 where it does not say."""
+    notes: tuple[str, ...]
+    """What a reader of its results should know, one sentence each."""
+    names: tuple[str, ...]
+    """Names of events."""
+    signatures: tuple[Signature, ...]
+    """What ops were called with; the first is that of no tensors."""
+    kind: npt.NDArray[np.int8]
+    """Values of EventKind."""
+    name: IndexArray
+    """Positions in `names`."""
+    signature: IndexArray
+    """Positions in `signatures`."""
+    thread: IndexArray
+    """Numbers of threads, from 0."""
+    start_ns: TimeArray
+    """Start, on the trace's clock."""
+    duration_ns: TimeArray
+    """Duration; 0 for allocations."""
+    sequence: TimeArray
+    """Autograd's number: equal for a forward op and what computes its gradient. `NO_SEQUENCE` where there is none."""
+    size_bytes: TimeArray
+    """Size of an allocation; of no meaning for other events."""
+    frames: Frames
+    """All frames; none in a trace without stacks."""
+    line_marks: LineMarks
+    """Marks of lines; none but in traces of perfguard's own `where` steps."""
+
+    def __len__(self) -> int:
+        return self.kind.size
+
+    @property
+    def end_ns(self) -> TimeArray:
+        """End, on the trace's clock."""
+        return self.start_ns + self.duration_ns
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace, plain JSON or gzip, whatever it is called.
+
+    A file that was cut off is read up to its last whole event, and a note says so. A trace without a step's window
+    (`perfguard::step`, `ProfilerStep#`) gets one around all that its busiest thread did, and a note says that.
+
+    Raises:
+        StoreError: It cannot be read, is malformed, or holds no op that a CPU ran.
+    """
+    file = TraceFile(path, TraceEvent)
+    columns = TraceColumns()
+    for events in file.lists():
+        columns.add(events)
+    trace = _built(columns.joined(), file)
+    if not _has_window(trace):
+        trace = _with_window(trace)
+    ordered = _chosen(trace, np.lexsort((-trace.duration_ns, trace.start_ns, trace.thread)))
+    return _without_generated_functions(_without_marks(_without_frames(ordered)))
+
+
+def _built(columns: Columns, file: TraceFile[TraceEvent]) -> Trace:
+    """All events in the file's order, frames among them; those without a start are left out."""
+    has_start = ~np.isnan(columns.start_us)
+    unplaced = int((~has_start).sum())
+    if unplaced:
+        columns = columns.chosen(has_start)
+    if not (columns.kind == EventKind.OP).any():
+        lost = f" with a start (ts; {format_count(unplaced, 'event')} without)" if unplaced else ""
+        raise StoreError(
+            f"{file.path} holds no op that ran on a CPU{lost}; record it with activities=[ProfilerActivity.CPU]"
+        )
+    if not (np.abs(columns.start_us).max() < _LATEST_US and np.abs(columns.duration_us).max() < _LATEST_US):
+        raise StoreError(f"{file.path} holds times that are no microseconds of a clock; export it again")
+    untimed = int(((columns.duration_us < 0) & (columns.kind != EventKind.ALLOCATION)).sum())
+    base = _BASE_TIME.search(file.head) or _BASE_TIME.search(file.tail)
+    times, positions = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    return Trace(
+        path=file.path,
+        base_ns=int(base.group(1)) if base else 0,
+        notes=_notes(file, untimed, unplaced),
+        names=columns.names,
+        signatures=columns.signatures,
+        kind=columns.kind,
+        name=columns.name,
+        signature=columns.signature,
+        thread=columns.thread,
+        start_ns=_nanoseconds(columns.start_us),
+        duration_ns=_nanoseconds(np.maximum(columns.duration_us, 0.0)),
+        sequence=columns.sequence,
+        size_bytes=columns.size_bytes,
+        frames=Frames(name=positions, thread=positions, start_ns=times, duration_ns=times),
+        line_marks=LineMarks(name=positions, thread=positions, start_ns=times),
+    )
+
+
+def _chosen(trace: Trace, events: npt.NDArray[Any]) -> Trace:
+    columns: dict[str, Any] = {column: getattr(trace, column)[events] for column in _COLUMNS}
+    return replace(trace, **columns)
+
+
+def _without_frames(trace: Trace) -> Trace:
+    """The same with frames apart, but for those of modules where nothing else tells these."""
+    is_frame = trace.kind == EventKind.FRAME
+    if not is_frame.any():
+        return trace
+    frames = Frames(
+        name=trace.name[is_frame],
+        thread=trace.thread[is_frame],
+        start_ns=trace.start_ns[is_frame],
+        duration_ns=trace.duration_ns[is_frame],
+    )
+    if not any(name.startswith(MODULE_PREFIX) for name in trace.names):
+        is_frame &= ~np.array([name.startswith(FRAME_OF_MODULE) for name in trace.names])[trace.name]
+    return replace(_chosen(trace, ~is_frame), frames=frames)
+
+
+def _without_marks(trace: Trace) -> Trace:
+    """The same with marks of lines apart: they are no part of what the step did."""
+    names_mark = np.array([name.startswith(LINE_PREFIX) for name in trace.names])
+    if not names_mark.any():
+        return trace
+    is_mark = names_mark[trace.name]
+    marks = LineMarks(name=trace.name[is_mark], thread=trace.thread[is_mark], start_ns=trace.start_ns[is_mark])
+    return replace(_chosen(trace, ~is_mark), line_marks=marks)
+
+
+def _without_generated_functions(trace: Trace) -> Trace:
+    """The same without the functions that torch makes of custom ops with a gradient: what they do is the op's own.
+
+    `victim::gate` calls `GeneratedBackwardFor_victim_gate_default`, which calls what the user wrote; a regression of
+    that belongs to the op's name.
+    """
+    generated = [name for name in trace.names if name.startswith(GENERATED_FUNCTION)]
+    if not generated:
+        return trace
+    ops = tuple(f"{GENERATED_FUNCTION}{name.replace('::', '_')}_" for name in trace.names if name.count("::") == 1)
+    wraps = {name for name in generated if name.startswith(ops) and not name.endswith("Backward")}
+    is_generated = np.array([name in wraps for name in trace.names])[trace.name] & (trace.kind == EventKind.OP)
+    return _chosen(trace, ~is_generated)
+
+
+def _notes(file: TraceFile[TraceEvent], untimed: int, unplaced: int) -> tuple[str, ...]:
+    notes = []
+    if unplaced:
+        events = format_count(unplaced, "event")
+        notes.append(f"{events} of {file.path.name} without a start (ts) {'is' if unplaced == 1 else 'are'} left out")
+    if untimed:
+        events = "1 event" if untimed == 1 else f"{untimed} events"
+        verb = "is" if untimed == 1 else "are"
+        notes.append(f"{events} of {file.path.name} without a duration, or with one below 0, {verb} taken for 0 s")
+    if file.is_damaged:
+        notes.append(f"{file.path.name} is a damaged gzip file; what can be unpacked was read")
+    elif file.dropped_bytes is not None:
+        dropped = format_count(file.dropped_bytes, "byte")
+        notes.append(f"{file.path.name} was cut off; what is whole was read, {dropped} of a last event were not")
+    if _GPU_LISTED.search(file.head):
+        notes.append(f"{file.path.name} is of a run with a GPU; only what the CPU did is read")
+    return tuple(notes)
+
+
+def _has_window(trace: Trace) -> bool:
+    return any(name == STEP_WINDOW or name.startswith(PROFILER_STEP) for name in trace.names)
+
+
+def _with_window(trace: Trace) -> Trace:
+    """The same with a window around all that the busiest thread did, as its first event."""
+    busiest = np.bincount(trace.thread[trace.kind == EventKind.OP]).argmax()
+    is_module = np.array([name.startswith(FRAME_OF_MODULE) for name in trace.names])[trace.name]
+    # A module's frame begins before its first op; the window holds it, so that the frame does not hold the window.
+    on_it = (trace.thread == busiest) & ((trace.kind != EventKind.FRAME) | is_module)
+    start_ns = trace.start_ns[on_it].min()
+    window = {
+        "kind": EventKind.ANNOTATION,
+        "name": len(trace.names),
+        "signature": 0,
+        "thread": busiest,
+        "start_ns": start_ns,
+        "duration_ns": trace.end_ns[on_it].max() - start_ns,
+        "sequence": NO_SEQUENCE,
+        "size_bytes": 0,
+    }
+    note = f"{trace.path.name} has no marker of a step; all that its busiest thread did is taken as one"
+    columns: dict[str, Any] = {name: np.insert(getattr(trace, name), 0, value) for name, value in window.items()}
+    return replace(
+        trace,
+        names=(*trace.names, STEP_WINDOW),
+        notes=(*trace.notes, note),
+        **columns,
+    )
+
+
+def _nanoseconds(values_us: npt.NDArray[np.float64]) -> TimeArray:
+    return np.rint(values_us * 1e3).astype(np.int64)

@@ -1,0 +1,341 @@
+"""What a machine is: its fingerprint, whether two may be compared, and where to run on it.
+
+None always means unknown: the file was missing, empty or nonsense, and nothing was guessed.
+Empty tuples mean that there is none of the kind, or that it is unknown where a field says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfguard.records.machine.software import SoftwareFacts as SoftwareFacts  # noqa: PLC0414 - part of this module's names
+from perfguard.records.machine.state import FrequencyDomain as FrequencyDomain  # noqa: PLC0414 - part of this module's names
+from perfguard.records.machine.state import State as State  # noqa: PLC0414 - part of this module's names
+
+SCHEMA_VERSION = 1
+"""Raised when a field changes its meaning; fingerprints of another version are never equal."""
+
+
+class CoreClass(str, Enum):
+    """Kinds of cores of a hybrid CPU, fastest first."""
+
+    PERFORMANCE = "P"
+    EFFICIENCY = "E"
+    LOW_POWER = "LP-E"
+
+
+class MemoryKind(str, Enum):
+    """What a NUMA node's memory is made of, where the machine says so."""
+
+    DRAM = "dram"
+    HBM = "hbm"
+    PMEM = "pmem"
+    CXL = "cxl"
+    UNKNOWN = "unknown"
+
+
+class AmxPermission(str, Enum):
+    """Answer of `arch_prctl(ARCH_REQ_XCOMP_PERM)` for AMX tiles."""
+
+    GRANTED = "granted"
+    DENIED = "denied"
+    NOT_ASKED = "not-asked"
+    NOT_APPLICABLE = "not-applicable"
+
+
+class IsaSource(str, Enum):
+    """How the instruction set that a library uses is known."""
+
+    MEASURED = "measured"
+    FROM_FLAGS = "from-flags"
+
+
+class QuotaState(str, Enum):
+    """Whether a CPU quota applies to this process."""
+
+    LIMITED = "limited"
+    UNLIMITED = "unlimited"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """The processor as it names itself."""
+
+    architecture: str | None = None
+    """`x86_64`, `aarch64`, ..."""
+    vendor: str | None = None
+    """`GenuineIntel`, `AuthenticAMD`, `ARM`, ..."""
+    brand: str | None = None
+    """The model name, spaces collapsed."""
+    family: int | None = None
+    """CPUID family."""
+    model: int | None = None
+    """CPUID model."""
+    stepping: int | None = None
+    """CPUID stepping."""
+    microcode: str | None = None
+    """Revision, hexadecimal."""
+    microarchitecture: str | None = None
+    """Name in archspec's table, for instance `sapphirerapids`; a generic level where no more is known. All that the
+    table asks of that name is there, so it is a lower bound."""
+    resembles: str | None = None
+    """`sapphirerapids but for waitpkg`: a newer name that only a few flags speak against, which hypervisors like to
+    hide; None where there is no such name."""
+    hypervisor: bool | None = None
+    """Whether the CPU says that it is virtual."""
+    hypervisor_name: str | None = None
+    """`kvm`, `vmware`, `hyperv`, ...; None on bare metal and when it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveIsa:
+    """The instruction set level that a library picks on this CPU."""
+
+    level: str
+    """In the library's own words: `AVX512`, `avx512_core_amx`, ..."""
+    source: IsaSource
+    """Measured in the interpreter under test, or derived from the flags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isa:
+    """Instruction sets that can be used: what the kernel shows, not what the model could do."""
+
+    features: tuple[str, ...] | None = None
+    """Kernel names of the features that training kernels care for, sorted; None without any flags."""
+    avx2: bool | None = None
+    """AVX2 and FMA."""
+    avx512: bool | None = None
+    """AVX-512 F, BW, DQ and VL together, which is what libraries ask for."""
+    vnni: bool | None = None
+    """8-bit dot products, AVX-512 or AVX form; on Arm, asimddp."""
+    bf16: bool | None = None
+    """bfloat16 vector arithmetic."""
+    fp16: bool | None = None
+    """float16 vector arithmetic."""
+    amx_tile: bool | None = None
+    """AMX tile registers."""
+    amx_int8: bool | None = None
+    """AMX int8 products."""
+    amx_bf16: bool | None = None
+    """AMX bfloat16 products."""
+    amx_fp16: bool | None = None
+    """AMX float16 products."""
+    amx_permission: AmxPermission = AmxPermission.NOT_ASKED
+    """Asked on the live machine only."""
+    aten: EffectiveIsa | None = None
+    """Vector level of torch's own kernels."""
+    onednn: EffectiveIsa | None = None
+    """Level of oneDNN."""
+    mkl: EffectiveIsa | None = None
+    """Level of MKL; derived for Intel CPUs only, elsewhere it must be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalCpu:
+    """One online hardware thread and its place."""
+
+    id: int
+    """The kernel's number."""
+    core: int | None
+    """Lowest online CPU of the same physical core."""
+    package: int | None
+    """Physical package id."""
+    die: int | None
+    """Die id within the package."""
+    core_class: CoreClass
+    """Performance where the CPU is not hybrid."""
+    max_frequency_hz: int | None = None
+    """Largest frequency of this CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreClassGroup:
+    """All cores of one class."""
+
+    core_class: CoreClass
+    """The class."""
+    cores: int | None
+    """Physical cores."""
+    cpus: tuple[int, ...]
+    """Their online CPUs, ascending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumaNode:
+    """One NUMA node."""
+
+    id: int
+    """The kernel's number; numbers need not be contiguous."""
+    cpus: tuple[int, ...] | None
+    """Its online CPUs, ascending; empty for memory-only nodes."""
+    memory_bytes: int | None
+    """Size of its memory; 0 for nodes with CPUs only."""
+    distances: tuple[int, ...] | None
+    """Distance to each node, in the order of the nodes; 10 is local."""
+    memory_kind: MemoryKind = MemoryKind.UNKNOWN
+    """What the memory is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Packages, cores, threads and nodes. Only online CPUs count."""
+
+    packages: int | None = None
+    """Physical packages (sockets); some virtual machines show one a CPU."""
+    dies: int | None = None
+    """Dies over all packages."""
+    cores: int | None = None
+    """Physical cores with an online thread."""
+    threads_online: int | None = None
+    """Online CPUs."""
+    smt: bool | None = None
+    """Whether any core has more than one online thread."""
+    hybrid: bool | None = None
+    """Whether there are cores of more than one kind."""
+    core_classes: tuple[CoreClassGroup, ...] = ()
+    """One group for each kind of core, fastest first."""
+    cpus: tuple[LogicalCpu, ...] = ()
+    """Online CPUs, ascending."""
+    online: tuple[int, ...] | None = None
+    """Online CPUs."""
+    offline: tuple[int, ...] | None = None
+    """CPUs that could be there but are off or absent."""
+    possible: tuple[int, ...] | None = None
+    """CPUs the kernel has room for."""
+    isolated: tuple[int, ...] | None = None
+    """CPUs kept from the scheduler (isolcpus)."""
+    nohz_full: tuple[int, ...] | None = None
+    """CPUs without a periodic tick."""
+    numa_nodes: tuple[NumaNode, ...] = ()
+    """Ascending by id; empty when the kernel shows none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """Caches of one level, kind, size and sharing."""
+
+    level: int
+    """1 is nearest to the core."""
+    kind: str
+    """`data`, `instruction`, `unified`, or `unknown`."""
+    size_bytes: int | None
+    """Size of one such cache."""
+    instances: int | None
+    """How many there are; None when the sharing is unknown."""
+    shared_by: int | None
+    """Online CPUs that share one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the control group allows this process."""
+
+    cgroup_version: int | None = None
+    """1 or 2, of the hierarchy that rules the CPUs; None when not in any or unknown."""
+    allowed_cpus: tuple[int, ...] | None = None
+    """CPUs the cpuset allows."""
+    allowed_nodes: tuple[int, ...] | None = None
+    """NUMA nodes the cpuset allows."""
+    quota: QuotaState = QuotaState.UNKNOWN
+    """Whether CPU time is limited."""
+    quota_cpus: float | None = None
+    """The limit in CPUs, when limited."""
+    throttled_periods: int | None = None
+    """Periods in which the group was throttled so far."""
+    memory_bytes: int | None = None
+    """Memory limit, when there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Everything that timings depend on. Holds no serial numbers, addresses or host names."""
+
+    schema_version: int = SCHEMA_VERSION
+    """Version of these fields."""
+    machine_id: str
+    """Readable name and hash of what makes timings comparable."""
+    stack_id: str | None
+    """Readable name and hash of the software; None when no interpreter was asked."""
+    cpu: Cpu
+    """The processor."""
+    isa: Isa
+    """Usable instruction sets."""
+    topology: Topology
+    """Packages, cores, threads, nodes."""
+    caches: tuple[Cache, ...]
+    """Nearest first; empty when unknown."""
+    limits: Limits
+    """Control group."""
+    state: State
+    """Settings and conditions."""
+    software: SoftwareFacts | None = None
+    """The interpreter under test; None when none was asked."""
+    notes: tuple[str, ...] = ()
+    """What could not be read or does not apply, one sentence each."""
+
+
+class CompatibilityLevel(str, Enum):
+    """Whether timings of two fingerprints may be compared."""
+
+    EQUAL = "equal"
+    COMPARABLE = "comparable"
+    INCOMPARABLE = "incomparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """The answer for two fingerprints."""
+
+    level: CompatibilityLevel
+    """The worst of all differences."""
+    reasons: tuple[str, ...]
+    """One sentence a difference, the worst first; empty when equal."""
+
+
+class CheckStatus(str, Enum):
+    """What a check of the host says."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One source of noise, checked."""
+
+    id: str
+    """Stable name: `governor`, `turbo`, ..."""
+    status: CheckStatus
+    """The answer."""
+    observed: str
+    """What was seen; `unknown` when nothing."""
+    why: str
+    """Why it matters, one sentence."""
+    fix: str = ""
+    """The command that fixes it; empty when there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSelection:
+    """Where a run is pinned. There are as many threads as CPUs, always."""
+
+    cpus: tuple[int, ...]
+    """The mask, ascending."""
+    threads: int
+    """Threads of the run, equal to the number of CPUs."""
+    housekeeping: tuple[int, ...]
+    """CPUs of the core that is left to the system; empty when none was."""
+    numa_node: int | None
+    """The node all CPUs are on; None when several or unknown."""
+    bind_memory_node: int | None
+    """The node to bind memory to; None to leave memory alone."""
+    core_classes: tuple[CoreClass, ...] = field(default=())
+    """Classes of the chosen cores, fastest first."""
+    reason: str
+    """Why these CPUs, one sentence."""

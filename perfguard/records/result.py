@@ -1,0 +1,102 @@
+"""The result of a command, as `result.json` and `--format json` show it. Schema version 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.verdict import GateResult
+
+RESULT_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSummary:
+    """One side, for the reader."""
+
+    text: str
+    """As typed, or `stored <path>`."""
+    source_id: str | None
+    """Identity of the source tree."""
+    interpreter: str | None
+    """Executable; None for a stored baseline."""
+    python: str | None
+    """Python version."""
+    torch: str | None
+    """torch version."""
+    stack_id: str | None
+    """Identity of the software stack."""
+    commit: str | None = None
+    """Commit that the source tree is, or was made from; where `source_id` has a plus, something was changed since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseMeasured:
+    """What one arm measured of a case, where nothing is compared."""
+
+    case_id: str
+    """The case."""
+    rounds: int
+    """Independent rounds (processes)."""
+    median_s: float | None
+    """Median of the rounds' medians, seconds for one iteration."""
+    between_sd_ratio: float | None
+    """Standard deviation of the rounds' log medians."""
+    within_sd_ratio: float | None
+    """Typical standard deviation inside a round."""
+    inner_loops: int | None
+    """Iterations of one slice."""
+    problem: str | None = None
+    """Why nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a command found."""
+
+    schema: int = RESULT_SCHEMA
+    """Version of this layout."""
+    command: str
+    """`run`, `compare`, `gate` or `baseline update`."""
+    run_id: str
+    """Name of the run's folder."""
+    folder: str
+    """Path of the run's folder."""
+    suite: str
+    """Suite or selection."""
+    machine_id: str
+    """Identity of the machine."""
+    machine: str
+    """One line for people."""
+    cpus: tuple[int, ...]
+    """CPUs that were measured on."""
+    arms: dict[str, ArmSummary]
+    """By role: `baseline`, `candidate`."""
+    gate: GateResult | None
+    """The verdicts; None where nothing was compared."""
+    measured: tuple[CaseMeasured, ...] = ()
+    """What was measured, where nothing is compared."""
+    exit_code: int
+    """Exit code of the command."""
+    verdict: str
+    """Value of GateOutcome, `measured` or `interrupted`."""
+    reason: str
+    """One sentence."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know."""
+    duration_s: float
+    """Wall seconds of the whole command."""
+    error_rate: str = "uncalibrated"
+    """What is known of the gate's error rates on this machine."""
+    census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """What the candidate's step executes otherwise, by case id, gravest first; without cases that were not counted."""
+    attributions: tuple[Attribution, ...] = ()
+    """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
+    the run's folder."""
+    findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """Advice on what the candidate does and the baseline does not, by case id, the gravest first; only of cases whose
+    both arms were profiled, without those that there is nothing to advise on."""
+    stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    """The same as `census_changes`, against a baseline that was stored on another machine of the same instruction sets;
+    a note names it. Empty where there is a baseline of this machine, or no such one."""

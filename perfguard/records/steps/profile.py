@@ -1,0 +1,75 @@
+"""What `perfguard profile` says of a case or a script, as `--format json` shows it. Schema version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfguard.records.steps.breakdown import Breakdown
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import Census, OpTotal, PrimitiveTotal
+from perfguard.records.steps.projection import CaseProjection
+
+PROFILE_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledCase:
+    """One case, or one script."""
+
+    case_id: str
+    """The case; of a script its path."""
+    step_s: float | None
+    """Seconds of a step without the profiler, the mean over the middle third of each process's; None where there was
+    none."""
+    profiled_step_s: float
+    """The same with it: what the seconds of all ops add up to."""
+    processes: int
+    """Processes."""
+    steps: int
+    """Profiled steps in all of them."""
+    breakdown: Breakdown
+    """The step by kind of work and by phase."""
+    ops: tuple[OpTotal, ...]
+    """Every op of such a step, largest first."""
+    primitives: tuple[PrimitiveTotal, ...]
+    """Calls of oneDNN and MKL in a step, longest first."""
+    census: Census | None
+    """What a step executes, counted; None where it was not."""
+    projection: CaseProjection | None = None
+    """How fast the step could be; None where its ops were not replayed."""
+    findings: tuple[Finding, ...] = ()
+    """Advice, the gravest first."""
+    notes: tuple[str, ...] = ()
+    """What could not be read or placed."""
+
+    @property
+    def overhead_ratio(self) -> float | None:
+        """How much longer a step takes with the profiler; None where that is unknown."""
+        return self.profiled_step_s / self.step_s - 1 if self.step_s else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileReport:
+    """Everything that was profiled."""
+
+    schema: int = PROFILE_SCHEMA
+    """Version of this layout."""
+    folder: str
+    """The run's folder; traces and logs are in `profiles/` there."""
+    machine_id: str
+    """Identity of the machine."""
+    machine: str
+    """One line for people."""
+    torch: str
+    """Version."""
+    cpus: tuple[int, ...]
+    """CPUs that it ran on."""
+    cases: tuple[ProfiledCase, ...]
+    """In the order of the selection."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """By case id: why it could not be profiled; of a script: why it failed after the steps that are reported."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know."""
+    interrupted: bool = False
+    """Whether it was ended by the user before everything was profiled that had been asked for."""

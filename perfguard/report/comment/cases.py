@@ -1,0 +1,173 @@
+"""The cases of a gate in a comment: bars, what regressed and why, and the rest, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfguard.records.result import RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
+from perfguard.report.escaping import code, code_block, escape, escape_html
+from perfguard.report.lines import EXECUTES_THE_SAME, executes_the_same, signal_lines
+from perfguard.report.terminal.result import SIGNS, format_interval
+from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
+
+_LONGEST_TEXT = 700
+"""Characters of one sentence; texts of a fork have no length of their own that could be relied on."""
+_LONGEST_ID = 300
+_INTERVAL_HEAD = "95 % interval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """How much is shown."""
+
+    unchanged: bool = True
+    """The cases that are unchanged; else their number."""
+    advice: bool = True
+    """Findings."""
+    signals: bool = True
+    """What changed beside wall time."""
+    notes: bool = True
+    """Notes on the run."""
+    changes: int = 5
+    """Changes of what a case executes."""
+    improved: int = 200
+    """Cases that are faster."""
+    rows: int = 200
+    """Cases of any other kind."""
+    blamed: int = 50
+    """Regressed cases that are told in full."""
+
+
+def case_sections(result: RunResult, detail: Detail) -> list[str]:
+    """Everything on cases, what is wrong first."""
+    verdicts = result.gate.verdicts if result.gate is not None else ()
+    return [
+        *_regressions(of(verdicts, Outcome.REGRESSED), result, detail),
+        *_section("Not measurable", of(verdicts, Outcome.FAILED, Outcome.DIFFERENT), result, detail.rows),
+        *_section(
+            "Undecided",
+            of(verdicts, Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE),
+            result,
+            detail.rows,
+        ),
+        *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
+        *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
+        *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
+        *_executed_otherwise(result, verdicts, detail),
+    ]
+
+
+def of(verdicts: Sequence[Verdict], *outcomes: Outcome) -> list[Verdict]:
+    """Those with one of the outcomes: gating before advisory, then by the size of the effect."""
+    return sorted((v for v in verdicts if v.outcome in outcomes), key=_rank)
+
+
+def text_of(text: str) -> str:
+    """A sentence, escaped; cut where no sentence is so long, `-` where there is none."""
+    return escape(shorten(text, _LONGEST_TEXT)) or "-"
+
+
+def code_of(text: str) -> str:
+    """A name in a code span; cut where no name is so long."""
+    return code(shorten(text, _LONGEST_ID))
+
+
+def fold(heading: str, body: str) -> str:
+    """A part that opens on a click."""
+    return f"<details><summary>{escape_html(shorten(heading, _LONGEST_ID))}</summary>\n\n{body}\n\n</details>"
+
+
+def _regressions(red: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
+    if not red:
+        return []
+    shown = red[: detail.rows]
+    told = [_regression(v, result, detail, named=v is red[0]) for v in shown[: detail.blamed]]
+    return [_bars(shown), *told, *_more(len(red) - len(shown), "regressed case")]
+
+
+def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: bool) -> str:
+    """What is known of one; `named` where the headline has its culprit already."""
+    comparison = verdict.comparison
+    times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
+    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(verdict.reason)}"]
+    lines += [f"- {text_of(verdict.blame)}"] if verdict.blame and not named else []
+    changes = result.census_changes.get(verdict.case_id, ())
+    lines += [f"- executes otherwise: {text_of(change.sentence)}" for change in changes[: detail.changes]]
+    lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
+    return "\n".join(lines)
+
+
+def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
+    if not verdicts:
+        return []
+    shown = verdicts[:rows]
+    reasons = [
+        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}"
+        + (f"; {EXECUTES_THE_SAME}" if executes_the_same(v, result) else "")
+        for v in shown
+    ]
+    parts = [_bars(shown), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
+    return ["\n\n".join([f"#### {title}: {format_count(len(verdicts), 'case')}", *filter(None, parts)])]
+
+
+def _faster(verdicts: Sequence[Verdict], rows: int) -> list[str]:
+    heading = f"Faster: {format_count(len(verdicts), 'case')}"
+    if not verdicts or not rows:
+        return [f"{heading}."] if verdicts else []
+    parts = [_bars(verdicts[:rows]), *_more(len(verdicts) - rows, "case")]
+    return [fold(heading, "\n\n".join(filter(None, parts)))]
+
+
+def _unchanged(verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+    if not verdicts:
+        return []
+    heading = f"Unchanged: {format_count(len(verdicts), 'case')}"
+    return [fold(heading, _bars(verdicts))] if detail.unchanged else [f"{heading}."]
+
+
+def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+    """What changed in the steps of cases that did not regress."""
+    red = {v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED}
+    changed = {case: changes for case, changes in result.census_changes.items() if changes and case not in red}
+    if not changed or not detail.changes:
+        return []
+    lines = []
+    for case_id, changes in list(changed.items())[: detail.rows]:
+        lines += [f"- {code_of(case_id)}: {text_of(change.sentence)}" for change in changes[: detail.changes]]
+    return [fold(f"Executed otherwise, without a regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
+
+
+def _bars(verdicts: Sequence[Verdict]) -> str:
+    """A code block with a line for each case that has an effect; empty where none has."""
+    measured = [(v, e) for v in verdicts if (e := v.comparison.estimate) is not None]
+    if not measured:
+        return ""
+    reach = reach_of(estimate for _, estimate in measured)
+    intervals = [format_interval(verdict.comparison) for verdict, _ in measured]
+    width = max(map(len, (_INTERVAL_HEAD, *intervals)))
+    lines = [f"     effect  {_INTERVAL_HEAD:<{width}}  {axis_labels(reach):<{BAR_WIDTH}}  case"]
+    for (verdict, estimate), interval in zip(measured, intervals, strict=True):
+        lines.append(
+            f"{SIGNS[verdict.outcome][0]} {format_effect(estimate.log_ratio):>9}  "
+            f"{interval:<{width}}  {interval_bar(estimate, reach)}  "
+            f"{printable(shorten(verdict.case_id, _LONGEST_ID))}{_advisory(verdict)}"
+        )
+    return code_block(lines, "text")
+
+
+def _rank(verdict: Verdict) -> tuple[bool, float]:
+    estimate = verdict.comparison.estimate
+    size = abs(estimate.log_ratio) if estimate is not None else 0.0
+    return verdict.gating is Gating.ADVISORY, -size if size == size else 0.0  # noqa: PLR0124 - nan has no place
+
+
+def _more(number: int, noun: str) -> list[str]:
+    return [f"and {format_count(number, f'more {noun}')}"] if number > 0 else []
+
+
+def _advisory(verdict: Verdict) -> str:
+    return " (advisory)" if verdict.gating is Gating.ADVISORY else ""

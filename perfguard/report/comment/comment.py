@@ -1,0 +1,236 @@
+"""The comment on a pull request, and the summary of a job: verdict, culprit, then as much as there is room for.
+
+GitHub refuses comments of more than 65,536 characters. So a comment has a budget, and sheds detail in the order of
+`SHEDDING` until it fits; what regressed, its culprit and how to measure it again stay.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfguard.records.allowance import LARGEST_RATIO
+from perfguard.records.result import RunResult
+from perfguard.records.spec import Gating
+from perfguard.records.steps.findings import Finding
+from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
+from perfguard.report.escaping import code_block
+from perfguard.report.lines import note_lines
+from perfguard.report.terminal.findings import render_findings_markdown
+from perfguard.units import format_count, format_ratio
+
+COMMENT_CHARACTERS = 60_000
+"""Room for a comment; GitHub's own limit is 65,536."""
+SUMMARY_CHARACTERS = 240_000
+"""Room for a job summary: GitHub's limit is 1 MiB, and a character is at most four bytes."""
+
+SHEDDING: tuple[Mapping[str, Any], ...] = (
+    {"unchanged": False},
+    {"advice": False},
+    {"signals": False},
+    {"changes": 1},
+    {"notes": False},
+    {"improved": 10},
+    {"rows": 40, "blamed": 20, "improved": 0},
+    {"rows": 20, "blamed": 5, "changes": 0},
+)
+"""What is left out, one after the other."""
+
+_WORDS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}
+_NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
+_TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
+"""Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
+_MOST_ACCEPTED = 8
+"""Commands that accept a case each; of more, a glob is the shorter way."""
+_CUT = "\n\n…and more than a comment has room for.\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentContext:
+    """What a comment says that is not in the result."""
+
+    marker: str
+    """Tells this comment from others of the same pull request: `gate`."""
+    head_sha: str | None = None
+    """The pull request's commit that was measured."""
+    reproduce: str | None = None
+    """Command that measures the same again."""
+    report_url: str | None = None
+    """Where the whole report is."""
+    accepted_by: str | None = None
+    """The label that accepts the slowdown, where the pull request has it."""
+    accept_label: str | None = None
+    """The label that would accept it."""
+    from_fork: bool = False
+    """Whether the numbers come from a workflow that the pull request itself could have changed."""
+
+
+def marker_line(marker: str) -> str:
+    """The first line of a comment, by which it is found again."""
+    return f"<!-- perfguard:{re.sub(r'[^A-Za-z0-9._/]+', '-', marker)} -->"
+
+
+def render_comment(result: RunResult, context: CommentContext, *, limit: int = COMMENT_CHARACTERS) -> str:
+    """A result as Markdown of at most `limit` characters."""
+    detail = Detail()
+    for shed in ({}, *SHEDDING):
+        detail = replace(detail, **shed)
+        text = _render(result, context, detail)
+        if len(text) <= limit:
+            return text
+    return text[: limit - len(_CUT)].rpartition("\n")[0] + _CUT
+
+
+def _render(result: RunResult, context: CommentContext, detail: Detail) -> str:
+    parts = [
+        marker_line(context.marker),
+        *_headline(result, context),
+        *case_sections(result, detail),
+        *_environment(result),
+        *_advice(result, context, detail),
+        *_notes(result, detail),
+        *_what_to_do(result, context),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(result: RunResult, context: CommentContext) -> list[str]:
+    sign = _WORDS.get(result.verdict, "⚠️")
+    commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
+    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(result.reason)}**"]
+    red = _red(result)
+    if red and red[0].blame:
+        where = f" ({code_of(red[0].case_id)})" if len(red) > 1 else ""
+        parts.append(f"Culprit: **{text_of(red[0].blame)}**{where}")
+    parts.append(f"How sure: {_certainty(result)}")
+    if context.accepted_by is not None:
+        parts.append(f"Accepted by the label {code_of(context.accepted_by)}: the check passes whatever the verdict is.")
+    if context.from_fork:
+        parts.append(
+            "Numbers and texts below come from the fork's own workflow run; a reviewer should see that the change "
+            "leaves the workflow alone."
+        )
+    return parts
+
+
+def _red(result: RunResult) -> list[Verdict]:
+    return of(result.gate.verdicts, Outcome.REGRESSED) if result.gate is not None else []
+
+
+def _certainty(result: RunResult) -> str:
+    """The gate's contract, and what made a flag red."""
+    if result.gate is None:
+        return "nothing was compared."
+    red = [v for v in _red(result) if v.gating is Gating.GATING]
+    said = []
+    if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
+        each = "the regression" if len(red) == 1 else "each regression"
+        said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
+    if result.error_rate != "uncalibrated":
+        said.append(result.error_rate)
+    else:
+        alpha = format_ratio(result.gate.policy.alpha)
+        said.append(f"uncalibrated on this machine, so the false-alarm rate per gate is nominal ({alpha})")
+    return text_of("; ".join(said))
+
+
+def _environment(result: RunResult) -> list[str]:
+    """What differs between the arms beside their code, and where both ran."""
+    baseline, candidate = result.arms.get("baseline"), result.arms.get("candidate")
+    where = f"{text_of(result.machine)} ({code_of(result.machine_id)})"
+    if baseline is None or candidate is None:
+        return [f"Machine: {where}."]
+    # Each revision may have a virtual environment of its own; the stack says whether they hold the same.
+    known = baseline.stack_id is not None and candidate.stack_id is not None
+    rows = [
+        (_NAMES[name], getattr(baseline, name), getattr(candidate, name))
+        for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
+        if getattr(baseline, name) != getattr(candidate, name)
+    ]
+    if not rows:
+        both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
+        return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
+    lines = ["Environment: **it differs between the arms**", "", "| | baseline | candidate |", "|---|---|---|"]
+    lines += [f"| {name} | {_cell(before)} | {_cell(after)} |" for name, before, after in rows]
+    return ["\n".join(lines), f"Machine: {where}."]
+
+
+def _cell(value: str | None) -> str:
+    return code_of(value) if value else "-"
+
+
+def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[str]:
+    if not detail.advice:
+        return []
+    return [
+        fold(f"Advice on {case_id}", render_findings_markdown([_without_command(f, context) for f in findings]))
+        for case_id, findings in list(result.findings.items())[: detail.rows]
+        if findings
+    ]
+
+
+def _without_command(finding: Finding, context: CommentContext) -> Finding:
+    """A bot shows no command to run that a stranger could have written."""
+    return replace(finding, trial=replace(finding.trial, command="")) if context.from_fork else finding
+
+
+def _notes(result: RunResult, detail: Detail) -> list[str]:
+    notes = note_lines(result)
+    if not notes or not detail.notes:
+        return []
+    return [fold("What else there is to know", "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows]))]
+
+
+def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
+    red = _red(result)
+    worst = next((v for v in red if _TYPABLE.fullmatch(v.case_id)), None)
+    commands = []
+    if context.reproduce:
+        commands += ["# measure it again", context.reproduce]
+        if worst is not None:
+            commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]
+    commands += _acceptance(red)
+    parts = (
+        [fold("Measure it again" + (", or accept it" if red else ""), code_block(commands, "sh"))] if commands else []
+    )
+    if red and context.accept_label and context.accepted_by is None:
+        parts.append(f"To let it through as it is, set the label {code_of(context.accept_label)}.")
+    if context.report_url:
+        parts.append(f"[Everything that the run left]({context.report_url}): result, raw samples, traces.")
+    return parts
+
+
+def _acceptance(red: Sequence[Verdict]) -> list[str]:
+    """Commands that allow the regressions that fail the gate, the worst first."""
+    failing = [
+        verdict
+        for verdict in red
+        if verdict.gating is Gating.GATING
+        and _TYPABLE.fullmatch(verdict.case_id)
+        and _ceiling(verdict) <= 100 * LARGEST_RATIO
+    ]
+    if not failing:
+        return []
+    more = len(failing) - _MOST_ACCEPTED
+    rest = f"# and {format_count(more, 'case')} more; a glob covers several: perfguard allow 'kernel.*' …"
+    return [
+        "# accept it: on the base branch, whose allow-list is the one that counts",
+        *(
+            f"perfguard allow '{verdict.case_id}' --max {_ceiling(verdict)}% --until 30d --reason '…'"
+            for verdict in failing[:_MOST_ACCEPTED]
+        ),
+        *([rest] if more > 0 else []),
+    ]
+
+
+def _ceiling(verdict: Verdict) -> int:
+    """Whole per cent that cover the upper end of a regression's interval."""
+    estimate = verdict.comparison.estimate
+    if estimate is None or not math.isfinite(estimate.log_ratio):
+        return 1
+    upper = estimate.interval.upper if math.isfinite(estimate.interval.upper) else estimate.log_ratio
+    return max(1, math.ceil(math.expm1(min(upper, 5.0)) * 100))

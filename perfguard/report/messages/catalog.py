@@ -1,0 +1,28 @@
+"""All messages by code, and what turns a fact into its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perfguard.records.facts import RECORDED_TEXT, Fact
+from perfguard.report.messages.message import Message
+from perfguard.report.messages.template import fill
+
+CATALOG: Mapping[str, Message] = {
+    RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+}
+"""Every code that this version knows."""
+
+
+def describe(fact: Fact) -> str:
+    """The text of a fact; its code and values where a newer version wrote it."""
+    message = CATALOG.get(fact.code)
+    if message is None:
+        values = ", ".join(f"{name}={value}" for name, value in fact.values.items())
+        return f"{fact.code} ({values})" if values else fact.code
+    return message.text(fact) if callable(message.text) else fill(message.text, fact)
+
+
+def describe_all(facts: Iterable[Fact]) -> str:
+    """The texts of several facts in one line."""
+    return "; ".join(describe(fact) for fact in facts)

@@ -1,0 +1,208 @@
+"""A recorded run, read and judged for a page: what can be read is shown, and what cannot is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard import __version__
+from perfguard.codec import from_builtins, with_nan
+from perfguard.config import LoadedConfig
+from perfguard.errors import PerfguardError, StoreError
+from perfguard.gate.show import judged_run
+from perfguard.host.render import render_fingerprint
+from perfguard.records.events import Event, OpsCompared, RunFinished, RunStarted
+from perfguard.records.result import RunResult
+from perfguard.records.run_data import RunData
+from perfguard.records.steps.ops import Attribution
+from perfguard.records.steps.profile import ProfileReport
+from perfguard.report.html.content import RunContent
+from perfguard.report.html.page import look, render_report
+from perfguard.report.pages.case_evidence import evidence_of
+from perfguard.report.pages.raw_files import arm_facts, raw_files
+from perfguard.store.artifacts import RESULT_NAME, parse_result
+from perfguard.watch.past_runs import read_history
+from perfguard.watch.run_files import host_of, read_attribution
+from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
+from perfguard.watch.sources.event_tail import EventTail
+from perfguard.watch.sources.line_reader import SeenEvent
+from perfguard.watch.view.run_view import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recording:
+    """What could be read of a run's events."""
+
+    events: tuple[Event, ...]
+    started_at: float | None
+    problems: tuple[str, ...]
+
+    @property
+    def start(self) -> RunStarted | None:
+        return next((event for event in self.events if isinstance(event, RunStarted)), None)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the run said that it ended; profiles say so by their report."""
+        return any(isinstance(event, RunFinished) for event in self.events)
+
+
+def report_on(loaded: LoadedConfig, folders: Sequence[Path], *, index: str = "") -> str:
+    """One page on recorded runs.
+
+    Args:
+        loaded: The project, by whose rule runs without a result are judged, and whose history is shown.
+        folders: Of the runs, at least one.
+        index: Relative address of the page that lists all runs and has their history; empty where there is none.
+    """
+    contents = [read_run(loaded, folder, with_history=not index) for folder in folders]
+    source = hashlib.sha256("".join(source_of(folder) for folder in folders).encode()).hexdigest()[:32]
+    return render_report(contents, source=source, index=index)
+
+
+def source_of(folder: Path) -> str:
+    """Identity of everything that a run's page is made of: its files, this perfguard and the look of pages."""
+    digest = hashlib.sha256(f"{__version__} {look()}".encode())
+    for path in sorted([folder / EVENTS_FILE, *folder.glob("*.json")]):
+        content = read_beside(folder, path.name)
+        if content is None:  # missing, no plain file, or large: then its size and its age must do
+            content = _size_and_age(path)
+        digest.update(f"{path.name} {len(content)} ".encode("utf-8", "surrogateescape") + content)
+    return digest.hexdigest()[:32]
+
+
+def _size_and_age(path: Path) -> bytes:
+    try:
+        status = path.lstat()
+    except OSError:
+        return b""
+    return f"{status.st_size} {status.st_mtime_ns}".encode()
+
+
+def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -> RunContent:
+    """Everything that is known of a run; never fails because of what stands in its folder.
+
+    Args:
+        loaded: The project.
+        folder: The run's.
+        with_history: Whether the series over all recorded runs belong to it.
+    """
+    recording = _read_recording(folder)
+    start, problems = recording.start, list(recording.problems)
+    data = RunData.of(recording.events)
+    profile = _profile(folder, problems)
+    is_profile = profile is not None or (start is not None and start.mode == "profile")
+    if recording.events and not recording.has_end and profile is None:
+        problems.append("the recording has no end: the run was killed, or is still measuring")
+    result = None if is_profile else _result(folder, problems)
+    is_rejudged = result is None and not is_profile
+    if is_rejudged:
+        result = _judged(loaded, folder, recording, problems)
+    if is_profile and profile is None:
+        problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
+    return RunContent(
+        run_id=folder.name,
+        started_at=recording.started_at,
+        command=start.command if start else (),
+        is_rejudged=is_rejudged and result is not None,
+        result=result,
+        profile=profile,
+        evidence=evidence_of(data, problems),
+        attributions=_attributions(folder, recording.events, problems),
+        history=_history(loaded, data) if with_history and not is_profile else None,
+        arm_facts=arm_facts(folder),
+        fingerprint=_machine(folder),
+        problems=tuple(problems),
+        files=tuple(raw_files(folder)),
+    )
+
+
+def _read_recording(folder: Path) -> _Recording:
+    """Every event that can be read, and what is wrong with the others."""
+    tail = EventTail(folder / EVENTS_FILE)
+    seen: list[SeenEvent] = []
+    problems: list[str] = []
+    is_cut = False
+    while True:
+        update = tail.poll()
+        seen = [*([] if update.restarted else seen), *update.events]
+        problems.extend(update.problems)
+        is_cut = update.is_cut
+        if not update.has_more:
+            break
+    events = tuple(each.event for each in seen)
+    if not events and not problems:
+        problems.append(f"{EVENTS_FILE} is missing or empty")
+    if is_cut:
+        problems.append("the recording ends in the middle of a line: its writer was probably killed")
+    return _Recording(events=events, started_at=seen[0].t_wall if seen else None, problems=tuple(problems))
+
+
+def _result(folder: Path, problems: list[str]) -> RunResult | None:
+    """What the run itself concluded; None where it left nothing that can be read."""
+    content = read_beside(folder, RESULT_NAME)
+    if content is None:
+        return None
+    try:
+        return parse_result(content, source=RESULT_NAME)
+    except StoreError as error:
+        problems.append(str(error))
+        return None
+
+
+def _judged(loaded: LoadedConfig, folder: Path, recording: _Recording, problems: list[str]) -> RunResult | None:
+    if recording.start is None:
+        problems.append("the recording holds no start of a run, so nothing can be judged")
+        return None
+    try:
+        return judged_run(loaded, folder, recording.events)
+    except (PerfguardError, ValueError, ArithmeticError) as error:
+        problems.append(f"what was measured cannot be judged: {error}")
+        return None
+
+
+def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
+    content = read_beside(folder, "profile.json")
+    if content is None:
+        return None
+    try:
+        data = json.loads(content)
+        return from_builtins(with_nan(data, ProfileReport), ProfileReport, source="profile.json")
+    except (ValueError, RecursionError, StoreError) as error:
+        problems.append(f"profile.json cannot be read: {error}")
+        return None
+
+
+def _attributions(folder: Path, events: Iterable[Event], problems: list[str]) -> dict[str, Attribution]:
+    """With every op where the file that holds them can be read, else with the largest differences."""
+    found: dict[str, Attribution] = {}
+    for event in events:
+        if isinstance(event, OpsCompared):
+            whole = read_attribution(lambda name: read_beside(folder, name), event.file)
+            case_id = event.attribution.case_id
+            if whole is None or whole.case_id != case_id:
+                problems.append(f"{event.file} cannot be read: of the ops of {case_id} only the largest are shown")
+                whole = event.attribution
+            found[case_id] = whole
+    return found
+
+
+def _history(loaded: LoadedConfig, data: RunData) -> History | None:
+    """The series of the run's cases."""
+    if not data.case_ids:
+        return None
+    try:
+        return read_history(loaded, frozenset(data.case_ids))
+    except PerfguardError:
+        return None
+
+
+def _machine(folder: Path) -> str:
+    try:
+        found = host_of(folder)
+        return render_fingerprint(found) if found is not None else ""
+    except (ValueError, TypeError):
+        return ""

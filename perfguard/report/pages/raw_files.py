@@ -1,0 +1,92 @@
+"""Raw data of a run, as far as a page can hold it, and what its arms attested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from perfguard.report.html.content import ArmFacts, RawFile
+from perfguard.units import format_bytes, format_count
+from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
+
+MOST_RAW_BYTES = 5 * 1000**2
+"""A longer recording goes into a page without its slices."""
+_MOST_READ_BYTES = 512 * 1024**2
+"""What is larger is not even looked through, as it would have to fit into memory."""
+_DOCUMENTS = ("result.json", "profile.json")
+_SLICE = b'"event":"slice"'
+_SHOWN_DIFFERENCES = 60
+
+
+def raw_files(folder: Path) -> Iterator[RawFile]:
+    """Raw data, the recording first."""
+    content = read_beside(folder, EVENTS_FILE, most_bytes=_MOST_READ_BYTES)
+    if content:
+        yield _recording_file(content)
+    for name in _DOCUMENTS:
+        document = read_beside(folder, name)
+        if document is not None:
+            yield _bounded(RawFile(name=name, size_bytes=len(document), content=document))
+
+
+def _recording_file(content: bytes) -> RawFile:
+    whole = RawFile(name=EVENTS_FILE, size_bytes=len(content), content=content)
+    if len(content) <= MOST_RAW_BYTES:
+        return whole
+    kept = [line for line in content.splitlines(keepends=True) if _SLICE not in line[:60]]
+    left = content.count(b"\n") - len(kept)
+    note = f"without its {format_count(left, 'slice')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
+    return _bounded(RawFile(name=EVENTS_FILE, size_bytes=len(content), content=b"".join(kept), note=note))
+
+
+def _bounded(file: RawFile) -> RawFile:
+    """A file that is too large goes without its content."""
+    if len(file.content) <= MOST_RAW_BYTES:
+        return file
+    note = f"left out, because it is larger than {format_bytes(MOST_RAW_BYTES)}; it is in the run's folder"
+    return RawFile(name=file.name, size_bytes=file.size_bytes, content=b"", note=note)
+
+
+def arm_facts(folder: Path) -> tuple[ArmFacts, ...]:
+    """What differs between the arms, from what each attested; empty where there are not two."""
+    content = read_beside(folder, "arms.json")
+    try:
+        arms = json.loads(content) if content is not None else {}
+        baseline, candidate = arms["baseline"], arms["candidate"]
+        return (
+            ArmFacts(topic="imported files", differences=_changed(_pairs(baseline, "code"), _pairs(candidate, "code"))),
+            ArmFacts(topic="packages", differences=_changed(_packages(baseline), _packages(candidate))),
+            ArmFacts(
+                topic="variables",
+                differences=_changed(_pairs(baseline, "environment"), _pairs(candidate, "environment")),
+            ),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # missing, or not what perfguard wrote
+        return ()
+
+
+def _pairs(arm: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in arm[name]}
+
+
+def _packages(arm: Mapping[str, Any]) -> dict[str, str]:
+    return dict(str(item).partition("==")[::2] for item in arm["distributions"])
+
+
+def _changed(baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[str, ...]:
+    """`torch 2.12 → 2.13`; digests, which say nothing to people, are left out."""
+    changed = []
+    for name in sorted(baseline.keys() | candidate.keys()):
+        old, new = baseline.get(name, "absent"), candidate.get(name, "absent")
+        if old != new:
+            is_digest = len(old) == len(new) == 64
+            changed.append(f"{name} differs" if is_digest else f"{name}: {_brief(old)} → {_brief(new)}")
+    more = len(changed) - _SHOWN_DIFFERENCES
+    return (*changed[:_SHOWN_DIFFERENCES], *([f"and {more} more"] if more > 0 else ()))
+
+
+def _brief(value: str) -> str:
+    """A digest is only said to be there."""
+    return "present" if len(value) == 64 and " " not in value else value

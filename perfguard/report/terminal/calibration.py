@@ -1,0 +1,184 @@
+"""A calibration and a plan as people read them: what holds, then the table, what to do last."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from perfguard.records.contract import CalibratedCase, CalibrationSummary
+from perfguard.records.pace import Pace
+from perfguard.records.planning import PlannedCase, SuitePlan
+from perfguard.report.terminal.tables import plain_table
+from perfguard.units import format_duration, format_ratio, format_seconds, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_NUMBERS_WIDTH = 112
+"""Columns of the table beside the case id; where both do not fit, each case gets lines of its own."""
+_UNCONFIRMED = "leave the confirmation of flags out; with it, slowdowns of that size are found less often"
+
+
+def render_calibration(summary: CalibrationSummary, *, width: int) -> list[RenderableType]:
+    """The table of cases, with what it was made from."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(line, style="dim") for line in _head(summary)]
+    longest = max((len(printable(case.case_id)) for case in summary.cases), default=0)
+    if longest + _NUMBERS_WIDTH <= width:
+        parts.append(_case_table(summary))
+    else:
+        parts.extend(Text(printable(line)) for case in summary.cases for line in _stacked(case))
+    parts.extend(Text(line, style="dim") for line in _legend(summary))
+    return parts
+
+
+def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
+    """What each case needs, and what the budget makes of it."""
+    from rich.text import Text
+
+    del width  # the reasons wrap by themselves
+    parts: list[RenderableType] = [
+        Text(printable(f"suite {plan.suite}, from {plan.source}"), style="dim"),
+        Text(
+            f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power; a budget of "
+            f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
+            style="dim",
+        ),
+        Text(f"blocks and minutes {_UNCONFIRMED}", style="dim"),
+        _plan_table(plan),
+    ]
+    parts.extend(Text(printable(line)) for line in _demotions(plan))
+    return parts
+
+
+def _head(summary: CalibrationSummary) -> list[str]:
+    first, latest = ((time or "")[:10] for time in (summary.first_at, summary.latest_at))
+    span = latest if first == latest else f"{first} to {latest}"
+    counted, relocated = summary.false_alarms.gates, summary.placebo_gates
+    return [
+        f"gates      {summary.gates}, {counted} of them reached a verdict, {relocated} had relocated arms; {span}",
+        _pace(summary.pace),
+    ]
+
+
+def _pace(pace: Pace) -> str:
+    start = f", {format_seconds(pace.startup_s)} of it to start the workers" if pace.knows_cases else ""
+    beside = f"{format_seconds(pace.overhead_s)} beside them"
+    return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
+
+
+def _legend(summary: CalibrationSummary) -> list[str]:
+    lines = [
+        f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
+        f"MDEs {_UNCONFIRMED}",
+        "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
+    ]
+    notable = [case.case_id for case in summary.cases if case.is_autocorrelated]
+    if notable:
+        lines.append(
+            f"neighbouring blocks are not independent (outside the 95 % band of chance): {', '.join(notable)}; with "
+            "many cases one in twenty is expected to be"
+        )
+    if not summary.placebo_gates:
+        lines.append("no gate had relocated arms, so no placebo floor is known: run `perfguard calibrate --placebo`")
+    return [printable(line) for line in lines]
+
+
+def _others(pace: Pace) -> str:
+    if pace.knows_cases:
+        return "the other cases leave as they do in A/A gates"
+    return "all cases measured to the end, for no gate yet tells what single cases take"
+
+
+def _case_table(summary: CalibrationSummary) -> Table:
+    minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
+    table = plain_table(
+        "~case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
+        *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
+    )  # fmt: skip
+    for case in summary.cases:
+        table.add_row(*_case_row(case))
+    return table
+
+
+def _case_row(case: CalibratedCase) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    advisory = "" if case.gating else " (advisory)"
+    return (
+        escape(printable(case.case_id)) + advisory,
+        str(case.blocks),
+        format_ratio(case.block_sd),
+        escape(_interval(case)),
+        _number(case.intraclass_correlation),
+        _lag(case),
+        format_ratio(case.placebo_floor_ratio) if case.placebo_gates else "-",
+        format_ratio(case.margin_ratio),
+        *(_effect(mde) for _, mde in case.mde),
+    )
+
+
+def _stacked(case: CalibratedCase) -> list[str]:
+    advisory = "" if case.gating else " (advisory)"
+    floor = f"floor {format_ratio(case.placebo_floor_ratio)}, " if case.placebo_gates else ""
+    effects = ", ".join(f"{given} min {_effect(mde)}" for given, mde in case.mde)
+    shape = f"ICC {_number(case.intraclass_correlation)}, lag 1 {_lag(case)}"
+    return [
+        f"{case.case_id}{advisory}",
+        f"    block SD {format_ratio(case.block_sd)} {_interval(case)} in {case.blocks} blocks, {shape}",
+        f"    {floor}margin {format_ratio(case.margin_ratio)}, MDE {effects}",
+    ]
+
+
+def _interval(case: CalibratedCase) -> str:
+    found = case.block_sd_interval
+    return f"[{format_ratio(found.lower)}, {format_ratio(found.upper)}]" if math.isfinite(found.upper) else "-"
+
+
+def _lag(case: CalibratedCase) -> str:
+    mark = " !" if case.is_autocorrelated else ""
+    return _number(case.autocorrelation) + mark
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
+def _effect(mde_ratio: float) -> str:
+    if not math.isfinite(mde_ratio):
+        return "-"
+    return "> 100 %" if mde_ratio > 1 else format_ratio(mde_ratio)
+
+
+def _plan_table(plan: SuitePlan) -> Table:
+    table = plain_table("~case", ">block SD", ">margin", ">blocks", ">minutes", "~")
+    for case in plan.cases:
+        table.add_row(*_plan_row(case))
+    return table
+
+
+def _plan_row(case: PlannedCase) -> tuple[str, ...]:
+    from rich.markup import escape
+
+    return (
+        escape(printable(case.case_id)),
+        format_ratio(case.block_sd),
+        format_ratio(case.margin_ratio),
+        "-" if case.blocks is None else str(case.blocks),
+        "-" if case.minutes is None else f"{case.minutes:.1f}",
+        "[green]gating[/]" if case.gating else "[yellow]advisory[/]",
+    )
+
+
+def _demotions(plan: SuitePlan) -> list[str]:
+    lines = [f"{case.case_id} is advisory: {case.reason}" for case in plan.cases if not case.gating]
+    kept = sum(case.gating for case in plan.cases)
+    if plan.minutes is None:
+        lines.append(
+            "no case can find this; ask for a larger effect, or raise what binds: --budget, or the project's max_blocks"
+        )
+    else:
+        lines.append(f"{kept} of {len(plan.cases)} cases gate; the suite needs {plan.minutes:.1f} minutes")
+    return lines

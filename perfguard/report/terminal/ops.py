@@ -1,0 +1,207 @@
+"""Which ops a step's time is in, and which ones changed: tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfguard.records.steps.breakdown import Breakdown
+from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
+from perfguard.report.terminal.tables import plain_table
+from perfguard.units import (
+    format_count,
+    format_number,
+    format_seconds,
+    format_seconds_interval,
+    format_share,
+    format_signed_seconds,
+    printable,
+    shorten,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_SHOWN_PART = 1e-4
+"""Parts of an identity below this part of the largest one are shown as 0: the others have no more digits."""
+SHOWN_OPS = 15
+"""Rows of a table of ops."""
+_LEAST_SHARE = 0.01
+"""Culprits of a smaller part of the difference are counted together."""
+
+
+def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> list[RenderableType]:
+    """Where a step's difference went: the identity, the culprits, the ops that differ most."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        Text(printable(f"ops of {attribution.case_id}"), style="bold"),
+        Text(printable(attribution.sentence)),
+        *(Text(printable(f"! {note}"), style="yellow") for note in attribution.notes),
+        Text(balance_line(attribution), style="dim"),
+    ]
+    parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]
+    changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
+    if changed[:rows]:
+        parts.append(_delta_table(changed[:rows]))
+        parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
+    return parts
+
+
+def _rest_line(attribution: Attribution, changed: Sequence[OpDelta], *, rows: int) -> str:
+    """What makes the table add up to the ops of the balance: the ops that it leaves out."""
+    alike = len(attribution.deltas) - len(changed)
+    shown_s, changed_s = (sum(delta.delta_s for delta in deltas) for deltas in (changed[:rows], changed))
+    ops_s = attribution.balance.ops_s
+    parts = [f"these ops {format_signed_seconds(shown_s)}"]
+    if len(changed) > rows:
+        parts.append(f"{len(changed) - rows} more that changed {format_signed_seconds(changed_s - shown_s)}")
+    if alike:
+        parts.append(f"{format_count(alike, 'op')} not shown to differ {format_signed_seconds(ops_s - changed_s)}")
+    return f"{', '.join(parts)}; together {format_signed_seconds(ops_s)}"
+
+
+def balance_line(attribution: Attribution) -> str:
+    """`step +1.20 ms = ops +1.10 ms + Python +0.05 ms + idle 0 s + unexplained 50 µs (16 steps …)`."""
+    b = attribution.balance
+    least_s = _SHOWN_PART * max(abs(b.delta_s), abs(b.ops_s), abs(b.python_s), abs(b.unexplained_s))
+    parts = " ".join(
+        f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value) if abs(value) >= least_s else 0.0)}"
+        for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", b.unexplained_s))
+    )
+    overhead = (
+        ""
+        if math.isnan(b.overhead_ratio)
+        else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
+    )
+    left = format_seconds_interval(b.unexplained_lower_s, b.unexplained_upper_s)
+    noise = "" if left is None else f"; unexplained in {left} at 95 %"
+    pairs = "1 pair of processes" if attribution.processes == 1 else f"{attribution.processes} pairs of processes"
+    return (
+        f"step {format_signed_seconds(b.delta_s)} = ops {format_signed_seconds(b.ops_s)} {parts} "
+        f"({format_count(attribution.steps, 'step')} in {pairs}{noise}{overhead})"
+    )
+
+
+def render_breakdown(
+    breakdown: Breakdown, totals: Sequence[OpTotal], *, rows: int = SHOWN_OPS, has_library_calls: bool = True
+) -> list[RenderableType]:
+    """A step by kind of work, by phase, and its largest ops.
+
+    Args:
+        breakdown: The step in parts.
+        totals: Its ops, largest first.
+        rows: Ops in the table.
+        has_library_calls: Whether a step was looked at that tells the calls of oneDNN and MKL.
+    """
+    return [
+        _slice_table(breakdown),
+        _phase_table(breakdown, has_library_calls=has_library_calls),
+        _op_table(totals[:rows], breakdown.step_s),
+    ]
+
+
+def _slice_table(breakdown: Breakdown) -> Table:
+    table = plain_table("kind of work", "direction", ">calls", ">time", ">share")
+    for piece in breakdown.slices:
+        table.add_row(
+            printable(piece.name),
+            piece.direction or "-",
+            format_number(piece.calls),
+            format_seconds(piece.time_s),
+            f"{piece.share * 100:.1f} %",
+        )
+    return table
+
+
+def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> Table:
+    table = plain_table("phase", ">ops", ">time", ">share", ">in oneDNN and MKL", ">Python")
+    for phase in breakdown.phases:
+        table.add_row(
+            phase.phase.value,
+            format_number(phase.calls),
+            format_seconds(phase.time_s),
+            f"{phase.share * 100:.1f} %",
+            format_seconds(phase.primitives_s) if has_library_calls else "-",
+            format_seconds(phase.python_s),
+        )
+    return table
+
+
+def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(">self time", ">share", ">calls", "~op", "phase", "~module", "~shapes", "dtypes", "~source")
+    for total in totals:
+        key = total.key
+        table.add_row(
+            format_seconds(total.self_s),
+            f"{total.self_s / step_s * 100:.1f} %" if step_s else "-",
+            format_number(total.calls),
+            escape(printable(_short(key.op))),
+            key.phase.value,
+            escape(printable(_tail(key.module, 32) or "-")),
+            escape(printable(shorten(key.shapes, 36) or "-")),
+            escape(shorten(key.dtypes, 14) or "-"),
+            escape(printable(_tail(total.source or "", 28) or "-")),
+        )
+    return table
+
+
+def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
+    """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
+    # A share that is not known is no small one.
+    large = [c for number, c in enumerate(culprits) if number == 0 or not abs(c.share) < _LEAST_SHARE]
+    lines = [
+        f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.place}: {c.sentence}" for c in large
+    ]
+    small = [c for c in culprits if c not in large]
+    if not small:
+        return lines
+    together = (
+        f"{format_share(sum(c.share for c in small)):>6} {format_signed_seconds(sum(c.delta_s for c in small)):>10}"
+    )
+    return [*lines, f"{together}  {format_count(len(small), 'culprit')} of less than 1 % each"]
+
+
+def _delta_table(deltas: Sequence[OpDelta]) -> Table:
+    from rich.markup import escape
+
+    table = plain_table(
+        "~op", "phase", "~module", ">calls", ">baseline", ">Δ a step", "95 % interval", "~change", "~source"
+    )
+    for delta in deltas:
+        table.add_row(
+            escape(printable(named(delta.key))),
+            delta.key.phase.value,
+            escape(printable(delta.key.module or "-")),
+            _calls(delta),
+            format_seconds(delta.baseline_s),
+            format_signed_seconds(delta.delta_s),
+            escape(format_seconds_interval(delta.lower_s, delta.upper_s) or "-"),
+            escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
+            escape(printable(delta.source or "-")),
+        )
+    return table
+
+
+def named(key: OpKey) -> str:
+    """An op with its shapes, short enough for a table."""
+    return f"{shorten(key.op.removeprefix('aten::'), 24)} {shorten(key.shapes, 16)}".rstrip()
+
+
+def _calls(delta: OpDelta) -> str:
+    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
+    return before if before == after else f"{before} → {after}"
+
+
+def _short(op: str) -> str:
+    """`addmm` of `aten::addmm`, and no longer than a table bears."""
+    return shorten(op.removeprefix("aten::"), 34)
+
+
+def _tail(text: str, most: int) -> str:
+    """The end of a path, which tells more than its beginning."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"

@@ -1,0 +1,137 @@
+"""Whether both arms ran what they claim to run. A comparison of a thing with itself must not pass for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from perfguard.errors import ArmError
+from perfguard.records.plan import ResolvedArm
+from perfguard.records.protocol import Message
+
+_SHOWN = 6
+"""Longer lists are cut in notes; `arms.json` in the run's folder holds them whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attested:
+    """What an arm really ran."""
+
+    text: str
+    """The arm as typed."""
+    source_id: str
+    """Identity of its source tree."""
+    interpreter: str
+    """Executable."""
+    code: tuple[tuple[str, str], ...]
+    """Path and SHA-256 of each imported file of the tree, sorted."""
+    distributions: tuple[str, ...]
+    """`name==version` of everything installed."""
+    environment: tuple[tuple[str, str], ...]
+    """The arm's own variables."""
+    torch_file: str | None
+    """Where torch was imported from."""
+
+
+def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
+    """The arm's identity from its worker's report.
+
+    Raises:
+        ArmError: Code came from the other arm's tree, or from an installed copy instead of the tree, or the report is
+            none.
+    """
+    try:
+        return _attested(arm, ready, report)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArmError(
+            f"what the worker of the {arm.role.value} says of its code is not of the form that it has "
+            f"({type(error).__name__}: {error}); does code of a benchmark change perfguard's own?"
+        ) from error
+
+
+def _attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
+    for module in report["foreign"]:
+        raise ArmError(
+            f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "
+            "editable install or a PYTHONPATH of the interpreter points there: give each arm its own environment "
+            "(setup command)"
+        )
+    for module in report["shadowed"]:
+        raise ArmError(
+            f"the {arm.role.value} imported {module['name']!r} from {module['path']}, not from its own tree "
+            f"{arm.spec.text!r}: both arms would run that copy; uninstall it, or give git arms a setup command "
+            "(--setup 'pip install .')"
+        )
+    return Attested(
+        text=arm.spec.text,
+        source_id=arm.source_id,
+        interpreter=ready["interpreter"]["executable"],
+        code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
+        distributions=tuple(report["distributions"]),
+        environment=arm.spec.environment,
+        torch_file=report.get("torch_file"),
+    )
+
+
+def are_identical(baseline: Attested, candidate: Attested) -> bool:
+    """Whether the arms are A/A by construction: the same files, packages, interpreter and variables."""
+    return (
+        baseline.interpreter == candidate.interpreter
+        and baseline.environment == candidate.environment
+        and baseline.distributions == candidate.distributions
+        and baseline.code == candidate.code
+    )
+
+
+def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[str]:
+    """Notes on what differs between the arms.
+
+    Args:
+        baseline: What its worker says.
+        candidate: The same.
+        is_believed: Whether workers that say the same are identical.
+
+    Raises:
+        ArmError: The source trees differ, but nothing of either was imported, so the difference was never measured.
+    """
+    same_stack = are_identical(baseline, replace(candidate, code=baseline.code))
+    if same_stack and baseline.source_id != candidate.source_id and not (baseline.code or candidate.code):
+        raise ArmError(
+            f"{baseline.text!r} and {candidate.text!r} hold different sources, but no selected case imports anything "
+            "from them, so both arms would run the same code; declare benchmarks that use your code (`benchmarks` in "
+            "perfguard.toml), or compare interpreters (python:) or environments (env:)"
+        )
+    notes = []
+    if same_stack and baseline.code == candidate.code and is_believed:
+        notes.append("both arms ran identical code in the same environment (A/A)")
+    if changed := _changed_files(baseline, candidate):
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        notes.append(f"imported files that differ: {', '.join(changed[:_SHOWN])}{more}")
+    if baseline.distributions != candidate.distributions:
+        notes.append(_changed_distributions(baseline, candidate))
+    return notes
+
+
+def _changed_distributions(baseline: Attested, candidate: Attested) -> str:
+    """What is installed in other versions, torch first; what only one side has is counted."""
+    old = dict(item.split("==", 1) for item in baseline.distributions)
+    new = dict(item.split("==", 1) for item in candidate.distributions)
+    changed = sorted((name for name in old.keys() & new.keys() if old[name] != new[name]), key=_torch_first)
+    parts = [f"{name} {old[name]} → {new[name]}" for name in changed[:_SHOWN]]
+    if len(changed) > _SHOWN:
+        parts.append(f"{len(changed) - _SHOWN} more in other versions")
+    parts += [
+        f"{len(names)} only in the {side}"
+        for side, names in (("baseline", old.keys() - new.keys()), ("candidate", new.keys() - old.keys()))
+        if names
+    ]
+    return f"installed packages differ: {', '.join(parts)}"
+
+
+def _torch_first(name: str) -> tuple[bool, str]:
+    return (name not in ("torch", "numpy", "intel_extension_for_pytorch"), name)
+
+
+def _changed_files(baseline: Attested, candidate: Attested) -> list[str]:
+    old, new = dict(baseline.code), dict(candidate.code)
+    return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))

@@ -1,0 +1,253 @@
+"""The few questions perfguard asks git."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.errors import ArmError
+from perfguard.records.bisection import Commit
+
+_TIMEOUT_S = 120.0
+_SEARCHED = 100
+"""Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
+_OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
+"""A tree may hold what looks like a bare repository, with a configuration and hooks of its own; no hook is needed."""
+NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", "-z")
+"""Every file that is there on one side only is named: a module that becomes a text is no change of texts."""
+_COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeState:
+    """What a directory holds, as git sees it."""
+
+    commit: str | None
+    """Full commit id; None outside git or before the first commit."""
+    tree: str | None
+    """Git's id of the committed tree."""
+    dirty: str | None
+    """Hash over what differs from the commit, untracked files included; None when clean."""
+
+    @property
+    def source_id(self) -> str:
+        """One string that is equal for equal sources."""
+        base = self.tree or "untracked"
+        return f"{base}+{self.dirty}" if self.dirty else base
+
+
+def run_git(directory: Path, *arguments: str) -> bytes:
+    """Output of a git command.
+
+    Raises:
+        ArmError: git is missing, hangs or refuses; with its own words.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *_OWN_RULES, "-C", str(directory), *arguments], capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError:
+        raise ArmError("git is not on the path; git: arms need it") from None
+    except subprocess.TimeoutExpired:
+        raise ArmError(f"git {arguments[0]} gave no answer in {_TIMEOUT_S:.0f} s in {directory}") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ArmError(f"git {' '.join(arguments)} failed in {directory}: {said[-1] if said else 'no message'}")
+    return done.stdout
+
+
+def top_level(directory: Path) -> Path | None:
+    """The repository that a directory belongs to; None outside git."""
+    try:
+        return Path(run_git(directory, "rev-parse", "--show-toplevel").decode().strip())
+    except ArmError:
+        return None
+
+
+def resolve_commit(repository: Path, revision: str) -> str:
+    """Full id of the commit that a revision names.
+
+    Raises:
+        ArmError: There is no such commit.
+    """
+    if revision.startswith("-"):
+        raise ArmError(f"{revision!r} is not a revision")
+    try:
+        return run_git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode().strip()
+    except ArmError:
+        raise ArmError(
+            f"git knows no revision {revision!r} in {repository}; see `git log --oneline`, or fetch it first "
+            "(a shallow clone holds only its tip)"
+        ) from None
+
+
+def date_of(repository: Path, commit: str) -> str:
+    """The day of a commit, ISO 8601."""
+    return run_git(repository, "show", "-s", "--format=%cs", commit).decode().strip()
+
+
+def tree_of(repository: Path, commit: str) -> str:
+    """Git's id of a commit's tree."""
+    return run_git(repository, "rev-parse", f"{commit}^{{tree}}").decode().strip()
+
+
+def code_id(repository: Path, commit: str, *, without: Path) -> str:
+    """Identity of a commit's files, equal for commits that differ only below `without`, relative to the repository."""
+    prefix = without.as_posix().encode() + b"/"
+    digest = hashlib.sha256()
+    for entry in run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+        if not entry.partition(b"\t")[2].startswith(prefix):
+            digest.update(entry + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def find_code(repository: Path, wanted: str, *, without: Path, since: str) -> str | None:
+    """The newest commit behind HEAD with this `code_id`; None where there is none among the latest `_SEARCHED`.
+
+    Args:
+        repository: Where.
+        wanted: A `code_id`.
+        without: What it leaves out.
+        since: Only commits that were made after this moment, ISO 8601.
+    """
+    found = run_git(repository, "rev-list", f"--max-count={_SEARCHED}", f"--since={since}", "HEAD").decode().split()
+    return next((commit for commit in found if code_id(repository, commit, without=without) == wanted), None)
+
+
+def describe_commit(repository: Path, commit: str) -> Commit:
+    """What git knows of a commit."""
+    return _commits(repository, "--max-count=1", commit)[0]
+
+
+def is_ancestor(repository: Path, older: str, newer: str) -> bool:
+    """Whether one commit contains another, or is it; a shallow clone may not know."""
+    return run_git(repository, "rev-list", "--count", "--max-count=1", older, f"^{newer}").strip() == b"0"
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether the clone holds only a part of the history."""
+    return run_git(repository, "rev-parse", "--is-shallow-repository").strip() == b"true"
+
+
+def commits_between(
+    repository: Path, older: str, newer: str, *, first_parent: bool = False, paths: Sequence[str] = ()
+) -> tuple[Commit, ...]:
+    """Commits that `newer` contains and `older` does not, parents before children.
+
+    Args:
+        repository: Where.
+        older: A commit that `newer` contains.
+        newer: The last commit, where paths leave it in.
+        first_parent: Follow only the first parent of merges, so that a merged branch is one commit.
+        paths: Absolute paths, or pathspecs that begin with a colon: only commits that touch one of them; parents are
+            then the nearest such ancestors.
+    """
+    limits = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
+    return _commits(repository, *limits, newer, f"^{older}", "--", *paths)
+
+
+def _commits(repository: Path, *arguments: str) -> tuple[Commit, ...]:
+    output = run_git(repository, "rev-list", "--parents", "--encoding=UTF-8", _COMMIT_FORMAT, *arguments)
+    lines = output.decode(errors="replace").split("\n")[:-1]
+    found = []
+    for header, line in zip(lines[::2], lines[1::2], strict=True):
+        _, commit, *parents = header.split(" ")
+        tree, author, authored_at, subject = line.split("\0", 3)
+        found.append(
+            Commit(
+                id=commit,
+                tree=tree,
+                parents=tuple(parents),
+                author=author,
+                authored_at=authored_at,
+                subject=subject,
+            )
+        )
+    return tuple(found)
+
+
+def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Files below `paths`, relative to the repository, that differ between two revisions."""
+    specs = [f":(top,literal){path.as_posix()}" for path in paths]
+    output = run_git(repository, *NAMES_OF_CHANGES, older, newer, "--", *specs)
+    return tuple(name.decode(errors="replace") for name in output.split(b"\0") if name)
+
+
+def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str, ...] | None:
+    """Files that differ between two trees; None where one of the names is no tree of this repository."""
+    repository = top_level(directory)
+    if repository is None or not (_is_object(older) and _is_object(newer)):
+        return None
+    with contextlib.suppress(ArmError):
+        return changed_files(repository, older, newer, ())
+    return None
+
+
+def _is_object(name: str) -> bool:
+    return len(name) in (40, 64) and not set(name) - set("0123456789abcdef")
+
+
+def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:
+    """Files below a folder, both relative to the repository, that are new, changed or gone since the last commit."""
+    spec = f":(top,literal){folder.as_posix()}"
+    changed = run_git(repository, *NAMES_OF_CHANGES, "HEAD", "--", spec)
+    new = run_git(repository, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", spec)
+    return tuple(sorted({name.decode(errors="surrogateescape") for name in (changed + new).split(b"\0") if name}))
+
+
+def merge_base(repository: Path, one: str, other: str) -> str:
+    """The commit that two revisions have last in common.
+
+    Raises:
+        ArmError: There is none, or the clone does not hold it.
+    """
+    try:
+        return run_git(repository, "merge-base", one, other).decode().strip()
+    except ArmError:
+        raise ArmError(
+            f"git finds no common commit of {one} and {other}; a shallow clone may not hold it (fetch-depth: 0)"
+        ) from None
+
+
+def tree_state(directory: Path) -> TreeState:
+    """What `directory` holds now."""
+    repository = top_level(directory)
+    if repository is None:
+        return TreeState(commit=None, tree=None, dirty=None)
+    try:
+        commit = resolve_commit(repository, "HEAD")
+    except ArmError:
+        return TreeState(commit=None, tree=None, dirty=None)
+    return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+
+
+def _dirty_hash(repository: Path) -> str | None:
+    status = run_git(repository, "status", "--porcelain=v1", "-z", "--untracked-files=all")
+    if not status:
+        return None
+    digest = hashlib.sha256(status)
+    digest.update(run_git(repository, "diff", "HEAD", "--binary", "--no-ext-diff"))
+    untracked = run_git(repository, "ls-files", "--others", "--exclude-standard", "-z")
+    for name in sorted(filter(None, untracked.split(b"\0"))):
+        path = repository / name.decode(errors="surrogateescape")
+        if path.is_file() and not path.is_symlink():
+            digest.update(name + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def add_worktree(repository: Path, destination: Path, commit: str) -> None:
+    """Check a commit out at `destination`, detached."""
+    run_git(repository, "worktree", "prune")
+    run_git(repository, "worktree", "add", "--detach", "--force", str(destination), commit)
+
+
+def remove_worktree(repository: Path, destination: Path) -> None:
+    """Remove what add_worktree made; nothing happens where it is gone already."""
+    try:
+        run_git(repository, "worktree", "remove", "--force", str(destination))
+    except ArmError:
+        run_git(repository, "worktree", "prune")

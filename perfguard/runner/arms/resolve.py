@@ -1,0 +1,234 @@
+"""Arms that can be started: trees checked out, interpreters found, bundles written, environments made equal."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perfguard.errors import ArmError
+from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm
+from perfguard.records.run import Arm
+from perfguard.runner.arms import git
+from perfguard.runner.arms.environment import apply_overrides, base_environment
+from perfguard.runner.arms.stack_envs import ready_environment
+from perfguard.runner.arms.tree_env import environment_for_tree
+from perfguard.runner.process.bundle import build_bundle, compile_bundle
+from perfguard.runner.process.launching import launched
+
+_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
+"""Equally long names: path lengths must not differ between the arms."""
+_WHOLE_REPOSITORY = "repository"
+_SCRATCH = "tmp"
+_ASK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSettings:
+    """What both arms share."""
+
+    project: Path
+    """The user's project; revisions and relative directories refer to it."""
+    workshop: Path
+    """Directory of this run's bundles, worktrees and links; absolute."""
+    interpreter: str | None
+    """Interpreter from the configuration; None is perfguard's own."""
+    setup: str | None
+    """Command that installs a git arm's tree into a venv of its own."""
+    profile: EnvProfile
+    """How much of the environment is pinned."""
+    threads: int
+    """CPUs of the mask."""
+    pass_through: tuple[str, ...] = ()
+    """Further environment variables for the workers."""
+    confine: bool = False
+    """Whether the arms' code may change files in folders of its own only."""
+    path_padding: Mapping[Arm, int] = field(default_factory=dict)
+    """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
+
+
+def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
+    """Make an arm ready to start.
+
+    Raises:
+        ArmError: The tree, revision, interpreter or stack does not exist or is unusable.
+    """
+    place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
+    place.mkdir(parents=True)
+    tree, source_id, commit = _tree(spec, settings, place / "tree")
+    writable = _own_folders(spec, place) if settings.confine else None
+    interpreter = _interpreter(spec, settings, tree, source_id, writable)
+    from_tree = build_bundle(place / "lib", tree=tree)
+    compile_bundle(place / "lib", interpreter, confined=settings.confine)
+    entries = [place / "lib", tree]
+    if (tree / "src").is_dir():
+        entries.append(tree / "src")
+    base = base_environment(
+        inherited,
+        profile=settings.profile,
+        threads=settings.threads,
+        glibc=glibc_version(),
+        pass_through=settings.pass_through,
+    )
+    if spec.stack is not None:
+        base["PERFGUARD_STACK"] = spec.stack
+    environment = apply_overrides(base, spec.environment)
+    if settings.confine:
+        environment["TMPDIR"] = str(place / _SCRATCH)
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, entries))
+    return ResolvedArm(
+        role=role,
+        spec=spec,
+        interpreter=interpreter,
+        tree=str(tree),
+        bundle=str(place / "lib"),
+        python_path=tuple(map(str, entries)),
+        code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
+        source_id=source_id,
+        commit=commit,
+        environment=tuple(sorted(environment.items())),
+        writable=writable,
+    )
+
+
+def clean_workshop(workshop: Path, project: Path) -> None:
+    """Remove bundles, links and worktrees of a finished run."""
+    repository = git.top_level(project)
+    for place in workshop.glob("[ab]*"):
+        for tree in (place / "tree", place / _WHOLE_REPOSITORY):
+            if tree.is_symlink():
+                tree.unlink()
+            elif tree.exists() and repository is not None:
+                git.remove_worktree(repository, tree)
+    shutil.rmtree(workshop, ignore_errors=True)
+
+
+def glibc_version() -> tuple[int, int] | None:
+    """Version of this machine's glibc; None with another C library."""
+    name, version = platform.libc_ver()
+    try:
+        major, minor = version.split(".")[:2]
+        return (int(major), int(minor)) if name == "glibc" else None
+    except ValueError:
+        return None
+
+
+def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str, str | None]:
+    """The source tree at `place`, a worktree or a link of the same length, its identity, and its commit."""
+    if spec.revision is not None:
+        repository = git.top_level(settings.project)
+        if repository is None:
+            raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
+        commit = git.resolve_commit(repository, spec.revision)
+        _check_out(repository, commit, place, below=settings.project.resolve().relative_to(repository.resolve()))
+        if not place.is_dir():
+            raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
+        if not place.resolve().is_relative_to(place.parent.resolve()):
+            raise ArmError(f"arm {spec.text!r}: {settings.project} is a link to another place in that revision")
+        return place, git.tree_of(repository, commit), commit
+    directory = (settings.project / (spec.directory or ".")).resolve()
+    if not directory.is_dir():
+        raise ArmError(f"arm {spec.text!r}: {directory} is not a directory")
+    place.symlink_to(directory, target_is_directory=True)
+    state = git.tree_state(directory)
+    return place, state.source_id if state.tree else f"dir:{directory}", state.commit
+
+
+def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> None:
+    """A worktree at `place`; of a project inside a larger repository, a link to the project's directory in one."""
+    if below == Path():
+        git.add_worktree(repository, place, commit)
+        return
+    worktree = place.with_name(_WHOLE_REPOSITORY)
+    git.add_worktree(repository, worktree, commit)
+    place.symlink_to(worktree / below, target_is_directory=True)
+
+
+def _own_folders(spec: ArmSpec, place: Path) -> tuple[str, ...]:
+    """Where code of an arm may change files: a folder for what is temporary, and its worktree, which nobody keeps.
+
+    The user's own directory is not among them.
+    """
+    (place / _SCRATCH).mkdir()
+    tree = (str((place / "tree").resolve()),) if spec.revision is not None else ()
+    return (str(place / _SCRATCH), *tree)
+
+
+def _interpreter(
+    spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str, writable: tuple[str, ...] | None
+) -> str:
+    if spec.stack is not None:
+        if spec.interpreter is not None:
+            raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
+        return str(ready_environment(spec.stack))
+    if spec.revision is not None and settings.setup and spec.interpreter is None:
+        base = settings.interpreter or sys.executable
+        return str(
+            environment_for_tree(
+                tree,
+                source_id,
+                command=settings.setup,
+                base_interpreter=base,
+                project=settings.project,
+                writable=writable,
+            )
+        )
+    chosen = spec.interpreter or settings.interpreter or sys.executable
+    path = find_interpreter(chosen, settings.project)
+    if path is None:
+        raise ArmError(f"arm {spec.text!r}: there is no interpreter {chosen!r}; give the path of a python executable")
+    if not _is_python(path, confined=settings.confine):
+        raise ArmError(f"arm {spec.text!r}: {path} is not a Python interpreter; give the path of a python executable")
+    return path
+
+
+def _is_python(path: str, *, confined: bool) -> bool:
+    """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
+    try:
+        done = subprocess.run(
+            launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None),
+            capture_output=True,
+            timeout=_ASK_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.stdout.strip() == b"42"
+
+
+def find_interpreter(text: str, project: Path) -> str | None:
+    """The executable that a name, a path or a virtual environment stands for, relative to the project; or None."""
+    if os.sep not in text and not (project / text).is_dir():
+        return shutil.which(text)
+    path = Path(text).expanduser()
+    if not path.is_absolute():
+        path = project / path
+    # Not resolved: a venv's python is a link, and following it would leave the venv.
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
+    if path.is_dir():
+        path = path / "bin" / "python"
+    return str(path) if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm) -> None:
+    """Raise ArmError where the arms ask for two interpreters but get one."""
+    asked = (baseline.spec.interpreter, candidate.spec.interpreter)
+    if None in asked or asked[0] == asked[1]:
+        return
+    if os.path.realpath(baseline.interpreter) == os.path.realpath(candidate.interpreter) and (
+        Path(baseline.interpreter).parent == Path(candidate.interpreter).parent
+    ):
+        raise ArmError(
+            f"both arms use {baseline.interpreter}, although {asked[0]!r} and {asked[1]!r} were asked for; "
+            "name two different environments"
+        )
+
+
+def with_environment(arm: ResolvedArm, environment: Mapping[str, str]) -> ResolvedArm:
+    """The arm with another environment."""
+    return replace(arm, environment=tuple(sorted(environment.items())))

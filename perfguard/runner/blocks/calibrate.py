@@ -1,0 +1,290 @@
+"""Before anything is compared: start each arm once, look at what it really runs, check and calibrate its cases."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfguard.errors import MeasurementError
+from perfguard.records.events import CaseCalibrated, CaseFailed, Event
+from perfguard.records.plan import CasePlan, Injection, MeasureSettings
+from perfguard.records.protocol import Message
+from perfguard.records.run import Arm
+from perfguard.records.spec import Case
+from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
+from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.units import format_count, format_duration
+
+_MAX_INSTANCES = 12
+_WANTED_BLOCKS = 10
+_LEAST_SLICES = 3
+_PROCESS_S = 0.5
+"""Seconds that a worker takes to start and end, beside its imports."""
+_UNTIMED_CALLS = 3
+"""Calls of each instance in a block outside any slice: one at set-up, two before the first slice."""
+_INSTANCE_BUDGET_S = 0.25
+"""Seconds that each arm may spend on further instances of a case, in every block."""
+_ROOM = 1.25
+"""A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
+_LAST_SLICES = 3
+"""Slices of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
+_MAX_RESTARTS = 8
+"""Each case that takes its worker down costs one restart."""
+
+
+@dataclass(slots=True)
+class ArmReport:
+    """What one arm turned out to be."""
+
+    ready: Message = field(default_factory=dict)
+    """The worker's facts: interpreter, torch, software."""
+    attested: Message = field(default_factory=dict)
+    """Imported files and distributions."""
+    iteration_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of one iteration, by case id."""
+    instance_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of one further set-up, by case id."""
+    failed: dict[str, CaseFailed] = field(default_factory=dict)
+    """Cases that this arm cannot run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What calibrating an arm needs."""
+
+    starter: Starter
+    """Starts workers."""
+    settings: MeasureSettings
+    """Timeouts and slice length."""
+    cpus: tuple[int, ...]
+    """Affinity mask."""
+    needs_torch: bool
+    """Whether workers import torch at `hello`."""
+    should_stop: Callable[[], bool]
+    """True once the user wants the run to end."""
+    progress: Callable[[str], None]
+    """Gets one line for each case."""
+
+
+def calibrate_arm(
+    arm: Arm,
+    cases: Sequence[Case],
+    calibration: Calibration,
+    *,
+    roots: tuple[str, ...],
+    foreign_roots: tuple[str, ...],
+) -> ArmReport:
+    """Start an arm, set every case up twice, time it with pyperf's own calibration, and attest what was imported.
+
+    Raises:
+        MeasurementError: The arm's worker cannot be started.
+    """
+    report = ArmReport()
+    left = list(cases)
+    for _ in range(_MAX_RESTARTS):
+        worker = _start(arm, calibration, report)
+        try:
+            _calibrate_cases(arm, left, worker, calibration, report)
+            report.attested = worker.attest(roots, foreign_roots)
+        except WorkerFailure as failure:
+            # The case that took the worker down is the first that has neither a time nor a failure.
+            broken = next((c for c in left if c.id not in report.iteration_s and c.id not in report.failed), None)
+            if broken is None:
+                raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
+            report.failed[broken.id] = CaseFailed(
+                case_id=broken.id, arm=arm, missing=False, reason=failure.reason, detail=failure.detail
+            )
+        else:
+            return report
+        finally:
+            worker.close()
+        left = [c for c in left if c.id not in report.failed]
+    raise MeasurementError(f"the {arm.value} worker died {_MAX_RESTARTS} times while its cases were set up")
+
+
+def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
+    block = plan_block(1, index=0, seed=calibration.settings.seed)
+    worker = ArmWorker(arm, calibration.starter.start(arm, block, calibrate=True), calibration.settings)
+    job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
+    try:
+        report.ready = worker.hello(job, cpus=calibration.cpus)
+    except BaseException as failure:
+        worker.close()
+        if not isinstance(failure, (WorkerFailure, CaseRefused)):
+            raise
+        raise MeasurementError(
+            f"the {arm.value} worker cannot be started: {failure.reason}\n{_last_lines(failure.detail)}".strip()
+        ) from failure
+    return worker
+
+
+def _calibrate_cases(
+    arm: Arm, cases: Sequence[Case], worker: ArmWorker, calibration: Calibration, report: ArmReport
+) -> None:
+    for case in cases:
+        if calibration.should_stop():
+            continue
+        # After a restart, cases that are known are only set up again: what they import has to be attested.
+        known = report.iteration_s.pop(case.id, None)
+        calibration.progress(f"{arm.value}: checking {case.id}")
+        try:
+            prepared = worker.prepare(case, seed=calibration.settings.seed, check=known is None)
+            if prepared.instance_s is not None:
+                report.instance_s[case.id] = prepared.instance_s
+            if known is None:
+                known = _iteration_s(worker, case)
+            if known is not None:
+                report.iteration_s[case.id] = known
+        except CaseRefused as refused:
+            report.failed[case.id] = CaseFailed(
+                case_id=case.id,
+                arm=arm,
+                missing=refused.missing,
+                reason=refused.reason,
+                detail=refused.detail,
+                skipped=refused.skipped,
+            )
+
+
+def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
+    """Seconds of one iteration, by pyperf's own calibration; None where it timed nothing."""
+    worker.open(case, inner_loops=1, spin_s=0.0)
+    times_s = []
+    while worker.is_waiting:
+        times_s.append(worker.slice().value_s)
+    return statistics.median(times_s[-_LAST_SLICES:]) if times_s else None
+
+
+def plan_cases(
+    cases: Sequence[Case],
+    reports: Sequence[ArmReport],
+    *,
+    settings: MeasureSettings,
+    injections: Sequence[tuple[str, Injection]],
+    emit: Callable[[Event], None],
+) -> tuple[CasePlan, ...]:
+    """Loops for each case that every arm can run, the same in all arms; failures and calibrations are emitted.
+
+    Args:
+        cases: In the order of the suite.
+        reports: Of the arms, the calibrating one (the baseline) first.
+        settings: The wanted slice length.
+        injections: Case id and the slowdown to inject there.
+        emit: Takes the events.
+    """
+    injected = dict(injections)
+    plans = []
+    for case in cases:
+        failed = [r.failed[case.id] for r in reports if case.id in r.failed]
+        if failed:
+            # What only one arm skips is new in the other, or lost there.
+            emit(replace(failed[0], skipped=len(failed) == len(reports) and all(entry.skipped for entry in failed)))
+            continue
+        times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
+        if len(times) < len(reports):
+            continue
+        iteration_s = times[0]
+        # Between the arms: where one is forty times slower, the other's loops would make its slices endless.
+        inner_loops = max(1, math.ceil(settings.slice_s / statistics.geometric_mean(times)))
+        plans.append(
+            CasePlan(
+                case=case,
+                inner_loops=inner_loops,
+                iteration_s=iteration_s,
+                instances=_instances(max(_further_instance_s(r, case.id) for r in reports), settings),
+                spin_s=_spin(injected.get(case.id), iteration_s),
+            )
+        )
+        emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
+    return tuple(plans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCost:
+    """What a block of some cases takes, as far as that is known before the first one."""
+
+    fixed_s: float
+    """Processes, imports, instances; seconds."""
+    slice_s: float
+    """One slice of every case in every arm; 0 where there is no case."""
+
+    def block_s(self, settings: MeasureSettings) -> float:
+        """Seconds of a block, its warm-up slices with it."""
+        return self.fixed_s + (settings.slices + settings.warmups) * self.slice_s
+
+
+def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> BlockCost:
+    """What a block of these cases takes in these arms."""
+    fixed_s = sum(float(report.ready.get("import_s", 0.0)) + _PROCESS_S for report in reports)
+    pair_s = 0.0
+    for plan in plans:
+        for report in reports:
+            iteration_s = report.iteration_s[plan.case.id]
+            pair_s += plan.inner_loops * iteration_s
+            further_s = 0.0 if plan.instances == 1 else report.instance_s.get(plan.case.id, 0.0)
+            fixed_s += plan.instances * (further_s + _UNTIMED_CALLS * iteration_s)
+    return BlockCost(fixed_s=fixed_s, slice_s=pair_s)
+
+
+def fit_slices(cost: BlockCost, settings: MeasureSettings, *, left_s: float) -> int:
+    """As many slices as are wanted, or fewer where too few blocks would fit into what is left of the budget.
+
+    The block is the unit of inference: ten blocks of six slices say more than four of twelve.
+    """
+    if cost.slice_s <= 0:
+        return settings.slices
+    affordable = int((left_s / _WANTED_BLOCKS - cost.fixed_s) / cost.slice_s) - settings.warmups
+    return max(min(_LEAST_SLICES, settings.slices), min(settings.slices, affordable))
+
+
+def budget_shortage(
+    cost: BlockCost, settings: MeasureSettings, *, least: int, budget_s: float, left_s: float
+) -> str | None:
+    """A sentence where too few blocks fit what is left of a budget, and which budget holds enough; else None.
+
+    Args:
+        cost: Of a block.
+        settings: Slices, already as few as the budget makes them.
+        least: Blocks that a verdict needs.
+        budget_s: The whole budget, as asked for.
+        left_s: What is left of it.
+    """
+    block_s = cost.block_s(settings)
+    if cost.slice_s <= 0 or left_s >= _ROOM * least * block_s:
+        return None
+    fitting = int(left_s / block_s)
+    few = f"hardly {least} blocks" if fitting >= least else f"about {format_count(max(0, fitting), 'block')}"
+    enough_s = math.ceil((budget_s - left_s + _ROOM * least * block_s) / 10) * 10
+    return (
+        f"{few} of {format_duration(block_s)} fit the budget of {format_duration(budget_s)}, and a verdict needs "
+        f"{least}: give it --budget {enough_s} or more, or fewer cases"
+    )
+
+
+def _further_instance_s(report: ArmReport, case_id: str) -> float:
+    """What one more instance costs this arm in every block, seconds; inf where that was not measured."""
+    return report.instance_s.get(case_id, math.inf) + _UNTIMED_CALLS * report.iteration_s[case_id]
+
+
+def _instances(further_instance_s: float, settings: MeasureSettings) -> int:
+    """As many instances as cost little to set up and warm; one where that is expensive."""
+    affordable = int(min(_INSTANCE_BUDGET_S / further_instance_s, _MAX_INSTANCES))
+    return max(1, min(1 + affordable, _MAX_INSTANCES, settings.slices))
+
+
+def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:
+    """Seconds that baseline and candidate spin in each iteration; a speed-up is a slower baseline."""
+    if injection is None:
+        return (0.0, 0.0)
+    effect = injection.effect_ratio
+    if effect >= 0:
+        return (0.0, iteration_s * effect)
+    return (iteration_s * (1 / (1 + effect) - 1), 0.0)
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-12:])

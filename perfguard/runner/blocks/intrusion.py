@@ -1,0 +1,84 @@
+"""CPU time that one arm's processes use while the other arm is timed.
+
+The arms take turns on the same CPUs, and the one that waits should sleep. Threads that go on spinning, loaders that
+fetch ahead and processes that were left running would slow the other arm as much as their own, and hide a slowdown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from perfguard.records.run import Arm
+
+_CPUCLOCK_SCHED = 2
+"""Clock of all threads of a process, in what the kernel calls its identity. Source: clock_getcpuclockid(3), glibc."""
+
+
+class TimedProcess(Protocol):
+    """One arm's worker."""
+
+    arm: Arm
+    """Which side it is."""
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of what it has started."""
+        ...
+
+
+class IntrusionWatch:
+    """Adds up, over the slices of one case in one block, what each arm used while the other was timed."""
+
+    def __init__(self, workers: Sequence[TimedProcess], *, cpus: int) -> None:
+        self._workers = workers
+        self._cpus = cpus
+        self._processes: dict[Arm, tuple[int, ...]] = {}
+        self._used_s: dict[Arm, float] = {}
+        self._timed_s: dict[Arm, float] = {}
+
+    @contextmanager
+    def turn(self, timed: Arm) -> Iterator[None]:
+        """One arm has its turn; the others are watched meanwhile. A turn that fails is not counted."""
+        if not self._processes:  # what the case has started by now; looking for it takes milliseconds
+            self._processes = {worker.arm: worker.processes() for worker in self._workers}
+        waiting = [worker.arm for worker in self._workers if worker.arm is not timed]
+        before = {arm: read_cpu_clocks(self._processes[arm]) for arm in waiting}
+        started = time.monotonic()
+        yield
+        elapsed_s = time.monotonic() - started
+        for arm in waiting:
+            after = read_cpu_clocks(self._processes[arm])
+            if after:
+                self._used_s[arm] = self._used_s.get(arm, 0.0) + used_s(before[arm], after)
+                self._timed_s[arm] = self._timed_s.get(arm, 0.0) + elapsed_s
+
+    def ratio_of(self, arm: Arm) -> float | None:
+        """CPU seconds that an arm used in the other's turns, over what the measured CPUs had to give in them.
+
+        Returns:
+            In [0, 1]; None where there was no other arm, or the kernel does not tell.
+        """
+        timed_s = self._timed_s.get(arm, 0.0)
+        return min(1.0, self._used_s[arm] / (timed_s * self._cpus)) if timed_s > 0 else None
+
+
+def read_cpu_clocks(processes: Collection[int]) -> dict[int, float]:
+    """CPU seconds of each process since it began, all of its threads; those that are gone are left out.
+
+    A thread that is running is known up to its last tick, some milliseconds ago. That is as often in favour of a turn
+    as against it, so sums over many turns do not suffer.
+    """
+    found = {}
+    for process in processes:
+        try:
+            found[process] = time.clock_gettime((~process << 3) | _CPUCLOCK_SCHED)
+        except OSError:
+            continue
+    return found
+
+
+def used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """CPU seconds between two readings of the same processes."""
+    return sum(max(0.0, seconds - before[process]) for process, seconds in after.items() if process in before)

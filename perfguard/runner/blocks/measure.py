@@ -1,0 +1,335 @@
+"""The measuring loop: blocks of fresh processes, slices that alternate between the arms.
+
+Emits events and decides nothing: what the events add up to is `perfguard.records.run_data`'s business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from perfguard.errors import MeasurementError
+from perfguard.records.events import (
+    BlockFinished,
+    BlockStarted,
+    CanaryTimed,
+    CaseFailed,
+    CaseFinished,
+    Event,
+    Noted,
+    SliceTimed,
+)
+from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
+from perfguard.records.run import Arm
+from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
+from perfguard.runner.blocks.intrusion import IntrusionWatch
+from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
+from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.worker_process import Worker, WorkerFailure
+
+_MAX_START_FAILURES = 2
+_CANARY_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What the loop needs from outside."""
+
+    starter: Starter
+    """Starts workers."""
+    emit: Callable[[Event], None]
+    """Takes every event as it happens."""
+    should_stop: Callable[[], bool]
+    """True once the user wants the run to end."""
+    settings: MeasureSettings
+    """Slices, warm-ups, budget."""
+    cpus: tuple[int, ...]
+    """Affinity mask of the workers."""
+    arms: tuple[Arm, ...]
+    """One or both; with one, there is nothing to alternate with."""
+    needs_torch: bool = True
+    """Whether workers import torch at `hello`."""
+    pause_s: float = 0.0
+    """Seconds to wait between blocks, so that they spread over time."""
+    answered: Callable[[], frozenset[str]] = frozenset
+    """Asked after every block: ids of the cases that need no more measuring."""
+
+
+def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measuring: Measuring) -> int:
+    """Measure blocks until the budget, the block limit or the user ends it; gives the number that finished.
+
+    A case that fails is dropped and the others go on; each block starts afresh with those that are left.
+
+    Raises:
+        MeasurementError: Workers cannot be started at all.
+    """
+    loop = _Loop(measuring, list(cases))
+    with _canary(measuring) as canary:
+        return loop.run(plans, canary)
+
+
+@contextmanager
+def _canary(measuring: Measuring) -> Iterator[Worker | None]:
+    """The canary; a run without one is still a run, so its failure is only noted."""
+    with ExitStack() as closing:
+        worker: Worker | None = None
+        try:
+            worker = measuring.starter.start_canary()
+            closing.callback(worker.close)
+            worker.receive(_CANARY_TIMEOUT_S)
+        except (WorkerFailure, MeasurementError) as error:
+            measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
+            closing.close()
+            worker = None
+        yield worker
+
+
+class _BlockAborted(Exception):  # noqa: N818 - ends a block, not the run
+    """A worker process is gone; the block cannot go on."""
+
+
+class _Loop:
+    def __init__(self, measuring: Measuring, cases: list[CasePlan]) -> None:
+        self._m = measuring
+        self._cases: list[CasePlan | None] = list(cases)
+        self._started = time.monotonic()
+        self._longest_block_s = 0.0
+        self._is_shorter = False
+        self._start_failures = 0
+        self._case_s: dict[int, float] = {}
+        """Wall seconds that each case has taken in this block, by its index."""
+
+    def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
+        finished = 0
+        for plan in plans:
+            if finished and not self._pause():
+                break
+            if not self._may_start():
+                break
+            if self._run_block(plan, canary):
+                finished += 1
+                self._leave(self._m.answered())
+            if finished >= self._m.settings.max_blocks:
+                break
+        return finished
+
+    def _leave(self, answered: frozenset[str]) -> None:
+        """Measure the given cases no further; what is left makes shorter blocks."""
+        for index, case in enumerate(self._cases):
+            if case is not None and case.case.id in answered:
+                self._cases[index] = None
+                self._is_shorter = True
+
+    def _pause(self) -> bool:
+        """Wait between blocks; False where the user ended the run meanwhile."""
+        until = time.monotonic() + self._m.pause_s
+        while not self._m.should_stop() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+        return not self._m.should_stop()
+
+    def _may_start(self) -> bool:
+        if self._m.should_stop() or not any(self._cases):
+            return False
+        left = self._m.settings.budget_s - (time.monotonic() - self._started)
+        return left > 0 and left >= self._longest_block_s
+
+    def _run_block(self, plan: BlockPlan, canary: Worker | None) -> bool:
+        """One block; True where it finished (perhaps with fewer cases)."""
+        order = tuple(case.case.id for i in plan.case_order if (case := self._cases[i]) is not None)
+        self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
+        started_at, started, before = time.time(), time.monotonic(), read_steal()
+        workers: dict[Arm, ArmWorker] = {}
+        self._case_s.clear()
+        switches = 0
+        with suppress(_BlockAborted), ExitStack() as closing:
+            self._start_workers(plan, workers, closing)
+            prepared = self._prepare_all(plan, workers)
+            for index in plan.case_order:
+                if self._cases[index] is not None and not self._m.should_stop():
+                    switches += self._measure_case(plan, index, workers, prepared)
+                    self._time_canary(plan.index, canary)
+        elapsed = time.monotonic() - started
+        # Once cases have left, the blocks before say too much about the next one.
+        self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
+        self._is_shorter = False
+        self._m.emit(
+            BlockFinished(
+                block=plan.index,
+                started_at=started_at,
+                duration_s=elapsed,
+                steal_ratio=steal_ratio(before, read_steal(), self._m.cpus, elapsed),
+                involuntary_switches=switches,
+            )
+        )
+        return not self._m.should_stop()
+
+    def _start_workers(self, plan: BlockPlan, workers: dict[Arm, ArmWorker], closing: ExitStack) -> None:
+        """Start and greet one arm after the other, so that neither start-up disturbs the other."""
+        for arm in sorted(self._m.arms, key=lambda arm: arm is not plan.first_started):
+            try:
+                worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
+                workers[arm] = worker
+                closing.callback(worker.close)
+                job = {
+                    "import_torch": self._m.needs_torch,
+                    "metadata": {"perfguard_arm": arm.value, "perfguard_block": plan.index},
+                }
+                worker.hello(job, cpus=self._m.cpus)
+            except (WorkerFailure, CaseRefused) as failure:
+                self._start_failures += 1
+                if self._start_failures >= _MAX_START_FAILURES:
+                    raise MeasurementError(
+                        f"workers of the {arm.value} cannot be started: {failure.reason}\n{failure.detail}".strip()
+                    ) from failure
+                self._m.emit(Noted(level="warning", text=f"{arm.value} worker did not start: {failure.reason}"))
+                raise _BlockAborted from failure
+        self._start_failures = 0
+
+    def _prepare_all(self, plan: BlockPlan, workers: dict[Arm, ArmWorker]) -> dict[tuple[int, Arm], Prepared]:
+        """Set every case up, in the same order in both arms, one arm at a time."""
+        prepared: dict[tuple[int, Arm], Prepared] = {}
+        for arm, worker in workers.items():
+            for index in plan.setup_order:
+                case = self._cases[index]
+                if case is None:
+                    continue
+                with self._failures_of(index, arm), self._taking(index):
+                    prepared[index, arm] = worker.prepare(
+                        case.case, seed=plan.data_seed, check=False, instances=case.instances
+                    )
+        return prepared
+
+    def _measure_case(
+        self,
+        plan: BlockPlan,
+        index: int,
+        workers: dict[Arm, ArmWorker],
+        prepared: dict[tuple[int, Arm], Prepared],
+    ) -> int:
+        """All slices of one case; gives the involuntary switches they saw."""
+        case = self._cases[index]
+        if case is None:
+            return 0
+        first = plan.first_arms[index]
+        order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
+        opened: list[ArmWorker] = []
+        watch = IntrusionWatch(order, cpus=len(self._m.cpus))
+        with self._taking(index):
+            switches = self._time_case(plan.index, index, case, opened, order=order, watch=watch)
+        if self._cases[index] is None:
+            self._take_back(opened)
+            return switches
+        baseline, candidate = (prepared.get((index, arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
+        self._m.emit(
+            CaseFinished(
+                block=plan.index,
+                case_id=case.case.id,
+                baseline_digest=baseline.digest if baseline else None,
+                candidate_digest=candidate.digest if candidate else None,
+                baseline_checks=baseline.checks if baseline else {},
+                candidate_checks=candidate.checks if candidate else {},
+                baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
+                candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
+                wall_s=self._case_s.get(index),
+            )
+        )
+        return switches
+
+    def _time_case(
+        self,
+        block: int,
+        index: int,
+        case: CasePlan,
+        opened: list[ArmWorker],
+        *,
+        order: Sequence[ArmWorker],
+        watch: IntrusionWatch,
+    ) -> int:
+        """Open a case and time its slices; where a worker refuses, `opened` keeps those that still wait."""
+        switches = 0
+        for worker in order:
+            with self._failures_of(index, worker.arm):
+                spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
+                worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
+                opened.append(worker)
+            if self._cases[index] is None:
+                return switches
+        for position in range(self._m.settings.warmups + self._m.settings.slices):
+            for worker in order:
+                with self._failures_of(index, worker.arm), watch.turn(worker.arm):
+                    switches += self._time_slice(block, case.case.id, worker, position)
+                if self._cases[index] is None:
+                    opened.remove(worker)
+                    return switches
+        return switches
+
+    def _time_slice(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:
+        timed = worker.slice()
+        warmup = position < self._m.settings.warmups
+        self._m.emit(
+            SliceTimed(
+                block=block,
+                case_id=case_id,
+                arm=worker.arm,
+                index=position if warmup else position - self._m.settings.warmups,
+                warmup=warmup,
+                value_s=timed.value_s,
+                cpu_s=timed.cpu_s,
+                minor_faults=timed.minor_faults,
+                involuntary_switches=timed.involuntary_switches,
+                iterations=timed.iterations,
+                voluntary_switches=timed.voluntary_switches,
+                waited_s=timed.waited_s,
+                peak_memory_bytes=timed.peak_memory_bytes,
+                energy_j=timed.energy_j,
+                instructions=timed.instructions,
+            )
+        )
+        return 0 if warmup else timed.involuntary_switches
+
+    @contextmanager
+    def _taking(self, index: int) -> Iterator[None]:
+        """Add the wall time of what is done within to the case's."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._case_s[index] = self._case_s.get(index, 0.0) + time.monotonic() - started
+
+    @staticmethod
+    def _take_back(opened: list[ArmWorker]) -> None:
+        """Leave workers whose case ended early ready for the next one."""
+        for worker in opened:
+            try:
+                worker.skip()
+            except WorkerFailure as failure:
+                raise _BlockAborted from failure
+
+    @contextmanager
+    def _failures_of(self, index: int, arm: Arm) -> Iterator[None]:
+        """Turn whatever a worker does wrong in a case into that case's failure."""
+        try:
+            yield
+        except CaseRefused as refused:
+            self._drop(index, arm, refused.reason, refused.detail, missing=refused.missing)
+        except WorkerFailure as failure:
+            self._drop(index, arm, failure.reason, failure.detail, missing=False)
+            raise _BlockAborted from failure
+
+    def _drop(self, index: int, arm: Arm, reason: str, detail: str, *, missing: bool) -> None:
+        case = self._cases[index]
+        self._cases[index] = None
+        if case is not None:
+            self._m.emit(CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail))
+
+    def _time_canary(self, block: int, canary: Worker | None) -> None:
+        if canary is None:
+            return
+        try:
+            canary.send("go")
+            reply = canary.receive(_CANARY_TIMEOUT_S)
+            self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
+        except (WorkerFailure, KeyError, ValueError):
+            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block + 1}"))

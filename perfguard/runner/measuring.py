@@ -1,0 +1,321 @@
+"""From arms as they were typed to blocks in the record: resolve and place them, calibrate their cases, measure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfguard.host.parsers.software import decode_software
+from perfguard.host.probe import probe
+from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
+from perfguard.records.machine.fingerprint import CpuSelection
+from perfguard.records.plan import ArmSpec, CasePlan, ResolvedArm
+from perfguard.records.result import ArmSummary
+from perfguard.records.run import Arm, Stage
+from perfguard.records.spec import Case
+from perfguard.records.verdict import Policy
+from perfguard.runner.arms import git
+from perfguard.runner.arms.attestation import Attested, are_identical, attested, compare_attested
+from perfguard.runner.arms.environment import enlarge, mismatched_threads, pad_to_equal_size
+from perfguard.runner.arms.resolve import ArmSettings, require_different_interpreters, resolve_arm
+from perfguard.runner.blocks.calibrate import (
+    ArmReport,
+    BlockCost,
+    Calibration,
+    block_cost,
+    budget_shortage,
+    calibrate_arm,
+    fit_slices,
+    plan_cases,
+)
+from perfguard.runner.blocks.measure import Measuring, measure_blocks
+from perfguard.runner.blocks.schedule import plan_blocks
+from perfguard.runner.process.bundle import build_bundle
+from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.session import Session
+from perfguard.units import format_count
+
+_CANARY = "canary"
+"""Its bundle, beside the arms' folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
+
+    workshop: str = "arms"
+    """Name of the folder below the run's folder; begins with `arms`. Its length moves every path in the workers."""
+    path_padding: tuple[int, int] = (0, 0)
+    """Characters that the folders of baseline and candidate are longer."""
+    environment_bytes: tuple[int, int] = (0, 0)
+    """Bytes that the environments of baseline and candidate are larger."""
+
+
+def start_arms(
+    session: Session, specs: Mapping[Arm, ArmSpec], place: Place | None = None
+) -> tuple[ProcessStarter, dict[Arm, ResolvedArm]]:
+    """Resolve the arms and make their environments equally large, or as unequal as `place` wants them.
+
+    Raises:
+        ArmError: An arm cannot be resolved.
+    """
+    place = place or Place()
+    config = session.request.loaded.config
+    settings = ArmSettings(
+        project=session.request.loaded.project,
+        workshop=(session.folder.path / place.workshop).absolute(),
+        path_padding=dict(zip((Arm.BASELINE, Arm.CANDIDATE), place.path_padding, strict=True)),
+        interpreter=config.python,
+        setup=config.setup,
+        profile=config.env_profile,
+        threads=session.selection.threads,
+        pass_through=config.pass_env,
+        confine=config.confine,
+    )
+    arms: dict[Arm, ResolvedArm] = {}
+    for role, spec in specs.items():
+        session.request.progress(f"preparing the {role.value}: {spec.text}")
+        arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
+        for name, value in mismatched_threads(spec.environment, session.selection.threads):
+            session.note(
+                f"the {role.value} sets {name}={value} on {format_count(session.selection.threads, 'CPU')}: threads "
+                "that share a CPU wait for each other, and everything gets slow and noisy",
+                level="warning",
+            )
+    environments = {role: dict(arm.environment) for role, arm in arms.items()}
+    if len(arms) == 2:
+        require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
+        first, second = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
+        environments = {
+            Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
+            Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
+        }
+    canary = settings.workshop / _CANARY
+    build_bundle(canary, tree=None)  # not an arm's: what the arms run may have changed theirs
+    starter = ProcessStarter(
+        arms=arms,
+        environments=environments,
+        settings=session.settings,
+        cpus=session.selection.cpus,
+        memory_node=session.selection.bind_memory_node,
+        folder=session.folder.path.absolute(),
+        canary_bundle=str(canary),
+    )
+    return starter, arms
+
+
+def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
+    """Whether arms that say that they run the same code can be believed.
+
+    The worker says so, and code that is not trusted runs in it. Then only git's word counts: nothing differs between
+    the trees but texts that no interpreter reads.
+    """
+    if not session.request.loaded.config.confine:
+        return True
+    sources = (arms[Arm.BASELINE].source_id, arms[Arm.CANDIDATE].source_id)
+    if sources[0] == sources[1]:
+        return True
+    changed = git.changed_between_trees(session.request.loaded.project, *sources)
+    if changed is not None and all(_is_text(name) for name in changed):
+        return True
+    session.note(
+        "both arms say that they run the same code, but their sources differ, and code that is not trusted cannot "
+        "vouch for itself: the times decide",
+        level="warning",
+    )
+    return False
+
+
+def _is_text(name: str) -> bool:
+    return name.endswith((".md", ".rst")) or name.startswith(".github/")
+
+
+def calibrate(
+    session: Session,
+    starter: ProcessStarter,
+    arms: Mapping[Arm, ResolvedArm],
+    cases: Sequence[Case] | None = None,
+    *,
+    measures_identical: bool = True,
+) -> tuple[CasePlan, ...]:
+    """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
+
+    Args:
+        session: The run; learns whether the arms are identical.
+        starter: Starts workers.
+        arms: The arms.
+        cases: What to calibrate; the request's cases when None.
+        measures_identical: Whether arms that turn out to be identical are measured all the same; else their blocks
+            need not fit the budget.
+
+    Raises:
+        MeasurementError: An arm cannot be started.
+        ArmError: The arms do not run what they should.
+    """
+    chosen = session.request.cases if cases is None else tuple(cases)
+    calibration = Calibration(
+        starter=starter,
+        settings=session.settings,
+        cpus=session.selection.cpus,
+        needs_torch=needs_torch(chosen),
+        should_stop=lambda: session.interrupts.asked,
+        progress=session.request.progress,
+    )
+    reports: dict[Arm, ArmReport] = {}
+    facts: dict[Arm, Attested] = {}
+    for role, arm in arms.items():
+        others = tuple(root for other in arms.values() if other is not arm for root in other.code_roots)
+        reports[role] = calibrate_arm(role, chosen, calibration, roots=arm.code_roots, foreign_roots=others)
+        facts[role] = attested(arm, reports[role].ready, reports[role].attested)
+        _introduce(session, role, arm, reports[role])
+    if len(facts) == 2:
+        is_same = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE])
+        is_believed = not is_same or _is_vouched_for(session, arms)
+        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE], is_believed=is_believed):
+            session.note(note)
+        session.identical = is_same and is_believed and not session.request.injections
+        session.emit(ArmsCompared(identical=session.identical))
+    session.folder.write_json("arms.json", {role.value: fact for role, fact in facts.items()})
+    session.folder.write_json("fingerprint.json", session.fingerprint)
+    found = tuple(reports.values())
+    plans = plan_cases(
+        chosen,
+        found,
+        settings=session.settings,
+        injections=session.request.injections,
+        emit=session.emit,
+    )
+    _note_skipped(session)
+    if measures_identical or not session.identical:
+        _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
+    return plans
+
+
+def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None:
+    """Take fewer slices where blocks would be too long for the budget, and say where that does not help either."""
+    left_s, wanted = session.left_s(), session.settings.slices
+    slices = fit_slices(cost, session.settings, left_s=left_s)
+    session.settings = replace(session.settings, slices=slices)
+    least = Policy().min_blocks if is_compared else 0
+    shortage = budget_shortage(cost, session.settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
+    if shortage is not None:
+        session.note(shortage, level="warning")
+    elif slices < wanted:
+        session.note(f"{slices} slices a block instead of {wanted}, so that more blocks fit the budget")
+
+
+def _note_skipped(session: Session) -> None:
+    skipped = [failure.case_id for failure in session.data.failures.values() if failure.skipped]
+    if skipped:
+        session.note(f"not measured, because their own suites skip them: {', '.join(skipped)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to stop measuring."""
+
+    budget_s: float
+    """Wall seconds from now."""
+    max_blocks: int
+    """Blocks."""
+    slices: int | None = None
+    """Slices of each arm, case and block; None for the session's."""
+
+
+def measure(
+    session: Session,
+    starter: ProcessStarter,
+    plans: Sequence[CasePlan],
+    *,
+    arms: tuple[Arm, ...],
+    pause_s: float = 0.0,
+    stage: Stage = Stage.MAIN,
+    limits: Limits | None = None,
+    answered: Callable[[], frozenset[str]] = frozenset,
+) -> int:
+    """Measure blocks within what is left of the budget; gives the number of blocks.
+
+    Args:
+        session: The run.
+        starter: Starts workers.
+        plans: Calibrated cases.
+        arms: One or both.
+        pause_s: Seconds to wait between blocks.
+        stage: What the blocks are measured for.
+        limits: Seconds and blocks, where they are not the session's.
+        answered: Asked after every block for the cases that need no more measuring.
+    """
+    settings = replace(session.settings, budget_s=session.left_s())
+    if limits is not None:
+        slices = limits.slices or settings.slices
+        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
+    if stage is Stage.MAIN:
+        session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+    else:
+        session.emit(StageStarted(stage=stage, case_ids=tuple(plan.case.id for plan in plans)))
+    measuring = Measuring(
+        starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
+        emit=session.emit,
+        should_stop=lambda: session.interrupts.asked,
+        settings=settings,
+        cpus=session.selection.cpus,
+        arms=arms,
+        needs_torch=needs_torch(session.request.cases),
+        pause_s=pause_s,
+        answered=answered,
+    )
+    blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
+    with aside(session.selection):
+        return measure_blocks(blocks, plans, measuring)
+
+
+@contextlib.contextmanager
+def aside(selection: CpuSelection) -> Iterator[None]:
+    """Keep this process off the measured CPUs, where another one is left to it."""
+    before = os.sched_getaffinity(0)
+    if selection.housekeeping:
+        os.sched_setaffinity(0, selection.housekeeping)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def needs_torch(cases: Sequence[Case]) -> bool:
+    """Whether workers import torch before anything else; always, except where a user's suite is tagged `no-torch`."""
+    return any("no-torch" not in case.tags for case in cases)
+
+
+def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport) -> None:
+    """Emit what an arm turned out to be; the candidate's software completes the fingerprint."""
+    software = decode_software(report.ready.get("software") or {})
+    completed = probe(software=software)
+    if role is Arm.CANDIDATE:
+        session.fingerprint = completed
+    interpreter = report.ready["interpreter"]
+    summary = ArmSummary(
+        text=arm.spec.text,
+        source_id=arm.source_id,
+        interpreter=interpreter["executable"],
+        python=interpreter["version"],
+        torch=software.torch_version,
+        stack_id=completed.stack_id,
+        commit=arm.commit,
+    )
+    session.summaries.setdefault(role.value, summary)  # a stored baseline stays the baseline
+    session.emit(
+        ArmReady(
+            arm=role,
+            text=arm.spec.text,
+            interpreter=interpreter["executable"],
+            source_id=arm.source_id,
+            python=interpreter["version"],
+            torch=software.torch_version,
+            import_s=float(report.ready.get("import_s", 0.0)),
+            stack_id=completed.stack_id,
+            missing_signals=dict(report.ready.get("missing_signals") or {}),
+            commit=arm.commit,
+        )
+    )

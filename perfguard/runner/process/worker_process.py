@@ -1,0 +1,217 @@
+"""One worker process and its pipes; the measuring seam. Tests put a scripted fake in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from perfguard.errors import MeasurementError
+from perfguard.records.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
+from perfguard.runner.process.launching import launched
+
+_STDERR_TAIL_BYTES = 4000
+_EXIT_GRACE_S = 5.0
+
+
+class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turned into a verdict, not an error of ours
+    """A worker did not do what it was told; `reason` is one sentence, `detail` its last words."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Worker(Protocol):
+    """A started worker."""
+
+    def send(self, do: str, **fields: object) -> None:
+        """Give one command."""
+        ...
+
+    def receive(self, timeout_s: float) -> Message:
+        """Wait for one reply.
+
+        Raises:
+            WorkerFailure: The worker died, hung or wrote rubbish.
+        """
+        ...
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started; empty where it has none."""
+        ...
+
+    def close(self) -> None:
+        """End the worker, whatever state it is in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start one worker."""
+
+    arguments: tuple[str, ...]
+    """Command after the interpreter's own path, which comes first."""
+    environment: Mapping[str, str]
+    """The whole environment."""
+    directory: str
+    """Working directory."""
+    cpus: tuple[int, ...]
+    """Affinity mask."""
+    memory_node: int | None
+    """NUMA node that memory is bound to; None leaves the policy alone."""
+    log: Path
+    """File that takes the worker's stdout and stderr."""
+    writable: tuple[str, ...] | None = None
+    """Folders that it may change; None leaves it every right that perfguard has."""
+
+
+class WorkerProcess:
+    """A real worker: launcher, interpreter, two pipes, a log file."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._log_path = launch.log
+        self._buffer = b""
+        self._owes_answer = False
+        command_read, self._command_write = os.pipe()
+        self._reply_read, reply_write = os.pipe()
+        try:
+            with launch.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    launched(
+                        launch.arguments,
+                        cpus=launch.cpus,
+                        memory_node=launch.memory_node,
+                        writable=launch.writable,
+                    ),
+                    env={**launch.environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
+                    cwd=launch.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(command_read, reply_write),
+                    start_new_session=True,  # a Ctrl-C at the terminal is the parent's to handle
+                )
+        except OSError as error:
+            os.close(self._command_write)
+            os.close(self._reply_read)
+            raise MeasurementError(f"{launch.arguments[0]} cannot be started: {error}") from error
+        finally:
+            os.close(command_read)
+            os.close(reply_write)
+        self._died = _death_of(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """Process id, the same before and after exec."""
+        return self._process.pid
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started."""
+        return (self.pid, *(process.pid for process in _descendants(self.pid)))
+
+    def send(self, do: str, **fields: object) -> None:
+        """Give one command; a worker that is gone shows at the next receive."""
+        self._owes_answer = True
+        self._write({"do": do, **fields})
+
+    def receive(self, timeout_s: float) -> Message:
+        """Wait for one reply."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            ready = select.select([self._reply_read, *self._died], [], [], left)[0] if left > 0 else []
+            if not ready:
+                self._kill()
+                raise WorkerFailure(f"the worker gave no answer in {timeout_s:.0f} s and was killed", self._tail())
+            # A worker that died may have left children that hold the pipe open, so its end alone says too little.
+            chunk = os.read(self._reply_read, 65536) if self._reply_read in ready else b""
+            if not chunk:
+                raise WorkerFailure(self._how_it_ended(), self._tail())
+            self._buffer += chunk
+            if len(self._buffer) > MAX_LINE_BYTES:
+                self._kill()
+                raise WorkerFailure("the worker wrote rubbish into its control pipe and was killed", self._tail())
+        self._owes_answer = False
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return decode(line)
+        except ValueError as error:
+            self._kill()
+            raise WorkerFailure(f"the worker wrote rubbish into its control pipe ({error})", self._tail()) from None
+
+    def close(self) -> None:
+        """Ask the worker to end, and kill it and everything it started where it does not; at once where it is busy."""
+        started = _descendants(self._process.pid)
+        self._write({"do": "exit"})
+        with contextlib.suppress(OSError):
+            os.close(self._command_write)  # a worker whose slice still waits takes the first message as its end
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0 if self._owes_answer else _EXIT_GRACE_S)
+        finally:
+            self._kill(started)
+            for descriptor in (self._reply_read, *self._died):
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+
+    def _write(self, message: Message) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._command_write, encode(message))
+
+    def _kill(self, started: Sequence[psutil.Process] = ()) -> None:
+        # Those that took a session of their own are in no group of the worker's any more.
+        left = (*started, *_descendants(self._process.pid))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_EXIT_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            return "the worker closed its control pipe and was killed"
+        if code == -signal.SIGKILL:
+            return "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
+        if code < 0:
+            return f"the worker crashed with {signal.Signals(-code).name}"
+        return f"the worker ended by itself with exit code {code}"
+
+    def _tail(self) -> str:
+        try:
+            with self._log_path.open("rb") as log:
+                log.seek(max(0, self._log_path.stat().st_size - _STDERR_TAIL_BYTES))
+                return log.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+def _death_of(pid: int) -> tuple[int, ...]:
+    """A descriptor that becomes readable when the process ends; none where the kernel knows no such thing."""
+    try:
+        return (os.pidfd_open(pid),)
+    except (AttributeError, OSError):
+        return ()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """What a process and its children have started and not yet orphaned; nothing where it is gone."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+    return found

@@ -1,0 +1,211 @@
+"""What every measuring command does first and last: host lock, run folder, CPUs, the record of it; and cleaning up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from perfguard import __version__
+from perfguard.config import LoadedConfig
+from perfguard.errors import ConfigError
+from perfguard.host.lock import host_lock
+from perfguard.host.placement import select_cpus
+from perfguard.host.probe import probe
+from perfguard.records.events import EVENT_SCHEMA, Event, Noted, RunStarted
+from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
+from perfguard.records.plan import Injection, MeasureSettings
+from perfguard.records.result import ArmSummary
+from perfguard.records.run_data import RunData
+from perfguard.records.spec import Case, Gating
+from perfguard.runner.arms.environment import ignored_variables
+from perfguard.runner.arms.resolve import clean_workshop
+from perfguard.runner.process.interrupt import Interrupts, catch_interrupts
+from perfguard.runner.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a measuring command was asked to do."""
+
+    command: str
+    """Name of the command."""
+    arguments: tuple[str, ...]
+    """The whole command line, for the record."""
+    loaded: LoadedConfig
+    """Configuration."""
+    suite: str
+    """Suite or selection, for the record."""
+    cases: tuple[Case, ...]
+    """What to measure."""
+    budget_s: float
+    """Wall-clock budget of the whole command, seconds."""
+    injections: tuple[tuple[str, Injection], ...] = ()
+    """Case id and the slowdown to inject there."""
+    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """perfguard's own environment."""
+    observe: Callable[[Event], None] = lambda _: None
+    """Sees every event."""
+    progress: Callable[[str], None] = lambda _: None
+    """Sees one line for each step before measuring starts."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know from the beginning."""
+    ops: bool | None = None
+    """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
+    patterns: tuple[str, ...] = ()
+    """Which cases were asked for instead of a suite."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A run in progress."""
+
+    request: Request
+    """What was asked for."""
+    fingerprint: Fingerprint
+    """The machine; completed with the candidate's software once it is known."""
+    selection: CpuSelection
+    """Where it is pinned."""
+    folder: RunFolder
+    """Where it is written."""
+    interrupts: Interrupts
+    """Whether the user wants it to end."""
+    settings: MeasureSettings
+    """How it measures."""
+    started: float
+    """Monotonic start."""
+    data: RunData = field(default_factory=RunData)
+    """What was measured so far."""
+    identical: bool = False
+    """Whether the arms run the same files with the same packages, interpreter and variables."""
+    notes: list[str] = field(default_factory=list)
+    """What the reader should know."""
+    summaries: dict[str, ArmSummary] = field(default_factory=dict)
+    """The arms, for the reader."""
+
+    def emit(self, event: Event) -> None:
+        """Write an event, take it into account, and show it."""
+        self.folder.emit(event)
+        self.data.add(event)
+        self.request.observe(event)
+
+    def note(self, text: str, *, level: str = "info") -> None:
+        """Say something once, in the events and in the result."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.emit(Noted(level=level, text=text))
+
+    def left_s(self) -> float:
+        """What is left of the budget, seconds."""
+        return self.request.budget_s - (time.monotonic() - self.started)
+
+
+@contextlib.contextmanager
+def open_session(request: Request, *, mode: str) -> Iterator[Session]:
+    """Lock the host, look at it, choose CPUs and open the run folder.
+
+    Raises:
+        HostUnfitError: Another run measures here, or nothing can be written.
+        UsageError: The asked-for CPUs cannot be used.
+    """
+    started = time.monotonic()
+    with catch_interrupts() as interrupts, host_lock():
+        request.progress("looking at the machine")
+        fingerprint = probe()
+        selection = choose_cpus(request.loaded, fingerprint)
+        folder = RunFolder.create(request.loaded.project)
+        session = Session(
+            request=request,
+            fingerprint=fingerprint,
+            selection=selection,
+            folder=folder,
+            interrupts=interrupts,
+            settings=_settings(request),
+            started=started,
+        )
+        try:
+            session.emit(_run_started(session, mode))
+            _first_notes(session)
+            yield session
+        finally:
+            for workshop in folder.path.glob("arms*/"):
+                clean_workshop(workshop, request.loaded.project)
+            folder.close()
+
+
+def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:
+    """The CPUs to measure on.
+
+    Raises:
+        UsageError: What was asked for is not available.
+    """
+    config = loaded.config
+    numa = None if config.numa in (None, "none") else config.numa
+    selection = select_cpus(
+        fingerprint,
+        cpus=config.cpus,
+        threads=config.threads,
+        numa=_node_number(numa),
+        available=frozenset(os.sched_getaffinity(0)),
+    )
+    return replace(selection, bind_memory_node=None) if config.numa == "none" else selection
+
+
+def _node_number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise ConfigError(f"--numa {text!r} is neither a node number nor 'none'")
+    return int(text)
+
+
+def _settings(request: Request) -> MeasureSettings:
+    config = request.loaded.config
+    return MeasureSettings(
+        slice_s=config.slice_s,
+        slices=config.slices,
+        warmups=config.warmups,
+        budget_s=request.budget_s,
+        # Nobody who gave a run seconds wants to wait minutes for a benchmark that hangs.
+        setup_timeout_s=min(300.0, max(60.0, request.budget_s)),
+        slice_timeout_s=min(120.0, max(20.0, request.budget_s)),
+        max_blocks=config.max_blocks,
+        seed=config.seed if config.seed is not None else secrets.randbelow(2**31),
+        env_profile=config.env_profile,
+    )
+
+
+def _run_started(session: Session, mode: str) -> RunStarted:
+    request = session.request
+    return RunStarted(
+        run_id=session.folder.run_id,
+        schema=EVENT_SCHEMA,
+        mode=mode,
+        suite=request.suite,
+        case_ids=tuple(case.id for case in request.cases),
+        command=("perfguard", *request.arguments),
+        budget_s=request.budget_s,
+        machine_id=session.fingerprint.machine_id,
+        advisory_ids=tuple(case.id for case in request.cases if case.gating is Gating.ADVISORY),
+    )
+
+
+def _first_notes(session: Session) -> None:
+    session.note(f"perfguard {__version__}, seed {session.settings.seed}; {session.selection.reason}")
+    for note in session.request.notes:
+        session.note(note)
+    dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
+    if dropped:
+        session.note(
+            f"not passed on to the workers: {', '.join(dropped)} (--env-profile production leaves them alone; "
+            "env:KEY=VALUE sets one for an arm)"
+        )
+    for case_id, injection in session.request.injections:
+        session.note(
+            f"a slowdown of {injection.effect_ratio:+.1%} is injected into {case_id}: this run tests the gate, "
+            "not the code",
+            level="warning",
+        )

@@ -1,0 +1,72 @@
+"""The rules of a gate as a revision has them, for a candidate that could have changed them to its own advantage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfguard.config import LoadedConfig, load_config
+from perfguard.errors import ArmError
+from perfguard.runner.arms import git
+from perfguard.units import format_count
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a gate goes by."""
+
+    loaded: LoadedConfig
+    """Configuration; benchmarks, baselines and allow-list are read where its `rules` says."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know."""
+
+
+@contextlib.contextmanager
+def policy_of_revision(
+    start: Path, revision: str, environment: Mapping[str, str], options: Mapping[str, Any]
+) -> Iterator[Policy]:
+    """Configuration, benchmarks, baselines and allow-list as a revision has them; options still come on top.
+
+    They are checked out for as long as the context lasts. The project, whose revisions are measured and whose
+    `.perfguard` takes the run, stays where it is.
+
+    Raises:
+        ArmError: There is no repository, or no such revision.
+        ConfigError: The revision's configuration is wrong.
+    """
+    repository = git.top_level(start)
+    if repository is None:
+        raise ArmError(f"--policy-from needs a git repository, and {start} is not inside one")
+    commit = git.resolve_commit(repository, revision)
+    place = repository / ".perfguard" / "policy" / f"{commit[:16]}-{os.getpid()}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    git.add_worktree(repository, place, commit)
+    try:
+        below = start.resolve().relative_to(repository.resolve())
+        loaded = load_config(place / below if (place / below).is_dir() else place, environment, options)
+        project = repository / loaded.project.relative_to(place.resolve())
+        yield Policy(
+            loaded=replace(loaded, project=project, policy=loaded.project),
+            notes=_notes(repository, commit, loaded, place.resolve()),
+        )
+    finally:
+        git.remove_worktree(repository, place)
+
+
+def _notes(repository: Path, commit: str, loaded: LoadedConfig, place: Path) -> tuple[str, ...]:
+    """Which rules count, and which of them the checked-out revision would change."""
+    said = f"configuration, benchmarks to measure, baselines and allow-list are those of {commit[:12]}"
+    inside = loaded.project.relative_to(place)
+    names = ("perfguard.toml", "pyproject.toml", loaded.config.baselines)
+    changed = git.changed_files(repository, commit, "HEAD", [inside / name for name in names])
+    if not changed:
+        return (said,)
+    more = len(changed) - _SHOWN
+    listed = ", ".join(changed[:_SHOWN]) + (f" and {format_count(more, 'more file')}" if more > 0 else "")
+    return (said, f"the candidate changes {listed}; that counts from the next change on, not for this gate")

@@ -1,0 +1,190 @@
+"""Series over the recorded runs of a project: what each case took, by when, on which machine, with which software."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.codec import from_builtins, to_json
+from perfguard.config import LoadedConfig
+from perfguard.errors import PerfguardError, StoreError
+from perfguard.host.probe import probe
+from perfguard.records.run import Arm
+from perfguard.store.baselines import BaselineStore
+from perfguard.store.pyperf_files import write_text
+from perfguard.watch.sources.event_sources import EVENTS_FILE
+from perfguard.watch.sources.event_tail import EventTail
+from perfguard.watch.view.cases import WatchedCase
+from perfguard.watch.view.run import RunFold
+from perfguard.watch.view.run_view import History, HistoryPoint
+
+MAX_RUNS = 500
+"""The latest ones; older runs are left out of a series."""
+_CACHE_FILE = "history.json"
+_CACHE_SCHEMA = 2
+_LONGEST_S = 1e9
+"""Thirty years; a damaged recording can hold any number."""
+_SLOWED = "--inject"
+"""Runs with this option were made slower on purpose, to test the gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """What a series needs of one run, as kept from one reading of its events to the next."""
+
+    size_bytes: int
+    """Of the events when they were read; others are read again."""
+    changed_ns: int
+    """Time of their last change, likewise."""
+    points: tuple[HistoryPoint, ...]
+    """One for each case that was measured."""
+    problem: str | None = None
+    """Why the run could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cache:
+    schema: int
+    runs: dict[str, RecordedRun]
+
+
+def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) -> History:
+    """The series of a project's recorded runs, and this machine's stored baselines beside them.
+
+    The first reading takes seconds where many runs are recorded; what it found is kept in `.perfguard/history.json`.
+
+    Args:
+        loaded: The project.
+        case_ids: Cases to tell of; all for None.
+    """
+    folder = loaded.project / ".perfguard"
+    known = _load(folder / _CACHE_FILE)
+    found = dict(_read_runs(folder / "runs", known))
+    if found != known:
+        _save(folder / _CACHE_FILE, found)
+    machine_id = _machine_id()
+    points = (point for run in found.values() for point in run.points)
+    return History(
+        points=tuple(
+            sorted(
+                (point for point in points if case_ids is None or point.case_id in case_ids),
+                key=lambda point: (point.t_wall, point.case_id),
+            )
+        ),
+        baselines_s=_baselines_s(loaded, machine_id, case_ids),
+        machine_id=machine_id,
+        problems=tuple(f"run {run_id}: {run.problem}" for run_id, run in found.items() if run.problem),
+    )
+
+
+def _read_runs(runs: Path, known: dict[str, RecordedRun]) -> Iterator[tuple[str, RecordedRun]]:
+    """The latest runs, read again where their events have changed."""
+    for path in sorted(runs.glob(f"*/{EVENTS_FILE}"))[-MAX_RUNS:]:
+        try:
+            status = path.stat()
+        except OSError:  # removed meanwhile
+            continue
+        run_id, kept = path.parent.name, known.get(path.parent.name)
+        if kept is not None and (kept.size_bytes, kept.changed_ns) == (status.st_size, status.st_mtime_ns):
+            yield run_id, kept
+        else:
+            yield run_id, _read_run(path, size_bytes=status.st_size, changed_ns=status.st_mtime_ns)
+
+
+def _read_run(path: Path, *, size_bytes: int, changed_ns: int) -> RecordedRun:
+    fold, problems = _folded(path)
+    problem = None
+    if fold.start is None:
+        problem = "its events hold no start of a run"
+    elif problems:
+        problem = problems[0]
+    return RecordedRun(
+        size_bytes=size_bytes,
+        changed_ns=changed_ns,
+        points=tuple(_points(path.parent.name, fold)),
+        problem=problem,
+    )
+
+
+def _folded(path: Path) -> tuple[RunFold, list[str]]:
+    """A run's events, and what is wrong with them."""
+    tail, fold = EventTail(path), RunFold()
+    problems: list[str] = []
+    while True:
+        update = tail.poll()
+        if update.restarted:
+            fold = RunFold()
+        for seen in update.events:
+            fold.add(seen)
+        problems.extend(update.problems)
+        if not update.has_more:
+            return fold, problems
+
+
+def _points(run_id: str, fold: RunFold) -> Iterator[HistoryPoint]:
+    start, ready = fold.start, fold.arms.get(Arm.CANDIDATE)
+    if start is None or any(argument.startswith(_SLOWED) for argument in start.command):
+        return
+    for case in fold.cases.values():
+        medians_s = _medians_s(case)
+        if not medians_s:
+            continue
+        logs = [math.log(median_s) for median_s in medians_s]
+        yield HistoryPoint(
+            run_id=run_id,
+            t_wall=fold.started_at or 0.0,
+            case_id=case.case_id,
+            median_s=statistics.median(medians_s),
+            spread_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
+            source_id=ready.source_id if ready else None,
+            machine_id=start.machine_id,
+            stack_id=ready.stack_id if ready else None,
+            outcome=case.verdict.outcome if case.verdict else None,
+            commit=ready.commit if ready else None,
+        )
+
+
+def _medians_s(case: WatchedCase) -> list[float]:
+    """Of the candidate in each finished block; what is no time of this world is left out."""
+    return [value_s for value_s in case.numbers.block_medians_s(Arm.CANDIDATE, ()) if 0 < value_s < _LONGEST_S]
+
+
+def _machine_id() -> str | None:
+    """This machine; None where it cannot be looked at, which `perfguard fingerprint` says."""
+    try:
+        return probe().machine_id
+    except PerfguardError:
+        return None
+
+
+def _baselines_s(loaded: LoadedConfig, machine_id: str | None, case_ids: Collection[str] | None) -> dict[str, float]:
+    """Median of each case in this machine's stored baselines; of the configured suite where several hold a case."""
+    store = BaselineStore(loaded.rules / loaded.config.baselines)
+    found: dict[str, float] = {}
+    try:
+        places = [place for place in store.stored() if place.parent.name == machine_id]
+        for place in sorted(places, key=lambda place: place.name == loaded.config.suite):
+            found |= {case_id: noise.median_s for case_id, noise in store.load(place).noise.items()}
+    except PerfguardError:  # said by `perfguard baseline show`; a series goes without its line
+        return {}
+    return {case_id: median_s for case_id, median_s in found.items() if case_ids is None or case_id in case_ids}
+
+
+def _load(path: Path) -> dict[str, RecordedRun]:
+    """What the last reading kept; nothing where that is missing, of another version or damaged."""
+    try:
+        cache = from_builtins(json.loads(path.read_text(encoding="utf-8")), _Cache, source=str(path))
+    except (OSError, ValueError, RecursionError, StoreError):
+        return {}
+    return cache.runs if cache.schema == _CACHE_SCHEMA else {}
+
+
+def _save(path: Path, runs: dict[str, RecordedRun]) -> None:
+    """Keep what was read; a place that cannot be written only costs the next reading its time."""
+    with suppress(StoreError, UnicodeError):  # names of folders need not be text
+        write_text(path, to_json(_Cache(schema=_CACHE_SCHEMA, runs=runs)) + "\n")

@@ -1,0 +1,299 @@
+"""Where a run that is watched comes from: a folder on this machine, one that is yet to come, a recording played again.
+
+Runs on another machine: `perfguard.watch.sources.remote_source`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from perfguard.watch.sources.event_tail import EventTail, TailUpdate
+from perfguard.watch.sources.line_reader import SeenEvent
+
+EVENTS_FILE = "events.jsonl"
+MAX_FILE_BYTES = 64 * 1024**2
+"""Of the other files of a run's folder; the largest, an attribution with all its ops, has a few megabytes."""
+_LAST_BYTES = 256 * 1024
+"""Enough of a recording's end to find a whole line in it."""
+
+
+class EventSource(Protocol):
+    """A run's events as they come, and the other files of its folder."""
+
+    @property
+    def name(self) -> str:
+        """What is read, for a title: a path, or HOST:path."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder on this machine; None where it is on another one."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether time passes there as it does here; False for a replay."""
+        ...
+
+    def poll(self) -> TailUpdate:
+        """What is new; never waits for anything, never raises."""
+        ...
+
+    def wall_s(self, now_s: float) -> float:
+        """What the run's own wall clock shows, seconds since the epoch, when that of the reader shows `now_s`."""
+        ...
+
+    def read_file(self, name: str) -> bytes | None:
+        """Another file of the run's folder; None where there is none. May take seconds where it is far away."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class LocalSource:
+    """A run's folder on this machine."""
+
+    is_live = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder: Path | None = folder
+        self.name = str(folder)
+        self._folder = folder
+        self._tail = EventTail(folder / EVENTS_FILE)
+
+    def poll(self) -> TailUpdate:
+        """What is new."""
+        return self._tail.poll()
+
+    def wall_s(self, now_s: float) -> float:
+        """The same clock."""
+        return now_s
+
+    def read_file(self, name: str) -> bytes | None:
+        """Another file of the folder; None where there is none, or where it cannot be read."""
+        return read_beside(self._folder, name)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class UpcomingSource:
+    """The first run of a project that has none yet: once there is one, it is read."""
+
+    is_live = True
+
+    def __init__(self, runs: Path) -> None:
+        """Wait.
+
+        Args:
+            runs: The folder that runs are recorded in; need not exist.
+        """
+        self._runs = runs
+        self._found: LocalSource | None = None
+
+    @property
+    def name(self) -> str:
+        """What is read; where runs will be, as long as there is none."""
+        return str(self.folder)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder; that of all runs as long as there is none."""
+        return self._found.folder if self._found is not None else self._runs
+
+    def poll(self) -> TailUpdate:
+        """What is new; the newest run, if several came at once."""
+        if self._found is None:
+            found = sorted(path.parent for path in self._runs.glob(f"*/{EVENTS_FILE}"))
+            if not found:
+                return TailUpdate()
+            self._found = LocalSource(found[-1])
+        return self._found.poll()
+
+    def wall_s(self, now_s: float) -> float:
+        """The same clock."""
+        return now_s
+
+    def read_file(self, name: str) -> bytes | None:
+        """Another file of the run's folder; None where there is no run yet."""
+        return self._found.read_file(name) if self._found is not None else None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ReplaySource:
+    """A recording, played by its own clock or a multiple of it; can be paused and moved about in."""
+
+    is_live = False
+
+    def __init__(self, folder: Path, *, speed: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+        """Stand at the beginning; time passes from the first poll on.
+
+        Args:
+            folder: A run's folder.
+            speed: Seconds of the recording in one of the clock; above zero.
+            clock: Monotonic seconds.
+        """
+        self.folder: Path | None = folder
+        self.name = str(folder)
+        self._folder = folder
+        self._clock = clock
+        self._tail = EventTail(folder / EVENTS_FILE)
+        self._waiting: deque[SeenEvent] = deque()
+        self._latest: SeenEvent | None = None
+        self._origin_s, self.length_s = _span(folder / EVENTS_FILE)
+        self._speed = speed
+        self._is_paused = False
+        self._is_rewound = False
+        self._is_read = False
+        self._is_cut = False
+        self._position_s = 0.0
+        self._since: float | None = None
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the recording in one of the clock."""
+        return self._speed
+
+    def set_speed(self, speed: float) -> None:
+        """Let time pass at another pace; above zero."""
+        self._settle()
+        self._speed = speed
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether time stands still."""
+        return self._is_paused
+
+    def pause(self) -> None:
+        """Let time stand still."""
+        self._settle()
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Let time pass."""
+        self._settle()
+        self._is_paused = False
+
+    @property
+    def position_s(self) -> float:
+        """Where it stands, seconds from the beginning of the recording; at most `length_s`."""
+        passed_s = 0.0 if self._since is None or self._is_paused else (self._clock() - self._since) * self._speed
+        return min(self._position_s + passed_s, self.length_s)
+
+    def seek(self, position_s: float) -> None:
+        """Stand elsewhere; backwards, the events come again from the first one on, which the next poll says."""
+        before_s = self.position_s
+        self._settle()
+        self._position_s = min(max(position_s, 0.0), self.length_s)
+        if self._position_s < before_s:
+            self._tail = EventTail(self._folder / EVENTS_FILE)
+            self._waiting.clear()
+            self._latest = None
+            self._is_rewound, self._is_read = True, False
+
+    def poll(self) -> TailUpdate:
+        """The events that have become due."""
+        if self._since is None:
+            self._since = self._clock()
+        update = TailUpdate(has_more=not self._is_read, is_cut=self._is_cut) if self._waiting else self._refill()
+        is_at_the_end = self.position_s >= self.length_s
+        due: list[SeenEvent] = []
+        while self._waiting and (is_at_the_end or self._is_due(self._waiting[0])):
+            due.append(self._waiting.popleft())
+        self._latest = due[-1] if due else self._latest
+        restarted, self._is_rewound = update.restarted or self._is_rewound, False
+        return replace(
+            update,
+            events=tuple(due),
+            restarted=restarted,
+            has_more=update.has_more and not self._waiting,
+            is_end=is_at_the_end and self._is_read and not self._waiting,
+        )
+
+    def wall_s(self, now_s: float) -> float:
+        """The clock on the wall when the run was at this position; the reader's own before the first event."""
+        if self._latest is None:
+            return now_s
+        return self._latest.t_wall + max(0.0, self.position_s - (self._latest.t_mono - self._origin_s))
+
+    def read_file(self, name: str) -> bytes | None:
+        """Another file of the folder, as the run left it."""
+        return read_beside(self._folder, name)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _refill(self) -> TailUpdate:
+        update = self._tail.poll()
+        if update.restarted:
+            self._waiting.clear()
+        self._waiting.extend(update.events)
+        self._is_read, self._is_cut = not update.has_more, update.is_cut
+        return update
+
+    def _is_due(self, seen: SeenEvent) -> bool:
+        return seen.t_mono - self._origin_s <= self.position_s
+
+    def _settle(self) -> None:
+        """Begin to count from here, before the pace changes."""
+        self._position_s = self.position_s
+        if self._since is not None:
+            self._since = self._clock()
+
+
+def read_beside(folder: Path, name: str, *, most_bytes: int = MAX_FILE_BYTES) -> bytes | None:
+    """A file of a run's folder; None where there is none, it is no plain file or too large, or it lies elsewhere.
+
+    A link is not followed: whoever hands a run on must not make its reader show files of their own.
+    """
+    if Path(name).name != name:
+        return None
+    try:
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+                return None
+            content = file.read(most_bytes + 1)
+    except (OSError, ValueError):  # a name with a null byte is a ValueError
+        return None
+    return content if len(content) <= most_bytes else None
+
+
+def _span(path: Path) -> tuple[float, float]:
+    """First moment of a recording by its monotonic clock, and its length; zeros where it does not tell."""
+    try:
+        with path.open("rb") as file:
+            first = _times(file.read(_LAST_BYTES).split(b"\n"))
+            file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+            last = _times(file.read(_LAST_BYTES).split(b"\n"))
+    except OSError:
+        return 0.0, 0.0
+    if not first or not last:
+        return 0.0, 0.0
+    return first[0], max(0.0, last[-1] - first[0])
+
+
+def _times(lines: list[bytes]) -> list[float]:
+    """Monotonic times of the lines that are whole."""
+    found = []
+    for line in lines:
+        try:
+            moment = json.loads(line)["t_mono"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if isinstance(moment, (int, float)) and abs(moment) < 1e12:
+            found.append(float(moment))
+    return found

@@ -1,0 +1,1 @@
+"""What a screen shows of a run, folded from its events. Entered by the TUI and `perfguard watch`."""

@@ -1,0 +1,244 @@
+"""A run as somebody who watches it sees it: snapshots of its events so far, for the TUI and other readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perfguard.records.run import Arm, Stage
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import Attribution, CensusChange
+
+
+class RunState(str, Enum):
+    """Whether anything more is to be expected of a run."""
+
+    WAITING = "waiting"
+    """Nothing to read yet."""
+    PREPARING = "preparing"
+    """Arms are started and looked at; no block has begun."""
+    MEASURING = "measuring"
+    """Blocks are being measured."""
+    FINISHED = "finished"
+    """It said that it ended."""
+    SILENT = "silent"
+    """No event for longer than its slowest block would explain, and no process holds it: it probably died."""
+    GONE = "gone"
+    """Its folder or its event file vanished."""
+
+
+class CaseState(str, Enum):
+    """Where a case stands in a run."""
+
+    WAITING = "waiting"
+    """Not measured yet."""
+    MEASURING = "measuring"
+    """Its slices are being timed now."""
+    OPEN = "open"
+    """Measured, without an answer yet."""
+    MEASURED = "measured"
+    """Measured in a run that compares nothing, and has ended."""
+    ANSWERED = "answered"
+    """Has its answer, at a look or at the end."""
+    FAILED = "failed"
+    """Cannot be measured any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseView:
+    """One row of the table of cases."""
+
+    case_id: str
+    """The case."""
+    is_gating: bool
+    """Whether its regression fails the gate."""
+    state: CaseState
+    """Where it stands."""
+    blocks: int
+    """Finished blocks (or rounds) that hold it and count."""
+    voided: int = 0
+    """Further ones, which the arm-blind rule leaves out."""
+    slices: int
+    """Timed slices of the arm that has fewer, warm-ups left out."""
+    baseline_s: float | None = None
+    """Median seconds of an iteration in the baseline; None before the first slice, and where there is one arm."""
+    candidate_s: float | None = None
+    """The same of the candidate, or of the only arm."""
+    log_ratio: float | None = None
+    """Effect so far on the log scale, candidate over baseline; None before two blocks."""
+    lower: float | None = None
+    """Lower end of its interval, log scale; provisional until the case is answered."""
+    upper: float | None = None
+    """Upper end."""
+    noise_ratio: float | None = None
+    """Standard deviation of the blocks' log-ratios (of the rounds' log medians where there is one arm)."""
+    outcome: str | None = None
+    """Value of Outcome once it was said; None before."""
+    reason: str = ""
+    """One sentence; why it failed, or what the verdict rests on."""
+    census: tuple[CensusChange, ...] | None = None
+    """What the candidate executes otherwise; None where it was not counted."""
+    attribution: Attribution | None = None
+    """Which ops are to blame, where they were compared."""
+    ops_file: str | None = None
+    """File of the run's folder that holds all of the attribution's differences."""
+    findings: tuple[Finding, ...] = ()
+    """Advice on what the candidate does and the baseline does not, the gravest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmView:
+    """One side of the run."""
+
+    arm: Arm
+    """Which side."""
+    text: str
+    """As typed."""
+    python: str
+    """Python version."""
+    torch: str | None
+    """torch version."""
+    source_id: str
+    """Identity of the source tree."""
+    commit: str | None = None
+    """Commit that it is, or was made from, where known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the run is."""
+
+    stage: Stage
+    """What is measured now."""
+    block: int | None
+    """Number of the present or last block, from 0; None before the first."""
+    blocks_finished: int
+    """Finished blocks, all stages."""
+    blocks_planned: int | None
+    """Blocks that the budget is expected to hold; None before the first one has ended."""
+    case_id: str | None
+    """Case whose slices are timed now, as far as events tell."""
+    slice_index: int | None
+    """Slices of that case timed in this block, both arms."""
+    elapsed_s: float
+    """Since the run started, by the event clock; by the wall where the run is live."""
+    budget_s: float
+    """Wall-clock budget of the run."""
+    left_s: float | None
+    """At most so many seconds are left; None where that is unknown or the run has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line of the log: an event in words."""
+
+    seq: int
+    """The event's number; -1 for what the reader itself has to say."""
+    t_wall: float
+    """Seconds since the epoch."""
+    level: str
+    """`info`, `warning` or `error`."""
+    text: str
+    """One sentence, printable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """Everything that a screen shows of a run, except the curves of one case. Equal views need no repaint."""
+
+    run_id: str | None
+    """Name of the run's folder; None before its first event."""
+    state: RunState
+    """Whether more is to be expected."""
+    mode: str = ""
+    """`paired` or `rounds`; empty before the first event."""
+    suite: str = ""
+    """Suite or selection."""
+    command: tuple[str, ...] = ()
+    """The command line that started it."""
+    machine_id: str | None = None
+    """Identity of the machine."""
+    started_at: float | None = None
+    """Seconds since the epoch."""
+    arms: tuple[ArmView, ...] = ()
+    """Baseline first."""
+    is_identical: bool | None = None
+    """Whether both arms hash identical; None before it was found out."""
+    progress: Progress | None = None
+    """How far it is; None before the first event."""
+    cases: tuple[CaseView, ...] = ()
+    """In the order of the suite."""
+    outcome: str | None = None
+    """Value of GateOutcome, `measured` or `interrupted`; None while it runs."""
+    exit_code: int | None = None
+    """Exit code of the command; None while it runs."""
+    reason: str = ""
+    """What the run concluded, one sentence."""
+    notes: tuple[str, ...] = ()
+    """What the run's reader should know, in order."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the recording, one sentence each: cut, corrupt, foreign, vanished."""
+    log: tuple[LogLine, ...] = ()
+    """The latest lines, oldest first; at most a few thousand."""
+    steal_ratio: float | None = None
+    """Stolen time over wall time in the last finished block, worst measured CPU; None where unknown."""
+    canary_ratio: float | None = None
+    """Last canary over the run's median canary, minus one: how far the host is off its own pace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSeries:
+    """The curves of one case."""
+
+    case_id: str
+    """The case."""
+    baseline_s: tuple[float, ...] = ()
+    """Slices of the baseline in the order of timing, seconds of an iteration, warm-ups left out."""
+    candidate_s: tuple[float, ...] = ()
+    """The same of the candidate, or of the only arm."""
+    block_log_ratios: tuple[float, ...] = ()
+    """One paired log-ratio for each finished block, candidate over baseline; empty where there is one arm."""
+    blocks: tuple[int, ...] = ()
+    """The number of the block of each of them, from 0."""
+    voided: frozenset[int] = frozenset()
+    """Those of them that the arm-blind rule leaves out of the effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """One case in one recorded run, for a series over runs."""
+
+    run_id: str
+    """Name of the run's folder."""
+    t_wall: float
+    """When the run started, seconds since the epoch."""
+    case_id: str
+    """The case."""
+    median_s: float
+    """Median seconds of an iteration in the candidate, or the only arm."""
+    spread_ratio: float | None
+    """Standard deviation between its blocks' log medians; None with fewer than two."""
+    source_id: str | None
+    """Identity of the source tree that was measured."""
+    machine_id: str | None
+    """Identity of the machine."""
+    stack_id: str | None
+    """Identity of the software stack."""
+    outcome: str | None
+    """Value of Outcome where it was compared."""
+    commit: str | None = None
+    """Commit that the source tree is, or was made from, where known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Series over the recorded runs."""
+
+    points: tuple[HistoryPoint, ...] = ()
+    """Sorted by time, then by case."""
+    baselines_s: dict[str, float] = field(default_factory=dict)
+    """Median of the stored baseline of `machine_id`, by case id."""
+    machine_id: str | None = None
+    """The machine that the stored baselines are of; None where that is not known."""
+    problems: tuple[str, ...] = ()
+    """Runs that could not be read, one sentence each."""

@@ -1,0 +1,229 @@
+"""Watching a run: whoever reads, on whatever screen, polls one of these and shows the view that it gives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from perfguard.config import LoadedConfig
+from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
+from perfguard.records.steps.ops import OpDelta
+from perfguard.runner.doctor import check_host
+from perfguard.watch.run_files import (
+    host_of,
+    read_attribution,
+    read_fingerprint,
+    read_planned_rounds,
+    read_selection,
+    selection_of,
+)
+from perfguard.watch.sources.event_sources import EVENTS_FILE, EventSource, ReplaySource
+from perfguard.watch.sources.event_tail import TailUpdate
+from perfguard.watch.sources.event_writers import WriterSearch
+from perfguard.watch.view.run import RunFold
+from perfguard.watch.view.run_view import CaseSeries, LogLine, RunState, RunView
+
+__all__ = ["RunWatch", "doctor_rows", "host_of", "selection_of"]
+
+SILENCE_S = 60.0
+"""A run is not called silent before this, however short its blocks are."""
+SHORT_SILENCE_S = 3.0
+"""The same where its process was seen before and is gone."""
+FIRST_SILENCE_S = 300.0
+"""The same before its first block has ended: setting cases up and counting what they execute takes long."""
+_SLOWEST_BLOCKS = 2.0
+_SEARCH_EVERY_S = 10.0
+"""Between two searches for the process that writes: each may look through all processes."""
+MAX_PROBLEMS = 50
+CUT = "the recording ends in the middle of a line: its writer was probably killed"
+"""Said as long as it holds; the line may yet be completed."""
+
+
+class RunWatch:
+    """A run that is watched. Polled by one thread; `series` and `deltas` may be asked by another one."""
+
+    def __init__(
+        self,
+        source: EventSource,
+        clock: Callable[[], float] = time.time,
+        *,
+        listen: Callable[[LogLine], None] | None = None,
+        keep_off: Callable[[Collection[int]], str] | None = None,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            source: Where the events come from.
+            clock: The reader's wall clock, seconds since the epoch.
+            listen: Hears every line of the log.
+            keep_off: Moves the reader away from the CPUs that a run measures on, once it is known which; gives a
+                sentence for the log. Called for runs that measure on this machine only.
+        """
+        self.source = source
+        self.replay = source if isinstance(source, ReplaySource) else None
+        self.view = RunView(run_id=None, state=RunState.WAITING)
+        self.is_behind = False
+        """Whether more of the recording waits to be read at once, as after attaching late to a long run."""
+        self._clock = clock
+        self._listen = listen
+        self._keep_off = keep_off
+        self._fold = RunFold(listen)
+        self._problems: tuple[str, ...] = ()
+        self._rounds_planned: int | None = None
+        self._writer: WriterSearch | None = None
+        self._is_held: bool | None = None
+        self._was_held = False
+        self._asked_at: float | None = None
+        self._is_plan_read = False
+        self._deltas_of: tuple[str, str] | None = None
+        self._deltas: tuple[OpDelta, ...] = ()
+
+    @property
+    def is_between_slices(self) -> bool:
+        """Whether painting now can disturb no timed slice of a run that measures on this machine."""
+        return not (self._is_here and self.view.state is RunState.MEASURING and self._fold.is_timing)
+
+    def poll(self) -> RunView | None:
+        """The run as it is now; None where nothing that is shown has changed. Never raises, whatever the file holds."""
+        update = self.source.poll()
+        self.is_behind = update.has_more
+        now = self._clock()
+        if update.restarted:
+            self._begin_anew()
+        for seen in update.events:
+            self._fold.add(seen)
+        self._add_problems(update.problems, now)
+        state = self._state(update, now)
+        if state is RunState.MEASURING and self._is_here:
+            self._step_aside(now)
+        view = self._fold.view(
+            state=state,
+            now_wall=self.source.wall_s(now),
+            rounds_planned=self._planned_rounds(),
+            problems=(*self._problems, CUT) if state is RunState.SILENT and update.is_cut else self._problems,
+        )
+        if view == self.view:
+            return None
+        self.view = view
+        return view
+
+    def series(self, case_id: str) -> CaseSeries:
+        """The curves of one case; empty ones where it is unknown."""
+        case = self._fold.cases.get(case_id)
+        return case.series(self._fold.voided) if case is not None else CaseSeries(case_id=case_id)
+
+    def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
+        """Every op of a case in both arms, largest difference first; empty where its ops were not compared.
+
+        Reads a file of the run's folder, which may be large or far away; the largest differences, which are in the
+        events, stand in where it cannot be read.
+        """
+        case = self._fold.cases.get(case_id)
+        if case is None or case.attribution is None:
+            return ()
+        file = case.ops_file or ""
+        if self._deltas_of != (case_id, file):
+            found = read_attribution(self.source.read_file, file) if file else None
+            self._deltas_of, self._deltas = (case_id, file), (found or case.attribution).deltas
+        return self._deltas
+
+    def host(self) -> Fingerprint | None:
+        """The machine that is measured on; None until the arms were looked at."""
+        return read_fingerprint(self.source.read_file)
+
+    def selection(self) -> CpuSelection | None:
+        """The CPUs that are measured on; None until the first block."""
+        return read_selection(self.source.read_file)
+
+    def close(self) -> None:
+        """Let go of the source."""
+        self.source.close()
+
+    @property
+    def _is_here(self) -> bool:
+        return self.source.is_live and self.source.folder is not None
+
+    def _begin_anew(self) -> None:
+        self._fold = RunFold(self._listen)
+        self._problems = ()
+        self._rounds_planned = self._is_held = self._asked_at = self._deltas_of = None
+        self._is_plan_read = self._was_held = False
+
+    def _add_problems(self, problems: tuple[str, ...], now: float) -> None:
+        """Say what is wrong, once, in a list of its own and in the log."""
+        for problem in problems:
+            if problem not in self._problems and len(self._problems) < MAX_PROBLEMS:
+                self._problems = (*self._problems, problem)
+                self._say("warning", problem, now)
+
+    def _say(self, level: str, text: str, now: float) -> None:
+        """Put what the reader itself has to say behind what the run said last."""
+        last = self._fold.last
+        t_wall = last.t_wall if last else self.source.wall_s(now)
+        self._fold.say(LogLine(seq=-1, t_wall=t_wall, level=level, text=text))
+
+    def _step_aside(self, now: float) -> None:
+        """Leave the measured CPUs alone, once the run's plan says which they are."""
+        if self._keep_off is None:
+            return
+        selection = self.selection()
+        if selection is not None:
+            keep_off, self._keep_off = self._keep_off, None
+            self._say("info", keep_off(selection.cpus), now)
+
+    def _planned_rounds(self) -> int | None:
+        """Rounds of a run with one arm, which only its plan tells; read once, and not from far away."""
+        fold = self._fold
+        if not self._is_plan_read and fold.blocks_finished and self.source.folder is not None:
+            self._is_plan_read = True
+            if fold.start is not None and fold.start.mode == "rounds":
+                self._rounds_planned = read_planned_rounds(self.source.read_file)
+        return self._rounds_planned
+
+    def _state(self, update: TailUpdate, now: float) -> RunState:
+        fold = self._fold
+        if update.is_gone:
+            return RunState.GONE
+        if fold.end is not None:
+            return RunState.FINISHED
+        if fold.last is None:
+            return RunState.WAITING
+        if update.is_end or (not update.has_more and self._is_silent(now)):
+            return RunState.SILENT
+        return RunState.PREPARING if fold.block is None else RunState.MEASURING
+
+    def _is_silent(self, now: float) -> bool:
+        """Whether nothing came for longer than the slowest block explains, and nobody is there who might write."""
+        fold = self._fold
+        if fold.last is None or not self.source.is_live:
+            return False
+        quiet_s = self.source.wall_s(now) - fold.last.t_wall
+        is_late = quiet_s > SHORT_SILENCE_S
+        # To look at a process that is known costs little; to look for one may mean to look through all.
+        is_due = self._asked_at is None or self._is_held or abs(now - self._asked_at) >= _SEARCH_EVERY_S
+        if self._asked_at is None or (is_late and is_due):
+            self._asked_at = now
+            self._is_held = self._has_writer()
+            self._was_held = self._was_held or bool(self._is_held)
+        if self._is_held or not is_late:
+            return False
+        if self._was_held and self._is_held is False:
+            return True
+        slowest_s = _SLOWEST_BLOCKS * fold.slowest_block_s
+        return quiet_s > (max(SILENCE_S, slowest_s) if fold.blocks_finished else FIRST_SILENCE_S)
+
+    def _has_writer(self) -> bool | None:
+        """Whether a process of this machine writes the events; None where that cannot be told."""
+        folder = self.source.folder
+        if self._writer is None and folder is not None:
+            self._writer = WriterSearch(folder / EVENTS_FILE)
+        return self._writer.has_writer() if self._writer is not None else None
+
+
+def doctor_rows(loaded: LoadedConfig) -> tuple[CheckResult, ...]:
+    """One row for each source of noise of this machine; takes a moment.
+
+    Raises:
+        UsageError: The configured CPUs cannot be used.
+    """
+    return check_host(loaded)

@@ -1,0 +1,148 @@
+"""Marks in a trace that tell which line of the user's code runs.
+
+torch.profiler names the line at which a function begins. Here a trace function follows the lines of the user's own
+functions, and of no others, and records an event of no length whenever another line comes to be the innermost one:
+`perfguard::line:train.py:88`. What the profiler records up to the next mark of the thread was run by that line.
+
+A mark lies beside the ops: neither the dispatcher nor a compiler sees it, so a step executes the same with marks as
+without. Code that a compiler made has lines that nobody wrote; what it runs belongs to the line that called it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from perfguard.records.protocol import LINE_PREFIX
+from perfguard.worker.profiling.modules import annotation_type
+from perfguard.worker.profiling.user_files import UserFiles
+
+MOST_MARKS = 500_000
+"""In a step. Loops over millions of lines would fill memory; what runs after so many marks has no line."""
+
+_CAN_BE_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Flags of code whose frames leave and come back in the middle of a line."""
+
+_COMPILED_REST = "torch_dynamo_resume_in_"
+"""How torch.compile calls the rest of a function behind a graph break."""
+_COMPILED_NAMES = re.compile(r"\b__(?:compiled_fn|resume_at)_")
+"""What the code that it makes calls: graphs, and such rests."""
+
+_TraceFunction = Callable[[FrameType, str, Any], Any]
+
+
+class LineMarks(AbstractContextManager[None]):
+    """Marks the lines that this thread executes inside a `with`, those of the functions around it included.
+
+    Where a debugger or a coverage tool follows the thread already, it is left in peace, and there are no marks.
+    """
+
+    def __init__(self, *, most: int = MOST_MARKS) -> None:
+        self._annotate = annotation_type()
+        self._files = UserFiles()
+        self._marks: dict[str, AbstractContextManager[Any]] = {}
+        self._latest: str | None = None
+        self._left = most
+        # Methods are made anew at each access; frames that are followed are told by having this one.
+        self._inside: _TraceFunction = self._follow
+
+    def __enter__(self) -> None:
+        if sys.gettrace() is not None:
+            return
+        _hide_from_compiler(
+            *(self._enter, self._follow, self._mark_innermost, self._mark_line, self._mark, self._is_followed),
+            self._file,
+            *self._files.functions,
+        )
+        around = sys._getframe(1)  # noqa: SLF001 - there is no other way to it
+        frame: FrameType | None = around
+        while frame is not None:
+            if self._is_followed(frame):
+                frame.f_trace = self._inside
+            frame = frame.f_back
+        self._mark_innermost(around)
+        sys.settrace(self._enter)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if sys.gettrace() == self._enter:
+            sys.settrace(None)
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+        while frame is not None:
+            if frame.f_trace is self._inside:
+                frame.f_trace = None
+            frame = frame.f_back
+
+    # From here on, the interpreter calls in the middle of the program.
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> _TraceFunction | None:
+        """A function begins or goes on; the first line of one that begins is an event of its own."""
+        if not self._is_followed(frame):
+            return None
+        if frame.f_code.co_flags & _CAN_BE_RESUMED:
+            self._mark_line(frame)
+        return self._inside
+
+    def _follow(self, frame: FrameType, event: str, _argument: object) -> _TraceFunction:
+        """A function of the user's comes to a line, or is left: then its caller goes on in the middle of one."""
+        if event == "line":
+            self._mark_line(frame)
+        elif event == "return":
+            self._mark_innermost(frame.f_back)
+        return self._inside
+
+    def _is_followed(self, frame: FrameType) -> bool:
+        return self._file(frame) is not None and not is_compiled(frame.f_code)
+
+    def _file(self, frame: FrameType) -> str | None:
+        return self._files.name(frame.f_code.co_filename, frame.f_globals.get("__name__"))
+
+    def _mark_innermost(self, frame: FrameType | None) -> None:
+        """Mark the line of the innermost frame that is followed."""
+        inside = self._inside
+        while frame is not None and frame.f_trace is not inside:
+            frame = frame.f_back
+        if frame is None:
+            self._mark("")
+        else:
+            self._mark_line(frame)
+
+    def _mark_line(self, frame: FrameType) -> None:
+        line = frame.f_lineno
+        if line is not None:  # there is none where the interpreter only tidies up
+            self._mark(f"{self._file(frame)}:{line}")
+
+    def _mark(self, line: str) -> None:
+        if line == self._latest or not self._left:
+            return
+        self._latest = line
+        self._left -= 1
+        if not self._left:
+            line = ""
+        mark = self._marks.get(line)
+        if mark is None:
+            mark = self._marks[line] = self._annotate(LINE_PREFIX + line)
+        mark.__enter__()
+        mark.__exit__(None, None, None)
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Whether torch.compile made this code out of the user's, whose name and file it bears."""
+    return code.co_name.startswith(_COMPILED_REST) or _COMPILED_NAMES.search(" ".join(code.co_names)) is not None
+
+
+def _hide_from_compiler(*functions: Any) -> None:
+    """Have torch.compile run functions as they are.
+
+    It looks at every function that begins while compiled code runs, and would compile those that follow the program.
+    """
+    skip = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+    if skip is not None:
+        for function in (*functions, is_compiled):
+            skip(function.__code__)

@@ -1,0 +1,208 @@
+"""Events around the calls of modules, so that a trace tells where in the model an op belongs.
+
+Global forward hooks open an event `module:ResNet.layer1.0.conv1` before `forward` and close it afterwards. A module is
+named by its path from the outermost module that is known to hold it. What is known grows while the program runs: a part
+that is called before its whole is a root of its own until then, hence the unrecorded calls before the first step.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from perfguard.records.protocol import MODULE_PREFIX
+
+_COMPILED_WRAPPER = "OptimizedModule"
+"""Class that torch.compile wraps a module in; it has no event and no part in names, so that compiling changes none."""
+_COMPILED_PART = "_orig_mod"
+"""Name of what it wraps."""
+
+
+def annotation_type() -> Callable[[str], AbstractContextManager[Any]]:
+    """What makes an event of a name; costs next to nothing while no profiler runs."""
+    import torch
+
+    # The public one goes through the dispatcher: it takes 20 times as long, with a profiler and without.
+    fast: Any = getattr(torch._C._profiler, "_RecordFunctionFast", None)  # noqa: SLF001 - there is no other way to it
+    return torch.profiler.record_function if fast is None else fast
+
+
+class ModuleHooks:
+    """The hooks and the modules that are being called."""
+
+    def __init__(self) -> None:
+        self._names = _Names()
+        self._calls = threading.local()
+        self._handles: list[Any] = []
+
+    @property
+    def installed(self) -> bool:
+        """Whether calls of modules are seen."""
+        return bool(self._handles)
+
+    def install(self) -> None:
+        """See every call of every module from now on; a second time does nothing."""
+        if self._handles:
+            return
+        from torch.nn.modules import module
+
+        self._handles = [
+            module.register_module_forward_pre_hook(self._entering()),
+            module.register_module_forward_hook(self._leaving(), always_call=True),
+        ]
+
+    def remove(self) -> None:
+        """End all events and see no further calls."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self.close()
+
+    def close(self) -> None:
+        """End the events of this thread that are still open.
+
+        There are some where `forward` was left by something other than an Exception, or ran half compiled.
+        """
+        stack = self._stack()
+        while stack:
+            stack.pop().annotation.__exit__(None, None, None)
+
+    def _stack(self) -> list[_Call]:
+        try:
+            stack: list[_Call] = self._calls.stack
+        except AttributeError:
+            stack = self._calls.stack = []
+        return stack
+
+    # Functions that close over what they need, with the test for a compiler first: Dynamo traces hooks, too, and must
+    # find nothing in them that it would have to guard or to break a graph for.
+
+    def _entering(self) -> Callable[..., None]:
+        import torch
+
+        is_compiling, annotate, names, stack_of = (
+            torch.compiler.is_compiling,
+            annotation_type(),
+            self._names,
+            self._stack,
+        )
+
+        def enter(module: Any, _arguments: object) -> None:
+            if is_compiling():
+                return
+            if type(module).__name__ == _COMPILED_WRAPPER:
+                return
+            stack = stack_of()
+            place = names.place(module, stack)
+            annotation = annotate(place.name)
+            annotation.__enter__()
+            stack.append(_Call(module, place.root, annotation))
+
+        return enter
+
+    def _leaving(self) -> Callable[..., None]:
+        import torch
+
+        is_compiling, stack_of = torch.compiler.is_compiling, self._stack
+
+        def leave(module: Any, _arguments: object, _result: object) -> None:
+            if is_compiling():
+                return
+            stack = stack_of()
+            # Calls above it on the stack were left in a way that no hook saw.
+            for depth in range(len(stack) - 1, -1, -1):
+                if stack[depth].module is module:
+                    while len(stack) > depth:
+                        stack.pop().annotation.__exit__(None, None, None)
+                    return
+
+        return leave
+
+
+class _Call:
+    """A module that is being called."""
+
+    __slots__ = ("annotation", "module", "root")
+
+    def __init__(self, module: Any, root: _Root, annotation: AbstractContextManager[Any]) -> None:
+        self.module = module
+        self.root = root
+        self.annotation = annotation
+
+
+class _Place:
+    """Where a module is in its root; does not keep it alive."""
+
+    __slots__ = ("name", "root", "target")
+
+    def __init__(self, target: weakref.ref[Any], root: _Root, name: str) -> None:
+        self.target = target
+        self.root = root
+        self.name = name
+
+
+class _Root:
+    """A module that is part of no other known one, with the names of its parts."""
+
+    def __init__(self, module: Any) -> None:
+        self.target = weakref.ref(module)
+        self.places: dict[int, _Place] = {}
+        self.learn()
+
+    def learn(self) -> None:
+        """Name the parts as they are now; a part at several places goes by the first."""
+        module = self.target()
+        if module is None:
+            return
+        for path, part in module.named_modules():
+            names = (type(module).__name__, *(name for name in path.split(".") if name not in {"", _COMPILED_PART}))
+            self.places[id(part)] = _Place(weakref.ref(part), self, MODULE_PREFIX + ".".join(names))
+
+    def place_of(self, module: Any) -> _Place | None:
+        """Where a module is; None where it is no part of this root."""
+        return _living(self.places.get(id(module)), module)
+
+
+class _Names:
+    """Where modules are, as far as it is known."""
+
+    def __init__(self) -> None:
+        self._homes: dict[int, _Place] = {}
+
+    def place(self, module: Any, stack: list[_Call]) -> _Place:
+        """Where a module is, which is being called from those on the stack.
+
+        A module that is part of several roots goes by the one that calls it; one that nobody holds is a root.
+        """
+        if stack:
+            place = stack[-1].root.place_of(module)
+            if place is not None:
+                return place
+        return self._search(module, stack)
+
+    def _search(self, module: Any, stack: list[_Call]) -> _Place:
+        for call in reversed(stack):
+            if any(part is module for part in call.module._modules.values()):  # noqa: SLF001 - without recursion
+                call.root.learn()  # a part that was added since
+            place = call.root.place_of(module)
+            if place is not None:
+                return place
+        home = _living(self._homes.get(id(module)), module)
+        return home if home is not None else self._settle(_Root(module)).places[id(module)]
+
+    def _settle(self, root: _Root) -> _Root:
+        """Make a root known to its parts, but for those that another whole has."""
+        for part_id, place in root.places.items():
+            home = _living(self._homes.get(part_id), place.target())
+            whole = None if home is None else home.root.target()
+            if whole is None or root.place_of(whole) is not None:
+                self._homes[part_id] = place
+        return root
+
+
+def _living(place: _Place | None, module: Any) -> _Place | None:
+    """A place, where it is really this module's: ids are used again."""
+    return place if place is not None and place.target() is module else None

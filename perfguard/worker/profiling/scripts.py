@@ -1,0 +1,237 @@
+"""A user's training script, run as Python runs it and held at its step boundaries.
+
+A step ends when `Optimizer.step` has returned. Some returns end no step: those of a further optimizer, whose updates
+are part of a step of the first one, and those of an optimizer that is called by another. At a boundary the script waits
+until the parent says how the next step is to be looked at, so two scripts can take turns as two workers with cases do.
+
+torch is imported before the script: environment variables that are to change torch have to be set outside of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from perfguard.records.protocol import Message, StepKind
+from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
+from perfguard.worker.profiling.running import ScriptEnded, ScriptExit, run_script
+from perfguard.worker.timing.slices import Baton
+
+_HOOK = "profile_hook_step"
+"""Optimizer's method that wraps a class's `step`."""
+_HOOKED = "hooked"
+"""Attribute by which torch knows a `step` that it has wrapped."""
+
+
+def profile_script(command: Message, control: Baton, profiler: StepProfiler) -> None:
+    """Run a script and profile those of its steps that the parent asks for.
+
+    Args:
+        command: `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
+        control: Where the parent's words come from and the answers go to.
+        profiler: Looks at the steps.
+
+    Raises:
+        OSError: A trace or log cannot be written; the script has been ended.
+        ForeignProfilerError: The script runs a profiler itself; it has been ended.
+    """
+    held = HeldScript(control, profiler, skip=int(command["skip"]))
+    try:
+        with _boundaries(held.boundary):
+            found = run_script(command["path"], command["arguments"])
+    finally:
+        profiler.end()
+    if held.failure is not None:
+        raise held.failure
+    _send_end(control, found, held.steps)
+
+
+def profile_whole_script(command: Message, control: Baton, profiler: StepProfiler) -> None:
+    """Run a script from its beginning to its end as one step; for those that never call an optimizer.
+
+    Args:
+        command: `path`, `arguments`, and `kind`, `trace`, `log` as for a step.
+        control: Where the answers go to.
+        profiler: Looks at the step.
+
+    Raises:
+        OSError: The trace or log cannot be written.
+    """
+    _start(profiler, command)
+    try:
+        found = run_script(command["path"], command["arguments"])
+        told = profiler.finish()
+    finally:
+        profiler.end()
+    control.send("profiled", **told)
+    _send_end(control, found, 0)
+
+
+class HeldScript:
+    """What happens at the boundaries of a script's steps."""
+
+    def __init__(self, control: Baton, profiler: StepProfiler, *, skip: int) -> None:
+        self.steps = 0
+        self.failure: Exception | None = None
+        self._control = control
+        self._profiler = profiler
+        # Until its first boundary a script sets itself up; that belongs to no step.
+        self._skip = max(1, skip)
+        self._place = (os.getpid(), threading.get_ident())
+        self._optimizer: weakref.ref[Any] | None = None
+        self._asked: Message = {}
+        self._settling_steps = 0
+        self._has_settled = self._goes_on = self._is_ending = False
+
+    def boundary(self, optimizer: Any) -> None:
+        """The outermost `step` of an optimizer has returned; nothing happens in forked processes and other threads.
+
+        Raises:
+            ScriptEnded: The script is to end here.
+        """
+        if self._goes_on or (os.getpid(), threading.get_ident()) != self._place or not self._ends_a_step(optimizer):
+            return
+        if self._is_ending:
+            raise ScriptEnded
+        self.steps += 1
+        if self.steps < self._skip:
+            return
+        try:
+            self._hold()
+        except Exception as error:  # noqa: BLE001 - the script must not see, let alone catch, what fails here
+            self.failure = error
+            self._end()
+
+    def _ends_a_step(self, optimizer: Any) -> bool:
+        """Whether this optimizer's updates end the steps: those of the first do, as long as it lives."""
+        if self._optimizer is None or self._optimizer() is None:
+            self._optimizer = weakref.ref(optimizer)
+        return self._optimizer() is optimizer
+
+    def _hold(self) -> None:
+        if self._settling_steps:
+            self._settling_steps -= 1
+            if not self._settling_steps:
+                _start(self._profiler, self._asked)
+        elif self._profiler.is_open:
+            self._control.send("profiled", step=self.steps, **self._profiler.finish())
+            self._obey(self._control.receive())
+        else:
+            self._control.send("waiting", step=self.steps)
+            self._obey(self._control.receive())
+
+    def _obey(self, command: Message | None) -> None:
+        word = None if command is None else command["do"]
+        if word == "go_on":
+            self._goes_on = True
+            self._profiler.end()
+        elif word == "step" and command is not None:
+            self._asked = command
+            self._begin(StepKind(command["kind"]))
+        else:  # told to stop, or the parent has gone
+            self._end()
+
+    def _begin(self, kind: StepKind) -> None:
+        if kind is StepKind.BARE or self._has_settled:
+            _start(self._profiler, self._asked)
+        else:
+            self._profiler.ready(kind)
+            self._settling_steps, self._has_settled = SETTLING_STEPS, True
+
+    def _end(self) -> None:
+        self._is_ending = True
+        raise ScriptEnded
+
+
+def _start(profiler: StepProfiler, command: Message) -> None:
+    trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
+    profiler.start(StepKind(command["kind"]), trace=trace, log=log)
+
+
+def _send_end(control: Baton, found: ScriptExit, steps: int) -> None:
+    control.send(
+        "ended",
+        exit_code=found.exit_code,
+        problem=found.problem,
+        detail=found.detail,
+        was_ended=found.was_ended,
+        steps=steps,
+        affinity=sorted(os.sched_getaffinity(0)),
+    )
+
+
+@contextmanager
+def _boundaries(boundary: Callable[[Any], None]) -> Iterator[None]:
+    """Call `boundary` whenever the outermost `step` of an optimizer has returned.
+
+    A global post hook would be called inside torch's own event `Optimizer.step#…`, whose end a profiler that stops
+    there never sees. So what torch wraps the `step` of each class in, when its first optimizer is made, is wrapped once
+    more.
+    """
+    from torch.optim import Optimizer
+
+    wrap = _BoundaryWrapper(_never_compiled(boundary))
+    hook_step: Any = Optimizer.__dict__[_HOOK]
+    for kind in _subclasses(Optimizer):
+        if getattr(kind.__dict__.get("step"), _HOOKED, False):
+            kind.step = wrap(kind.__dict__["step"])
+    setattr(Optimizer, _HOOK, staticmethod(lambda step: wrap(hook_step.__func__(step))))
+    try:
+        yield
+    finally:
+        setattr(Optimizer, _HOOK, hook_step)
+        for kind in _subclasses(Optimizer):
+            wrapped = wrap.wrapped.get(kind.__dict__.get("step"))
+            if wrapped is not None:
+                setattr(wrapped, _HOOKED, True)
+                kind.step = wrapped
+
+
+class _BoundaryWrapper:
+    """Wraps functions that make a step; tells of the outermost ones that have returned."""
+
+    def __init__(self, boundary: Callable[[Any], None]) -> None:
+        self.wrapped: dict[object, Callable[..., Any]] = {}
+        self._boundary = boundary
+        self._depth = 0
+
+    def __call__(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(step)
+        def step_and_boundary(optimizer: Any, *arguments: Any, **named: Any) -> Any:
+            self._depth += 1
+            try:
+                result = step(optimizer, *arguments, **named)
+            finally:
+                self._depth -= 1
+            if not self._depth:
+                self._boundary(optimizer)
+            return result
+
+        self.wrapped[step_and_boundary] = step
+        return step_and_boundary
+
+
+def _subclasses(kind: Any) -> set[Any]:
+    return {each for direct in kind.__subclasses__() for each in (direct, *_subclasses(direct))}
+
+
+def _never_compiled(call: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A function that a compiler steps out for, without importing one into scripts that compile nothing."""
+    disabled: Callable[[Any], None] | None = None
+
+    def outside(argument: Any) -> None:
+        nonlocal disabled
+        dynamo = sys.modules.get("torch._dynamo")
+        if disabled is None and dynamo is not None:
+            disabled = dynamo.disable(call)
+        (call if disabled is None else disabled)(argument)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001 - as torch.compiler.disable marks it
+    return outside

@@ -1,0 +1,156 @@
+"""The timed region. Everything that is not the benchmark itself stays outside it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from perfguard.worker.cases import PreparedCase
+from perfguard.worker.timing.settling import settle
+from perfguard.worker.timing.signals import Meters
+
+_CLOCK = time.perf_counter
+"""Bound before any code under test is imported, which may replace the one in `time`."""
+_REWARMING_CALLS = 2
+"""Calls of each instance after all cases are set up and before its first slice; constant, so that the arms do alike."""
+
+
+class Baton(Protocol):
+    """The part of the control pipes that timing needs."""
+
+    def receive(self) -> dict[str, Any] | None:
+        """Block until the next command."""
+        ...
+
+    def send(self, reply: str, **fields: Any) -> None:
+        """Answer."""
+        ...
+
+
+class HandedBackError(Exception):
+    """The parent took the case back (or went away) while a slice waited."""
+
+    is_plain = True
+
+
+class Renewed:
+    """A call whose state is made anew before each call, outside the timed region."""
+
+    __slots__ = ("call", "most", "renew")
+
+    def __init__(self, call: Callable[[], object], renew: Callable[[], None], *, most: int) -> None:
+        """`most` bounds the calls of a slice, since making the state can take far longer than the call itself."""
+        self.call = call
+        self.renew = renew
+        self.most = most
+
+    def __call__(self) -> object:
+        """A renewal and a call, for where nothing is timed."""
+        self.renew()
+        return self.call()
+
+
+class SliceTimer:
+    """pyperf's time function: waits for the baton, times one slice, hands the baton back."""
+
+    def __init__(self, baton: Baton, case: PreparedCase, meters: Meters, *, inner_loops: int, spin_s: float) -> None:
+        self._baton = baton
+        self._meters = meters
+        self._case = case
+        self._inner_loops = inner_loops
+        self._spin_s = spin_s
+        self._slices = 0
+        self.last_result: object = None
+        # The set-ups of other cases have taken the memory that this one had freed: the first calls fault pages in
+        # (BERT step: 42 and 37 ms, then 28). That belongs to no slice.
+        for call in case.calls:
+            for _ in range(_REWARMING_CALLS):
+                self.last_result = call()
+        # torch brings 165,000 objects; frozen, they no longer cost 0.1 s in the collection before each slice.
+        gc.collect()
+        gc.freeze()
+        settle()
+
+    def __call__(self, loops: int) -> float:
+        """Seconds for `loops` times the inner loops; pyperf divides by both."""
+        self._baton.send("waiting", case=self._case.id)
+        command = self._baton.receive()
+        if command is None or command["do"] != "go":
+            raise HandedBackError("the parent took the case back")
+        iterations = loops * self._inner_loops
+        call = self._case.calls[self._slices % len(self._case.calls)]
+        self._slices += 1
+        gc.collect()
+        gc.disable()
+        if isinstance(call, Renewed):
+            measured, used = self._time_renewed(call, min(iterations, call.most))
+        else:
+            measured, used = self._time(call, iterations, of=iterations)
+        gc.enable()
+        self.last_result = measured.result
+        value_s = measured.seconds / measured.iterations
+        self._baton.send(
+            "slice",
+            case=self._case.id,
+            iterations=measured.iterations,
+            value_s=value_s,
+            **used,
+            affinity=sorted(os.sched_getaffinity(0)),
+        )
+        settle()
+        return value_s * iterations
+
+    def _time(self, call: Callable[[], object], iterations: int, *, of: int) -> tuple[Elapsed, dict[str, Any]]:
+        """Time some iterations of the `of` that the slice has; what they used is for one of those."""
+        before = self._meters.start()
+        elapsed = time_iterations(call, iterations, self._spin_s)
+        after = self._meters.stop()
+        return elapsed, self._meters.between(before, after, iterations=of)
+
+    def _time_renewed(self, call: Renewed, iterations: int) -> tuple[Elapsed, dict[str, Any]]:
+        """Time one call after the other, each behind a renewal that no clock and no meter sees."""
+        seconds, used, result = 0.0, dict[str, Any](), None
+        for _ in range(iterations):
+            call.renew()
+            elapsed, more = self._time(call.call, 1, of=iterations)
+            seconds, result = seconds + elapsed.seconds, elapsed.result
+            used = {name: _together(name, used.get(name), value) for name, value in more.items()}
+        return Elapsed(seconds, result, iterations), used
+
+
+class Elapsed:
+    """What a timed stretch gives: its seconds, the result of its last call, and how many calls there were."""
+
+    __slots__ = ("iterations", "result", "seconds")
+
+    def __init__(self, seconds: float, result: object, iterations: int) -> None:
+        self.seconds = seconds
+        self.result = result
+        self.iterations = iterations
+
+
+def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) -> Elapsed:
+    """Time `iterations` calls, each followed by a spin of `spin_s` seconds.
+
+    Both arms run the same code with their own `spin_s`, which is zero except where a slowdown is injected on purpose.
+    """
+    clock = _CLOCK
+    result: object = None
+    started = clock()
+    for _ in range(iterations):
+        result = call()
+        if spin_s:
+            until = clock() + spin_s
+            while clock() < until:
+                pass
+    return Elapsed(clock() - started, result, iterations)
+
+
+def _together(name: str, known: float | None, more: float | None) -> float | None:
+    """A signal over several stretches: the highest peak of memory, the sum of everything else."""
+    if known is None or more is None:
+        return more if known is None else known
+    return max(known, more) if name == "peak_memory_bytes" else known + more

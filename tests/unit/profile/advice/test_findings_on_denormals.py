@@ -1,0 +1,178 @@
+"""Denormals that the process counted, and ops that are slow for what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfguard.profile.advice import denormals
+from perfguard.profile.advice.evidence import LEAST_STEPS, shortest_calls
+from perfguard.profile.op_times.op_profile import OpProfile
+from perfguard.records.machine.software import SoftwareFacts
+from perfguard.records.steps.findings import Severity
+from perfguard.records.steps.ops import ChangeClass
+from perfguard.records.steps.program import DenormalCount
+from tests.finding_evidence import change, comparison, delta, elsewhere, evidence, op, program
+
+KERNEL = "[2,64,56,56] [64,64,3,3]"
+SLOW = op("mkldnn_convolution", 10, shapes=KERNEL, module="Net.slow")
+
+
+def find(*items, **more):
+    return denormals.RULE.find(evidence(*items, **more))
+
+
+def only(*items, **more):
+    (finding,) = find(*items, **more)
+    return finding
+
+
+def counted(denormal, group="parameters"):
+    worst = "Net.conv1.weight" if denormal else ""
+    return program(denormals=(DenormalCount(group=group, values=100_000, denormals=denormal, worst=worst),))
+
+
+def places(total, count):
+    return [elsewhere(total, f"Net.layer.{number}") for number in range(count)]
+
+
+def fastest(*totals, times=1.0):
+    """Each op as fast in its fastest step as on average, the first one so many times slower."""
+    calls = {total.key: total.self_s / total.calls for total in totals}
+    return {**calls, totals[0].key: calls[totals[0].key] * times}
+
+
+def test_counted_denormals_are_told_with_where_most_of_them_are():
+    finding = only(program=counted(9_204))
+    assert finding.severity is Severity.NOTABLE
+    assert finding.seen == ("9,204 of 100,000 values of the parameters are denormal, most in Net.conv1.weight",)
+    assert finding.share is None
+
+
+def test_a_denormal_here_and_there_is_not_told():
+    assert find(program=counted(99)) == []
+    assert find(program=counted(100)) != []
+
+
+def test_nothing_is_told_where_they_are_flushed():
+    flushing = program(denormals=counted(9_204).denormals, flushes_denormals=True)
+    assert find(SLOW, program=flushing, replayed_s={SLOW.key: 1e-4}) == []
+    assert find(SLOW, software=SoftwareFacts(flushes_denormals=True), replayed_s={SLOW.key: 1e-4}) == []
+
+
+def test_an_op_that_is_fast_alone_is_suspected_and_nothing_more():
+    finding = only(SLOW, replayed_s={SLOW.key: 2e-3}, program=counted(0))
+    assert finding.severity is Severity.HINT
+    assert finding.title == "denormal values are suspected"
+    assert finding.seen == (
+        "0 of 100,000 values of the parameters are denormal",
+        f"mkldnn_convolution on {KERNEL} in Net.slow takes 10.00 ms a call, alone with other values 2.000 ms",
+        "nothing proves that it is the values: activations are not looked at",
+    )
+    assert finding.share == pytest.approx(0.1)
+
+
+def test_counts_and_a_slow_op_together_are_more_than_a_suspicion():
+    finding = only(SLOW, replayed_s={SLOW.key: 1e-3}, program=counted(9_204))
+    assert (finding.title, finding.severity) == ("denormal values slow the step", Severity.NOTABLE)
+
+
+def test_caches_make_a_replay_faster_but_not_five_times():
+    assert find(SLOW, replayed_s={SLOW.key: 2.1e-3}) == []
+
+
+def test_an_op_that_slowed_fivefold_with_nothing_else_changed_is_suspected():
+    assert "takes 6 times as long as in the baseline" in only(SLOW, comparison=comparison(delta(SLOW, times=6))).seen[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        delta(SLOW, times=4),
+        delta(SLOW, times=6, kind=ChangeClass.UNCHANGED),
+        delta(SLOW, times=6, detail="brg_conv:avx512_core → ref:any"),
+    ],
+)
+def test_a_smaller_or_explained_slowdown_is_no_suspicion(changed):
+    assert find(SLOW, comparison=comparison(changed)) == []
+
+
+def test_a_step_that_is_run_by_other_implementations_is_slow_for_that():
+    other = change("implementation", "matmul brg_matmul:avx512_core_bf16 → no library, 3 calls in forward")
+    assert find(SLOW, comparison=comparison(delta(SLOW, times=6), changes=[other])) == []
+
+
+def test_an_op_that_is_far_slower_than_its_like_is_suspected():
+    like = places(op("mkldnn_convolution", 0.5, shapes=KERNEL), 4)
+    finding = only(SLOW, *like, shortest_call_s=fastest(SLOW, *like))
+    assert "takes 20 times as long for each element as at 4 other places" in finding.seen[0]
+    assert finding.where == "in forward of Net.slow"
+
+
+@pytest.mark.parametrize("peers", [0, 1, 2])
+def test_with_few_of_its_like_there_is_nothing_to_compare_with(peers):
+    like = places(op("mkldnn_convolution", 0.5, shapes=KERNEL), peers)
+    assert find(SLOW, *like, shortest_call_s=fastest(SLOW, *like)) == []
+
+
+def test_a_mean_is_not_compared_since_it_holds_bursts():
+    assert find(SLOW, *places(op("mkldnn_convolution", 0.5, shapes=KERNEL), 4)) == []
+
+
+def test_what_is_slow_in_some_steps_only_is_not_slow_by_its_data():
+    like = places(op("mkldnn_convolution", 0.5, shapes=KERNEL), 4)
+    assert find(SLOW, *like, shortest_call_s=fastest(SLOW, *like, times=0.05)) == []
+
+
+def test_element_wise_ops_are_compared_by_element_with_those_of_their_size():
+    slow = op("mul", 10, shapes="[2,64,64,64]", module="Net.slow")
+    near = places(op("mul", 0.3, shapes="[2,64,56,56]"), 4)
+    far = places(op("mul", 0.3, shapes="[2,8,56,56]"), 4)
+    assert "mul on [2,64,64,64]" in only(slow, *near, shortest_call_s=fastest(slow, *near)).seen[0]
+    assert find(slow, *far, shortest_call_s=fastest(slow, *far)) == []
+
+
+def test_products_of_other_shapes_are_no_like():
+    like = places(op("mkldnn_convolution", 0.5, shapes="[2,64,56,56] [64,64,1,1]"), 4)
+    assert find(SLOW, *like, shortest_call_s=fastest(SLOW, *like)) == []
+
+
+def test_integers_and_halves_have_no_slow_values():
+    for dtype in ("i64", "f16"):
+        total = op("mul", 10, shapes="[2,64,56,56]", dtypes=dtype)
+        assert find(total, replayed_s={total.key: 1e-4}) == []
+
+
+def test_short_calls_are_dispatch():
+    total = op("mul", 2, calls=200, shapes="[64]")
+    assert find(total, replayed_s={total.key: 1e-6}) == []
+
+
+def profile(self_s, calls=None):
+    self_s = np.array(self_s)
+    calls = np.ones_like(self_s, dtype=np.int64) if calls is None else np.array(calls)
+    steps = self_s.shape[0]
+    return OpProfile(
+        keys=(SLOW.key, elsewhere(SLOW, "Net.other").key),
+        calls=calls,
+        self_s=self_s,
+        events=np.ones(steps, dtype=np.int64),
+        wall_s=self_s.sum(axis=1),
+        process=np.zeros(steps, dtype=np.int64),
+        sources={},
+    )
+
+
+def test_the_shortest_call_is_that_of_the_fastest_step():
+    self_s = [[4e-3, 1e-3], [6e-3, 9e-3], [8e-3, 1e-3], [9e-3, 1e-3], [9e-3, 1e-3]]
+    calls = [[2, 1], [2, 1], [8, 0], [1, 1], [1, 1]]
+    assert list(shortest_calls(profile(self_s, calls)).values()) == pytest.approx([1e-3, 1e-3])
+
+
+def test_few_steps_have_no_shortest_call():
+    assert shortest_calls(profile([[1e-3, 1e-3]] * (LEAST_STEPS - 1))) == {}
+    assert len(shortest_calls(profile([[1e-3, 1e-3]] * LEAST_STEPS))) == 2
+
+
+def test_an_op_that_is_never_called_has_no_shortest_call():
+    assert list(shortest_calls(profile([[1e-3, 0.0]] * LEAST_STEPS, [[1, 0]] * LEAST_STEPS))) == [SLOW.key]

@@ -1,0 +1,236 @@
+"""A recording that grows, read by somebody else: nothing that is wrong with it stops the reader."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from perfguard.codec import encode_event
+from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
+from perfguard.watch.sources.event_tail import EventTail
+from perfguard.watch.sources.line_reader import MAX_LINE_BYTES, MAX_PROBLEMS, LineReader
+
+
+def note(number: int) -> bytes:
+    return encode_event(Noted(level="info", text=f"note {number}"), seq=number, t_wall=100.0 + number, t_mono=number)
+
+
+def start(*, run_id: str = "run", schema: int = EVENT_SCHEMA, seq: int = 0) -> bytes:
+    event = RunStarted(
+        run_id=run_id, schema=schema, mode="paired", suite="s", case_ids=(), command=("perfguard",), budget_s=60.0
+    )
+    return encode_event(event, seq=seq, t_wall=100.0, t_mono=1.0)
+
+
+def texts(update) -> list[str]:
+    return [seen.event.text for seen in update.events if isinstance(seen.event, Noted)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "events.jsonl"
+
+
+def append(path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+
+
+class TestGrowing:
+    def test_every_event_comes_once_with_what_its_line_says_of_it(self, path):
+        append(path, start() + note(1))
+        tail = EventTail(path)
+        first = tail.poll()
+        assert [seen.seq for seen in first.events] == [0, 1]
+        assert (first.events[1].t_wall, first.events[1].t_mono) == (101.0, 1.0)
+        assert tail.poll().events == ()
+        append(path, note(2))
+        assert texts(tail.poll()) == ["note 2"]
+
+    def test_a_half_written_line_is_read_when_it_is_complete(self, path):
+        line = note(0)
+        append(path, line[:20])
+        tail = EventTail(path)
+        half = tail.poll()
+        assert (half.events, half.problems, half.is_cut) == ((), (), True)
+        append(path, line[20:])
+        whole = tail.poll()
+        assert (texts(whole), whole.is_cut) == (["note 0"], False)
+
+    def test_a_long_file_is_taken_in_pieces(self, path):
+        append(path, b"".join(note(number) for number in range(100)))
+        tail = EventTail(path, max_bytes=500)
+        found, polls = [], 0
+        while True:
+            update = tail.poll()
+            found += texts(update)
+            polls += 1
+            if not update.has_more:
+                break
+        assert found == [f"note {number}" for number in range(100)]
+        assert polls > 10
+
+    def test_a_file_that_comes_later_is_read_from_its_beginning(self, path):
+        tail = EventTail(path)
+        before = tail.poll()
+        assert (before.events, before.problems, before.is_gone) == ((), (), False)
+        append(path, note(0))
+        assert texts(tail.poll()) == ["note 0"]
+
+
+class TestOtherFiles:
+    def test_a_file_that_was_cut_is_read_again_from_its_beginning(self, path):
+        append(path, note(0) + note(1))
+        tail = EventTail(path)
+        tail.poll()
+        path.write_bytes(note(0))
+        update = tail.poll()
+        assert (texts(update), update.restarted) == (["note 0"], True)
+        assert update.problems == (f"{path} became shorter; it is read again from its beginning",)
+
+    def test_a_replaced_file_is_read_from_its_beginning(self, path):
+        append(path, note(0))
+        tail = EventTail(path)
+        tail.poll()
+        other = path.with_name("other")
+        other.write_bytes(note(0) + note(1))
+        other.replace(path)
+        update = tail.poll()
+        assert (texts(update), update.restarted) == (["note 0", "note 1"], True)
+        assert "was replaced" in update.problems[0]
+
+    def test_a_file_that_was_written_anew_and_is_longer_already_is_recognised(self, path):
+        append(path, start(run_id="first"))
+        tail = EventTail(path)
+        tail.poll()
+        path.write_bytes(start(run_id="second") + note(1) + note(2))
+        update = tail.poll()
+        assert (len(update.events), update.restarted) == (3, True)
+        assert "was written anew" in update.problems[0]
+
+    def test_a_run_that_begins_behind_another_one_takes_its_place(self, path):
+        append(path, start(run_id="first") + note(1))
+        tail = EventTail(path)
+        tail.poll()
+        append(path, start(run_id="second") + note(1))
+        update = tail.poll()
+        assert update.restarted
+        assert [getattr(seen.event, "run_id", None) for seen in update.events] == ["second", None]
+        assert update.problems == ()
+
+    def test_a_vanished_file_is_said_once_and_welcomed_back(self, path):
+        append(path, note(0))
+        tail = EventTail(path)
+        tail.poll()
+        content = path.read_bytes()
+        path.unlink()
+        gone = tail.poll()
+        assert gone.is_gone
+        assert "has vanished" in gone.problems[0]
+        assert (tail.poll().is_gone, tail.poll().problems) == (True, ())
+        path.write_bytes(content + note(1))
+        back = tail.poll()
+        assert not back.is_gone
+        assert texts(back)[-1] == "note 1"
+
+    def test_a_vanished_folder_is_a_vanished_file(self, tmp_path):
+        folder = tmp_path / "run"
+        folder.mkdir()
+        (folder / "events.jsonl").write_bytes(note(0))
+        tail = EventTail(folder / "events.jsonl")
+        tail.poll()
+        (folder / "events.jsonl").unlink()
+        folder.rmdir()
+        assert tail.poll().is_gone
+
+    @pytest.mark.parametrize("kind", ["directory", "pipe"])
+    def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(self, path, kind):
+        path.mkdir() if kind == "directory" else os.mkfifo(path)
+        tail = EventTail(path)
+        assert tail.poll().problems == (f"{path} is not a file",)
+        assert tail.poll().problems == ()
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_file_that_may_not_be_read_is_a_problem(self, path):
+        append(path, note(0))
+        path.chmod(0)
+        assert "cannot be read: Permission denied" in EventTail(path).poll().problems[0]
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            (b"\x00\xff not json", "not a JSON line"),
+            (b"", "not a JSON line"),
+            (b"[1, 2]", "not an event of schema 1"),
+            (b'{"event":"note"}', "missing required field"),
+            (b'{"event":"note","level":1,"text":"x"}', "Expected `str`, got `int`"),
+            (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
+            (b'{"event":"canary","block":1,"value_s":1e999}', "a number in it is not finite"),
+            (b"[" * 100_000, "nested too deeply"),
+        ],
+    )
+    def test_a_corrupt_line_is_said_and_left_out(self, path, line, said):
+        append(path, note(0) + line + b"\n" + note(2))
+        update = EventTail(path).poll()
+        assert texts(update) == ["note 0", "note 2"]
+        assert len(update.problems) == 1, update.problems
+        assert "line 2 of the recording cannot be read and is left out" in update.problems[0]
+        assert said in update.problems[0]
+
+    def test_an_unknown_event_is_said_once_however_often_it_comes(self, path):
+        unknown = b'{"event":"quantum","seq":%d,"t_wall":1.0,"t_mono":1.0}\n'
+        append(path, note(0) + unknown % 1 + unknown % 2 + note(3))
+        update = EventTail(path).poll()
+        assert texts(update) == ["note 0", "note 3"]
+        assert len(update.problems) == 1
+        assert "'quantum' are unknown to this perfguard" in update.problems[0]
+
+    def test_a_foreign_schema_is_said_and_what_is_known_of_it_is_shown(self, path):
+        append(path, start(schema=2) + note(1))
+        update = EventTail(path).poll()
+        assert len(update.events) == 2
+        assert "schema 2, this perfguard reads 1" in update.problems[0]
+
+    @pytest.mark.parametrize(
+        ("numbers", "said"),
+        [
+            ((0, 2), "event 1 is missing"),
+            ((0, 4), "events 1 to 3 are missing"),
+            ((3,), "events 0 to 2 are missing"),
+            ((0, 1, 1), "event 1 of the recording comes out of order"),
+        ],
+    )
+    def test_a_gap_in_the_numbers_is_said(self, path, numbers, said):
+        append(path, b"".join(note(number) for number in numbers))
+        update = EventTail(path).poll()
+        assert len(update.events) == len(numbers)
+        assert [said in problem for problem in update.problems] == [True]
+
+    def test_fields_of_a_later_version_are_passed_over(self, path):
+        append(path, note(0).replace(b'"level"', b'"colour":"blue","level"'))
+        update = EventTail(path).poll()
+        assert (texts(update), update.problems) == (["note 0"], ())
+
+    def test_very_many_problems_are_counted(self, path):
+        append(path, b"?\n" * 1000)
+        problems = EventTail(path).poll().problems
+        assert len(problems) == MAX_PROBLEMS + 1
+        assert problems[-1] == "980 further problems in this part of the recording"
+
+    def test_a_line_without_an_end_is_given_up_and_the_next_one_read(self):
+        reader = LineReader()
+        reader.feed(note(0))
+        found = reader.feed(b"x" * (MAX_LINE_BYTES + 1))
+        assert "line 2 of the recording cannot be read and is left out: it is longer than 8.0 MiB" in found.problems[0]
+        assert reader.is_inside_a_line
+        assert reader.feed(b"x" * 1000).problems == ()
+        rest = reader.feed(b"x\n" + note(2))
+        assert [seen.seq for seen in rest.events] == [2]
+        assert rest.problems == ()
+
+    def test_the_end_of_a_run_is_an_event_like_others(self, path):
+        append(path, encode_event(RunFinished(outcome="pass", exit_code=0, reason=""), seq=0, t_wall=1.0, t_mono=1.0))
+        assert isinstance(EventTail(path).poll().events[0].event, RunFinished)
