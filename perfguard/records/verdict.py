@@ -71,7 +71,7 @@ class Policy:
     confirm_level: float = 0.05
     """A flag is confirmed when relocated arms are slower at all at this one-sided level."""
     max_block_sd_ratio: float = 0.05
-    """Cases noisier than this are demoted from gating to advisory."""
+    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
     max_void_fraction: float = 0.25
     """More voided blocks than this and the host is called unstable."""
 
