@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
@@ -66,7 +67,7 @@ def test_a_block_in_two_pieces_is_one_unit():
 
 
 def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="out of memory")
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="out of memory"))
     data = paired([block(c, n) for n in range(8) for c in (A, B)], failures=(failure,))
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.estimate is None
@@ -136,13 +137,15 @@ def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome):
 
 
 def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
-    failure = CaseFailure(case_id="a", arm=Arm.BASELINE, reason="no GPU", missing=True, skipped=True)
+    failure = CaseFailure(
+        case_id="a", arm=Arm.BASELINE, reason=fact("case.raised", error="no GPU"), missing=True, skipped=True
+    )
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert comparison.gating is Gating.ADVISORY
     assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, "not measured: no GPU")
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="crashed")
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])
     assert comparison.problem_outcome is Outcome.FAILED
