@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
@@ -72,7 +72,10 @@ def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.estimate is None
     assert failed.p_regressed is failed.p_improved is None
-    assert (failed.problem_outcome, failed.problem) == (Outcome.FAILED, "the candidate failed: out of memory")
+    assert (failed.problem_outcome, failed.problem) == (
+        Outcome.FAILED,
+        fact("case.raised", severity=Severity.GRAVE, arm="candidate", error="out of memory"),
+    )
     assert fine.problem is None
 
 
@@ -138,11 +141,11 @@ def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome):
 
 def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
     failure = CaseFailure(
-        case_id="a", arm=Arm.BASELINE, reason=fact("case.raised", error="no GPU"), missing=True, skipped=True
+        case_id="a", arm=Arm.BASELINE, reason=fact("case.skipped", error="no GPU"), missing=True, skipped=True
     )
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert comparison.gating is Gating.ADVISORY
-    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, "not measured: no GPU")
+    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, failure.reason)
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():

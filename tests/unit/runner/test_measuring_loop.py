@@ -179,7 +179,7 @@ def test_a_failure_while_confirming_does_not_undo_what_was_measured():
     )
     data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), failure])
     assert data.paired().failures == ()
-    assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == ["gone"]
+    assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == [fact("case.raised", error="gone")]
 
 
 def test_blocks_that_got_shorter_are_counted_on_as_such(monkeypatch):
