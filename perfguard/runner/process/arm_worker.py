@@ -27,8 +27,7 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
     def __init__(self, reason: str, detail: str, *, missing: bool, skipped: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        code = "case.skipped" if skipped else "case.missing" if missing else "case.raised"
-        self.found = fact(code, error=reason)
+        self.found = fact("case.skipped" if skipped else "case.missing" if missing else "case.raised", error=reason)
         self.detail = detail
         self.missing = missing
         self.skipped = skipped

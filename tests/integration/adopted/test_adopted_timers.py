@@ -179,6 +179,6 @@ def test_a_statement_that_raises_fails_its_case_and_one_that_is_gone_is_missing(
             with pytest.raises(CaseRefused) as refused:
                 worker.prepare(case, seed=1, check=True)
             said[name.partition("[")[0].rpartition(".")[2]] = refused.value
-    assert said["divides"].quoted == "ZeroDivisionError: division by zero"
-    assert "'return' outside function" in said["returns"].quoted
+    assert said["divides"].reason == "ZeroDivisionError: division by zero"
+    assert "'return' outside function" in said["returns"].reason
     assert said["goes"].missing
