@@ -14,6 +14,7 @@ import pytest
 from perfguard.records.facts import Fact
 from perfguard.report.messages.catalog import CATALOG, describe
 from perfguard.report.messages.template import placeholders
+from tests.documented_codes import DOCUMENT, document
 from tests.made_facts import SUBJECT, made_facts, modules
 
 SHOWING = ("report/", "tui/", "cli/")
@@ -188,3 +189,16 @@ def test_every_template_can_be_filled(code):
     text = describe(Fact(code=code, values=values))
     assert text.strip()
     assert not any(mark in text for mark in ("{", "}", "[[", "]]"))
+
+
+def test_the_document_of_codes_is_current():
+    if not DOCUMENT.parent.is_dir():
+        pytest.skip("the documents are not beside an installed package")
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), "`make codes` writes it anew"
+
+
+def test_the_document_of_codes_names_each_code_with_what_it_holds():
+    rows = [line for line in document().splitlines() if line.startswith("| `")]
+    assert len(rows) == len(CATALOG)
+    (row,) = [row for row in rows if row.startswith("| `case.timed_out` |")]
+    assert row.split(" | ")[1:3] == ["info", "`timeout_s`"]
