@@ -193,7 +193,8 @@ class CaseFailed:
     @property
     def quoted(self) -> str:
         """The child's own words; the code of the reason where it left none."""
-        return str(self.reason.values.get("error", self.reason.code))
+        values = self.reason.values
+        return str(values.get("error") or values.get("text") or self.reason.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
