@@ -153,7 +153,7 @@ def _same_code(case: Case, policy: Policy) -> Verdict:
     )
     return Verdict(
         case_id=case.id,
-        outcome=Outcome.UNCHANGED,
+        outcome=Outcome.SAME_CODE,
         gating=case.gating,
         reasons=(fact("verdict.not_measured"),),
         comparison=comparison,
@@ -182,6 +182,9 @@ def passed_by_construction(result: GateResult) -> GateResult:
         outcome=GateOutcome.PASS,
         identical=True,
         measured_outcome=result.outcome,
+        verdicts=tuple(
+            replace(verdict, outcome=Outcome.SAME_CODE, timed_outcome=verdict.outcome) for verdict in result.verdicts
+        ),
         reasons=(fact("arms.identical", measured_outcome=result.outcome.value),),
     )
 
