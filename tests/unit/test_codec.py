@@ -76,7 +76,7 @@ def test_a_misfit_is_named_with_its_source(data, said):
 def test_every_schema_is_a_valid_schema(name):
     schema = schema_of(name)
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert "version 1" in schema["title"] or name == "fingerprint"
+    assert "version 2" in schema["title"] or name == "fingerprint"
 
 
 def test_the_schema_of_events_accepts_events_and_refuses_others():

@@ -133,7 +133,7 @@ def result_of(request, folder, data):
         gate=replace(gate, identical=True, measured_outcome=gate.outcome, outcome=GateOutcome.PASS),
         exit_code=0,
         verdict="pass",
-        reason="",
+        reasons=(),
         duration_s=20.0,
     )
 
