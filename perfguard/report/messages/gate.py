@@ -37,10 +37,9 @@ def _cases(fact: Fact) -> str:
     ids, effects = fact.values["case_ids"], fact.values["log_ratios"]
     if not isinstance(ids, tuple) or not isinstance(effects, tuple):
         return str(fact.values["outcome"])
-    names = []
-    for name, effect in zip(ids[:_NAMED_CASES], effects, strict=False):
-        known = fact.values["outcome"] == "regressed" and not math.isnan(_number(effect))
-        names.append(f"{name} ({format_effect(_number(effect))})" if known else str(name))
+    names = [str(name) for name in ids[:_NAMED_CASES]]
+    if effects:
+        names = [f"{name} ({format_effect(_number(effect))})" for name, effect in zip(names, effects, strict=False)]
     more = f" and {len(ids) - _NAMED_CASES} more" if len(ids) > _NAMED_CASES else ""
     return f"{len(ids)} of {fill('{cases:case} {outcome}', fact)}: {', '.join(names)}{more}"
 
