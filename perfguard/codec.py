@@ -21,6 +21,7 @@ from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
 from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
+from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.profile import ProfileReport
 
 T = TypeVar("T")
@@ -103,6 +104,8 @@ def upgraded(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if kind is Finding and "title" in data:
+            data = finding_of_schema_1(data)
         hints = get_type_hints(kind)
         renamed = {_RENAMED.get((kind, key), key): item for key, item in data.items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
