@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import click
 
-from perfguard.cli.streams import is_terminal
+from perfguard.cli.diagnostics import is_terminal
 from perfguard.records.events import (
     BlockFinished,
     BlockStarted,

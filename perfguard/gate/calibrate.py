@@ -254,7 +254,7 @@ def _store(request: Request, calibration: Calibration | None, gates: Sequence[AA
 
 def _seeded(request: Request, draw: random.Random) -> Request:
     config = replace(request.loaded.config, seed=draw.randrange(2**31))
-    return replace(request, loaded=replace(request.loaded, config=config))
+    return replace(request, loaded=replace(request.loaded, config=config), measure_anyway=True)
 
 
 def _placebo(draw: random.Random) -> Place:

@@ -143,5 +143,5 @@ def _paired(
     explain(session, starter, verdicts, [plan.case for plan in plans])
     for verdict in verdicts:
         if verdict.outcome is not Outcome.REGRESSED:
-            session.note(f"{verdict.case_id}, paired with the anchor's commit, is not red: {verdict.reason}")
+            session.note(f"{verdict.case_id}, paired with the anchor's commit, is not red: {verdict.outcome.value}")
     return with_verdicts(result, merge_drift(result.verdicts, verdicts, drifted.since))

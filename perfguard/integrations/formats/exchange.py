@@ -32,6 +32,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Outcome, Policy, Verdict
+from perfguard.report.messages.catalog import describe_all
 from perfguard.runner.run_folder import read_events
 from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE
@@ -44,6 +45,7 @@ _DIFFERENCES = {
     Outcome.REGRESSED: Difference.SLOWER,
     Outcome.IMPROVED: Difference.FASTER,
     Outcome.UNCHANGED: Difference.EQUAL,
+    Outcome.SAME_CODE: Difference.EQUAL,
 }
 
 NO_GATE = (
@@ -171,11 +173,11 @@ def _comparisons(
 
 
 def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
-    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    comparison, estimate = verdict.comparison, verdict.effect
     return ImportedComparison(
         name=verdict.case_id,
         difference=_DIFFERENCES.get(verdict.outcome, Difference.UNDECIDED),
-        reason=verdict.reason,
+        reason=describe_all(verdict.reasons),
         baseline_median_s=comparison.baseline_median_s,
         candidate_median_s=comparison.candidate_median_s,
         log_ratio=estimate.log_ratio if estimate else None,

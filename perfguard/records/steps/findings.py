@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +41,13 @@ class Finding(Fact):
         return self.code.removeprefix(PREFIX).replace("_", "-")
 
 
-def finding_of_schema_1(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data of a finding as schema 1 wrote it, in today's shape.
+def finding_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Plain data of a finding as schema 1 wrote it, in today's shape; what is not of schema 1 stays as it is.
 
     Its texts stay, as the values `title`, `where`, `gain` and `change`: the numbers in them are nowhere else.
     """
+    if "title" not in data:
+        return data
     gain, trial = data["gain"], data["trial"]
     gain_text = f"{gain['text']} ({gain['source']})" if gain["source"] else gain["text"]
     return {

@@ -385,7 +385,7 @@ def _title(fact: Fact) -> str:
     return str(recorded) if recorded is not None else fill(ADVICE[fact.code.removeprefix(PREFIX)].title, fact)
 
 
-MESSAGES: Mapping[str, Message] = {
+ADVISED: Mapping[str, Message] = {
     **{PREFIX + code: Message(text=_title, about=advice.about) for code, advice in ADVICE.items()},
     **_EVIDENCE,
 }

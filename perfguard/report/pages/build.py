@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard import __version__
-from perfguard.codec import from_builtins, with_nan
+from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.gate.show import judged_run
@@ -170,7 +170,9 @@ def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
         return None
     try:
         data = json.loads(content)
-        return from_builtins(with_nan(data, ProfileReport), ProfileReport, source="profile.json")
+        return from_builtins(
+            upgraded(with_nan(data, ProfileReport), ProfileReport), ProfileReport, source="profile.json"
+        )
     except (ValueError, RecursionError, StoreError) as error:
         problems.append(f"profile.json cannot be read: {error}")
         return None

@@ -30,8 +30,8 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
     lines += summary_lines(case)
     lines += stream_lines(series, width, glyphs)
     lines += blame_of(case, width)
-    if case.reason:
-        lines += wrapped(case.reason, width, Role.MUTED)
+    for reason in case.reasons:
+        lines += wrapped(describe(reason), width, Role.MUTED)
     return lines
 
 
