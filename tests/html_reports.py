@@ -118,7 +118,7 @@ def a_projection(case_id: str) -> CaseProjection:
             dataclasses.replace(point, name="aten::addmm", dtype="bf16", call_s=5e-3),
             dataclasses.replace(point, name="aten::add", flops=None, roof=Roof.MEMORY),
         ),
-        notes=("memory was short",),
+        notes=(fact("projection.bandwidth_of_caches"),),
     )
 
 
@@ -139,7 +139,7 @@ def a_profile() -> RunContent:
         census=None,
         projection=a_projection(SLOWER),
         findings=(a_finding(),),
-        notes=("two calls could not be placed",),
+        notes=(fact("profile.unplaced_calls", unplaced=2, calls=9),),
     )
     report = ProfileReport(
         folder="runs/profile",

@@ -8,6 +8,7 @@ from perfguard.records.facts import RECORDED_TEXT, Fact
 from perfguard.report.messages.advice import ADVISED
 from perfguard.report.messages.gate import GATE
 from perfguard.report.messages.message import Message
+from perfguard.report.messages.profile import PROFILE
 from perfguard.report.messages.template import fill
 from perfguard.units import printable
 
@@ -15,6 +16,7 @@ CATALOG: Mapping[str, Message] = {
     **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
     **ADVISED,
+    **PROFILE,
 }
 """Every code that this version knows."""
 
