@@ -1,4 +1,4 @@
-"""Errors to stderr and exit codes; the only place where an error is caught for good."""
+"""Standard streams, errors to stderr and exit codes; the only place where an error is caught for good."""
 
 from __future__ import annotations
 
@@ -9,12 +9,29 @@ import select
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import NoReturn
+from enum import Enum
+from typing import NoReturn, TextIO
 
 import click
 
 from perfguard.errors import ExitCode, PerfguardError
 from perfguard.units import printable
+
+
+class Verbosity(str, Enum):
+    """How much a command says beside its result."""
+
+    QUIET = "quiet"
+    """Nothing."""
+    NORMAL = "normal"
+    """What changes the verdict, and now and then how far it is."""
+    VERBOSE = "verbose"
+    """Every step and every note."""
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end; nobody is at the end of a stream that was closed before the start."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 @contextlib.contextmanager

@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line
 from perfguard.cli.progress import make_progress
-from perfguard.cli.streams import Verbosity
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
@@ -52,6 +51,7 @@ def build_request(
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
+        measure_anyway=bool(options.get("measure_anyway")),
         patterns=patterns,
         notes=(*notes, *_suite_notes(catalog, cases)),
     )

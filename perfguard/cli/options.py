@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perfguard.cli.streams import Verbosity
+from perfguard.cli.diagnostics import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
-from perfguard.errors import ConfigError
-from perfguard.units import as_text
+from perfguard.errors import ConfigError, UsageError
+from perfguard.units import as_text, format_ratio
 
 if TYPE_CHECKING:
     from perfguard.runner.trusted_rules import Policy
@@ -30,6 +30,18 @@ ARM is one of, or several joined by '+':
 """
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Options as one decorator, in this order in the help."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
 
 MEASURING_KEYS = (
     "suite",
@@ -47,128 +59,114 @@ MEASURING_KEYS = (
     "confine",
 )
 
+setup_option = click.option(
+    "--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'."
+)
+margin_option = click.option(
+    "--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %."
+)
 
-def measuring_options(function: F) -> F:
-    """Options of every command that measures."""
-    for option in reversed(
-        (
-            click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
-            click.option(
-                "-c",
-                "--case",
-                "patterns",
-                multiple=True,
-                metavar="PATTERN",
-                help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
-            ),
-            click.option(
-                "--budget",
-                "budget_s",
-                type=float,
-                metavar="SECONDS",
-                help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
-            ),
-            click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
-            click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
-            click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
-            click.option(
-                "--env-profile",
-                type=click.Choice(["stable", "production"]),
-                help="stable pins allocator and threading; production leaves your environment alone.",
-            ),
-            click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
-            click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
-            click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
-            click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
-            click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def output_options(function: F) -> F:
-    """Options on how a result is shown."""
-    function = progress_options(function)
-    for option in reversed(
-        (
-            click.option(
-                "--format",
-                "output_format",
-                type=click.Choice(["table", "json", "md", "comment"]),
-                default="table",
-                show_default=True,
-                help="How to print the result on stdout; comment: as the Action comments on a pull request.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+measuring_options = together(
+    click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
+    click.option(
+        "-c",
+        "--case",
+        "patterns",
+        multiple=True,
+        metavar="PATTERN",
+        help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
+    ),
+    click.option(
+        "--budget",
+        "budget_s",
+        type=float,
+        metavar="SECONDS",
+        help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
+    ),
+    click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
+    click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
+    click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
+    click.option(
+        "--env-profile",
+        type=click.Choice(["stable", "production"]),
+        help="stable pins allocator and threading; production leaves your environment alone.",
+    ),
+    click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
+    click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
+    click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
+    click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
+    click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
+)
+"""Options of every command that measures."""
 
 
-def progress_options(function: F) -> F:
-    """Options on how much a command says beside its result; they set `verbosity`."""
-    for names, verbosity, is_hidden, text in reversed(
-        (
-            (("-q", "--quiet"), Verbosity.QUIET, False, "Print nothing but the result."),
-            (("-v", "--verbose"), Verbosity.VERBOSE, False, "Print every step and all notes."),
-            (("--no-progress",), Verbosity.QUIET, True, "The older name of --quiet."),
-        )
-    ):
-        function = click.option(
-            *names, is_flag=True, expose_value=False, callback=partial(_say, verbosity), hidden=is_hidden, help=text
-        )(function)
-    return function
+def _verbosity(verbosity: Verbosity) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """What a flag does that takes no part in the options itself."""
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+        if value:
+            context.params["verbosity"] = verbosity
+
+    return remember
 
 
-def _say(verbosity: Verbosity, context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
-    del parameter
-    if value:
-        context.params["verbosity"] = verbosity
+progress_options = together(
+    click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET),
+        help="Print nothing but the result.",
+    ),
+    click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.VERBOSE),
+        help="Print every step and all notes.",
+    ),
+    click.option(
+        "--no-progress", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET), hidden=True,
+        help="The older name of --quiet.",
+    ),
+)  # fmt: skip
+"""Options on how much a command says beside its result; they set `verbosity`."""
+
+output_options = together(
+    click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json", "md", "comment"]),
+        default="table",
+        show_default=True,
+        help="How to print the result on stdout; comment: as the Action comments on a pull request.",
+    ),
+    progress_options,
+)
+"""Options on how a result is shown."""
 
 
-def verdict_options(function: F) -> F:
-    """Options on what a verdict does to the exit code."""
-    for option in reversed(
-        (
-            click.option(
-                "--fail-on",
-                metavar="LIST",
-                help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
-                f"{','.join(FAIL_ON_CHOICES)}.",
-            ),
-            click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
-            click.option(
-                "--margin",
-                type=float,
-                metavar="RATIO",
-                help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+verdict_options = together(
+    click.option(
+        "--fail-on",
+        metavar="LIST",
+        help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
+        f"{','.join(FAIL_ON_CHOICES)}.",
+    ),
+    click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
+    margin_option,
+)
+"""Options on what a verdict does to the exit code."""
 
 
-def trust_options(function: F) -> F:
-    """Options of gates on code that is not trusted."""
-    for option in reversed(
-        (
-            click.option(
-                "--policy-from",
-                metavar="REV",
-                help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
-            ),
-            click.option(
-                "--confine/--no-confine",
-                "confine",
-                default=None,
-                help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+trust_options = together(
+    click.option(
+        "--policy-from",
+        metavar="REV",
+        help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
+    ),
+    click.option(
+        "--confine/--no-confine",
+        "confine",
+        default=None,
+        help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
+    ),
+)
+"""Options of gates on code that is not trusted."""
 
 
 @contextlib.contextmanager
@@ -234,3 +232,22 @@ def working_directory() -> Path:
 def command_line() -> tuple[str, ...]:
     """The arguments as typed; bytes that are no text are escaped."""
     return tuple(map(as_text, sys.argv[1:]))
+
+
+def parse_percentage(option: str, text: str) -> float:
+    """`2%` or `0.02` as a ratio; `2` is taken for a slip, `200%` is not.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {text!r} is no percentage above zero; write it as 2% or 0.02")
+    if value >= 1 and not text.strip().endswith("%"):
+        raise UsageError(
+            f"{option} {text!r} would be {format_ratio(value)}: {value:g} % is written {value:g}% or {value / 100:g}"
+        )
+    return value

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import click
 
-from perfguard.cli.streams import Verbosity, is_terminal
+from perfguard.cli.diagnostics import Verbosity, is_terminal
 from perfguard.records.case_names import short_names
 from perfguard.records.events import (
     BlockFinished,
@@ -23,6 +23,7 @@ from perfguard.records.events import (
     RunFinished,
     RunStarted,
 )
+from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
 _LEAST_INTERVAL_S = 20.0
@@ -81,7 +82,7 @@ class _Watching:
         return f"at most {format_duration(max(0.0, self._budget_s - (self._clock() - self._started)))} left"
 
     def _failure(self, event: CaseFailed) -> str:
-        return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {printable(event.reason)}"
+        return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
 
     def _answers(self, look: LookTaken) -> str:
         """Cases that got their answer at a look and are measured no further."""

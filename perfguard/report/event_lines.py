@@ -26,7 +26,7 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import Stage
-from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -107,9 +107,9 @@ def _measurement(event: Event, names: Mapping[str, str]) -> str:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{_name(event.case_id, names)} is skipped by its suite: {event.reason}"
+            text = f"{_name(event.case_id, names)}: {describe(event.reason)}"
         case CaseFailed():
-            text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {event.reason}"
+            text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
             text = event.text
         case _:
@@ -132,9 +132,9 @@ def _conclusion(event: Event, names: Mapping[str, str]) -> str:
         case OpsCompared():
             text = f"{_name(event.attribution.case_id, names)}: {event.attribution.sentence}"
         case VerdictReached():
-            text = f"{_name(event.case_id, names)} {event.outcome}: {event.reason}"
+            text = f"{_name(event.case_id, names)} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():
-            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {event.reason}"
+            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {describe_all(event.reasons)}"
         case _:
             pass
     return text

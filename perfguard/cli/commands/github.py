@@ -14,6 +14,7 @@ from perfguard.cli.options import (
     load_policy,
     measuring_options,
     progress_options,
+    setup_option,
     verdict_options,
     working_directory,
 )
@@ -72,7 +73,7 @@ def command() -> None:
 )
 @_label_option
 @measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs each revision into a venv of its own: 'pip install .'.")
+@setup_option
 @verdict_options
 @progress_options
 def gate(**options: Any) -> None:

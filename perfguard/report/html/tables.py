@@ -14,6 +14,7 @@ from perfguard.records.verdict import SignalFinding, Verdict
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
 from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of, urgency
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
     cut_middle,
@@ -47,7 +48,7 @@ def cases_table(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Table:
 
 def _case_row(verdict: Verdict, names: Mapping[str, str], links: Mapping[str, str]) -> tuple[Cell, ...]:
     comparison, mark = verdict.comparison, mark_of(verdict.outcome)
-    estimate = comparison.estimate
+    estimate = verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     return (
         name_cell(verdict.case_id, names, links),
@@ -57,7 +58,7 @@ def _case_row(verdict: Verdict, names: Mapping[str, str], links: Mapping[str, st
             class_=f"verdict {mark.class_}",
         ),
         *numbers((format_effect(estimate.log_ratio), estimate.log_ratio) if estimate else ("-", None)),
-        Cell(content=format_interval(comparison), sort=estimate.interval.lower if estimate else None, class_="num"),
+        Cell(content=format_interval(estimate), sort=estimate.interval.lower if estimate else None, class_="num"),
         *numbers(
             (format_seconds(comparison.baseline_median_s), comparison.baseline_median_s),
             (format_seconds(comparison.candidate_median_s), comparison.candidate_median_s),
@@ -93,7 +94,7 @@ def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -
                 (format_ratio(case.within_sd_ratio), case.within_sd_ratio),
                 (str(case.inner_loops or "-"), float(case.inner_loops or 0)),
             ),
-            Cell(content=f"✗ {case.problem}" if case.problem else "", class_="broken"),
+            Cell(content=f"✗ {describe(case.problem)}" if case.problem else "", class_="broken"),
         )
         for case in measured
     )
@@ -146,7 +147,7 @@ def signals_table(signals: Sequence[SignalFinding]) -> Table | None:
             *numbers((_amount(found.candidate, found.unit), found.candidate)),
             *numbers((_p(found.p_adjusted), found.p_adjusted)),
             Cell(content="gating" if found.gating else "advisory"),
-            Cell(content=found.reason, class_="wide"),
+            Cell(content=describe(found.fact), class_="wide"),
         )
         for found in signals
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpTotal
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
     format_count,
@@ -46,7 +47,7 @@ def render_attribution(
     parts: list[RenderableType] = [
         Text(printable(f"ops of {name or attribution.case_id}"), style="bold"),
         Text(printable(attribution.sentence)),
-        *(Text(printable(f"! {note}"), style="yellow") for note in attribution.notes),
+        *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
     ]
     parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]

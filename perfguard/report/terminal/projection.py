@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.records.facts import Fact
 from perfguard.records.steps.projection import (
     CaseProjection,
     Projected,
@@ -13,6 +14,7 @@ from perfguard.records.steps.projection import (
     RooflineCeilings,
     RooflinePoint,
 )
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import MARKS, roofline_chart
 from perfguard.report.terminal.tables import FittedTable, plain_table
@@ -51,7 +53,7 @@ def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS)
         parts += _against(projection.primitives, "primitive", rows)
     if projection.ceilings is not None:
         parts += _roofline(projection.roofline[:rows], projection.ceilings)
-    parts += [Text(printable(note), style="dim") for note in projection.notes]
+    parts += [Text(describe(note), style="dim") for note in projection.notes]
     return parts
 
 
@@ -115,16 +117,21 @@ def _missing_lines(problems: Sequence[Projected]) -> list[RenderableType]:
     """What was not replayed, by reason: the longest of each and how many more there are."""
     from rich.text import Text
 
-    alike: dict[str, list[Projected]] = {}
+    alike: dict[Hashable, list[Projected]] = {}
     for problem in problems:
-        alike.setdefault(problem.reason or "-", []).append(problem)
-    longest_first = sorted(alike.items(), key=lambda item: -_observed_s(item[1]))
+        alike.setdefault(_identity(problem.reason), []).append(problem)
+    longest_first = sorted(alike.values(), key=_observed_s, reverse=True)
     lines = []
-    for reason, (first, *others) in longest_first[:_SHOWN_REASONS]:
+    for first, *others in longest_first[:_SHOWN_REASONS]:
         more = f" and {len(others)} more" if others else ""
         observed = format_seconds(_observed_s([first, *others]))
+        reason = describe(first.reason) if first.reason else "-"
         lines.append(Text(printable(f"not replayed: {observed} in {first.name}{more}: {reason}")))
     return [*lines]
+
+
+def _identity(reason: Fact | None) -> Hashable:
+    return reason and (reason.code, tuple(reason.values.items()))
 
 
 def _assumptions(rows: Sequence[Projected] | Sequence[RooflinePoint]) -> list[str]:

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.records.estimate import Estimate
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
-from perfguard.records.verdict import Comparison, Outcome, Verdict
+from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.case_names import names_in
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
 from perfguard.report.terminal.tables import FittedTable, column_width, fit, plain_table
@@ -25,6 +27,7 @@ SIGNS = {
     Outcome.REGRESSED: ("▲", "bold red"),
     Outcome.IMPROVED: ("▼", "bold green"),
     Outcome.UNCHANGED: ("=", "green"),
+    Outcome.SAME_CODE: ("≡", "green"),
     Outcome.INCONCLUSIVE: ("?", "yellow"),
     Outcome.INCOMPARABLE: ("≠", "yellow"),
     Outcome.NO_BASELINE: ("∅", "yellow"),
@@ -33,6 +36,15 @@ SIGNS = {
     Outcome.ALLOWED: ("△", "yellow"),
 }
 """A sign and a colour for each outcome; the word always stands beside them."""
+
+PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)
+"""Outcomes whose reason the table tells already."""
+
+
+def word_of(outcome: Outcome) -> str:
+    """`same code`, `no baseline`."""
+    return outcome.value.replace("-", " ")
+
 
 _VERDICT_STYLES = {"pass": "bold green", "measured": "bold", "regressed": "bold red", "failed": "bold red"}
 
@@ -56,7 +68,7 @@ def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
     elif result.measured:
         parts.extend(_measured(result.measured, names))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
-    parts.append(Text(printable(f"{result.verdict}: {result.reason}"), style=style))
+    parts.append(Text(printable(f"{result.verdict}: {describe_all(result.reasons)}"), style=style))
     return parts
 
 
@@ -89,8 +101,8 @@ def _reasons(verdicts: tuple[Verdict, ...], result: RunResult, names: Mapping[st
     lines = []
     for verdict in verdicts:
         further = [*signal_lines(verdict), *blame_lines(verdict, result)]
-        if verdict.outcome is not Outcome.UNCHANGED or further:
-            lines.append(f"{SIGNS[verdict.outcome][0]} {names[verdict.case_id]}: {verdict.reason}")
+        if verdict.outcome not in PLAIN or further:
+            lines.append(f"{SIGNS[verdict.outcome][0]} {names[verdict.case_id]}: {describe_all(verdict.reasons)}")
         lines += [f"    {line}" for line in further]
     return lines
 
@@ -105,13 +117,13 @@ def _stacked(verdict: Verdict, name: str, width: int) -> list[RenderableType]:
     """Outcome and case, then the numbers: in one line, or two where the terminal is narrow."""
     from rich.text import Text
 
-    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    comparison, estimate = verdict.comparison, verdict.effect
     outcome, style = _outcome(verdict)
     room = max(width - column_width([outcome]) - 2, 8)
     head = Text.assemble((outcome, style), f"  {fit(printable(name), room)}")
     if estimate is None:
         return [head]
-    effect = f"{format_effect(estimate.log_ratio)} {format_interval(comparison)}"
+    effect = f"{format_effect(estimate.log_ratio)} {format_interval(estimate)}"
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
     rest = f"{times}   n={estimate.blocks}, SD {format_ratio(estimate.block_sd)}"
     whole = f"    {effect}   {rest}"
@@ -123,7 +135,7 @@ def _outcome(verdict: Verdict) -> tuple[str, str]:
     """Sign, word and whether it counts, with their style."""
     sign, style = SIGNS[verdict.outcome]
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-    return f"{sign} {verdict.outcome.value}{advisory}", style
+    return f"{sign} {word_of(verdict.outcome)}{advisory}", style
 
 
 def _verdict_table(verdicts: tuple[Verdict, ...], names: Mapping[str, str]) -> FittedTable:
@@ -137,22 +149,21 @@ def _verdict_row(verdict: Verdict, name: str) -> tuple[str | Text, ...]:
     from rich.text import Text
 
     comparison = verdict.comparison
-    estimate = comparison.estimate
+    estimate = verdict.effect
     return (
         name,
         str(estimate.blocks) if estimate else "-",
         format_seconds(comparison.baseline_median_s),
         format_seconds(comparison.candidate_median_s),
         format_effect(estimate.log_ratio) if estimate else "-",
-        format_interval(comparison),
+        format_interval(estimate),
         format_ratio(estimate.block_sd) if estimate else "-",
         Text(*_outcome(verdict)),
     )
 
 
-def format_interval(comparison: Comparison) -> str:
+def format_interval(estimate: Estimate | None) -> str:
     """`[+1.2 %, +3.4 %]`; `-` where it is unknown."""
-    estimate = comparison.estimate
     if estimate is None or not math.isfinite(estimate.interval.lower):
         return "-"
     return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
@@ -172,5 +183,5 @@ def _measured(measured: tuple[CaseMeasured, ...], names: Mapping[str, str]) -> l
             format_ratio(case.within_sd_ratio),
             str(case.inner_loops or "-"),
         )
-    problems = [f"✗ {names[case.case_id]}: {case.problem}" for case in measured if case.problem]
+    problems = [f"✗ {names[case.case_id]}: {describe(case.problem)}" for case in measured if case.problem]
     return [table, *(Text(printable(line)) for line in problems)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line
@@ -46,11 +46,6 @@ def is_grave(row: LogLine) -> bool:
 def mark_of_level(level: str) -> Mark:
     """How a level is shown."""
     return _LEVELS.get(level, Mark("?", level, Role.OPEN))
-
-
-def grave_lines(rows: Sequence[LogLine]) -> int:
-    """How many lines are no mere information."""
-    return sum(is_grave(row) for row in rows)
 
 
 def elapsed_text(seconds: float) -> str:

@@ -7,8 +7,8 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfguard.records.facts import Fact
-from perfguard.watch.sources.line_reader import LineReader, SeenEvent, problem
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.watch.sources.line_reader import LineReader, SeenEvent
 
 MAX_POLL_BYTES = 1024**2
 """Read at a time, about 3,000 events: half a gigabyte is taken in pieces, and nobody waits for all of it."""
@@ -68,13 +68,18 @@ class EventTail:
             if status.st_size == self._offset and status.st_mtime_ns == self._changed_ns and not self._trouble:
                 return TailUpdate(is_cut=self._reader.is_inside_a_line)
             if not stat.S_ISREG(status.st_mode):
-                return self._failed(problem("recording.not_a_file", path=str(self._path)))
+                return self._failed(fact("recording.not_a_file", severity=Severity.NOTABLE, path=str(self._path)))
             update = self._read()
         except (FileNotFoundError, NotADirectoryError):
             return self._absent()
         except OSError as error:
             return self._failed(
-                problem("recording.unreadable", path=str(self._path), problem=error.strerror or str(error))
+                fact(
+                    "recording.unreadable",
+                    severity=Severity.NOTABLE,
+                    path=str(self._path),
+                    problem=error.strerror or str(error),
+                )
             )
         self._trouble = None
         return update
@@ -85,7 +90,9 @@ class EventTail:
             return TailUpdate()
         if self._trouble is not None:
             return TailUpdate(is_gone=True)
-        return replace(self._failed(problem("recording.vanished", path=str(self._path))), is_gone=True)
+        return replace(
+            self._failed(fact("recording.vanished", severity=Severity.NOTABLE, path=str(self._path))), is_gone=True
+        )
 
     def _failed(self, trouble: Fact) -> TailUpdate:
         self._changed_ns = -1
@@ -121,14 +128,14 @@ class EventTail:
         self._identity = now
         if before is None:
             return None
-        why = None
+        path = str(self._path)
         if (before.device, before.inode) != (now.device, now.inode):
-            why = "recording.replaced"
+            other = fact("recording.replaced", severity=Severity.NOTABLE, path=path)
         elif status.st_size < self._offset:
-            why = "recording.shortened"
+            other = fact("recording.shortened", severity=Severity.NOTABLE, path=path)
         elif not head.startswith(before.head):
-            why = "recording.rewritten"
-        if why is None:
+            other = fact("recording.rewritten", severity=Severity.NOTABLE, path=path)
+        else:
             return None
         self._reader, self._offset = LineReader(), 0
-        return problem(why, path=str(self._path))
+        return other

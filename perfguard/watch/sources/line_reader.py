@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfguard.codec import decode_event
+from perfguard.codec import OF_NUMBERS, decode_event
 from perfguard.errors import StoreError
 from perfguard.records.events import EVENT_NAMES, EVENT_SCHEMA, Event, OpsCompared, RunStarted
-from perfguard.records.facts import Fact, Severity, Value
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 
 MAX_LINE_BYTES = 8 * 1024**2
@@ -73,6 +74,7 @@ class LineReader:
         self._next_seq = 0
         self._unread = 0
         self._has_begun = False
+        self._is_old = False
         self._unknown: set[str] = set()
 
     @property
@@ -100,28 +102,33 @@ class LineReader:
         elif len(self._rest) > MAX_LINE_BYTES:
             self._is_skipping = True
             self._rest = b""
-            self._leave_out(found, "recording.line_too_long", line=self._lines + 1, limit_bytes=MAX_LINE_BYTES)
+            long = fact(
+                "recording.line_too_long", severity=Severity.NOTABLE, line=self._lines + 1, limit_bytes=MAX_LINE_BYTES
+            )
+            self._leave_out(found, long)
 
     def _take(self, line: bytes, found: _Piece) -> None:
         try:
-            seen = _decode(line)
+            seen = _decode(line, is_old=self._is_old)
         except _UnknownEventError as unknown:
             self._check_number(unknown.seq, found)
             if unknown.name not in self._unknown and len(self._unknown) < MAX_PROBLEMS:
                 self._unknown.add(unknown.name)
-                found.problems.append(problem("recording.unknown_event", kind=printable(unknown.name)[:40]))
+                found.problems.append(
+                    fact("recording.unknown_event", severity=Severity.NOTABLE, kind=printable(unknown.name)[:40])
+                )
             return
         except (StoreError, RecursionError) as error:
             why = printable(str(error).removeprefix("it: "))[:160]
-            self._leave_out(found, "recording.corrupt", line=self._lines, problem=why)
+            self._leave_out(found, fact("recording.corrupt", severity=Severity.NOTABLE, line=self._lines, problem=why))
             return
         self._begin(seen, found)
         self._check_number(seen.seq, found)
         found.events.append(seen)
 
-    def _leave_out(self, found: _Piece, code: str, **values: Value) -> None:
+    def _leave_out(self, found: _Piece, why: Fact) -> None:
         self._unread += 1
-        found.problems.append(problem(code, **values))
+        found.problems.append(why)
 
     def _begin(self, seen: SeenEvent, found: _Piece) -> None:
         """A recording begins: say where its schema is another one, and start anew where there was one before."""
@@ -132,9 +139,15 @@ class LineReader:
             found.restarted = True
             self._next_seq = self._unread = 0
         self._has_begun = True
-        if seen.event.schema != EVENT_SCHEMA:
+        self._is_old = seen.event.schema < EVENT_SCHEMA
+        if seen.event.schema > EVENT_SCHEMA:
             found.problems.append(
-                problem("recording.foreign_schema", schema=seen.event.schema, known_schema=EVENT_SCHEMA)
+                fact(
+                    "recording.foreign_schema",
+                    severity=Severity.NOTABLE,
+                    schema=seen.event.schema,
+                    known_schema=EVENT_SCHEMA,
+                )
             )
 
     def _check_number(self, seq: int, found: _Piece) -> None:
@@ -143,9 +156,11 @@ class LineReader:
             return
         if seq > self._next_seq + self._unread:
             last = seq - 1 if seq - 1 > self._next_seq else None
-            found.problems.append(problem("recording.events_missing", first=self._next_seq, last=last))
+            found.problems.append(
+                fact("recording.events_missing", severity=Severity.NOTABLE, first=self._next_seq, last=last)
+            )
         elif seq < self._next_seq:
-            found.problems.append(problem("recording.out_of_order", event=seq))
+            found.problems.append(fact("recording.out_of_order", severity=Severity.NOTABLE, event=seq))
         self._next_seq = max(self._next_seq, seq + 1)
         self._unread = 0
 
@@ -159,10 +174,15 @@ class _UnknownEventError(StoreError):
         self.seq = seq
 
 
-def _decode(line: bytes) -> SeenEvent:
+def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
     """The event in a line.
 
-    Two passes of a compiled decoder take a tenth of the time of `decode_event`, which is left to say what is wrong.
+    Two passes of a compiled decoder take a tenth of the time of `decode_event`, which is left to say what is wrong,
+    and to read older schemas: the compiled decoder would pass over fields that were renamed since.
+
+    Args:
+        line: One line of the recording.
+        is_old: Whether the recording has an older schema.
 
     Raises:
         StoreError: There is none.
@@ -175,12 +195,14 @@ def _decode(line: bytes) -> SeenEvent:
         raise StoreError("its number or its time is none") from None
     if envelope.event not in EVENT_NAMES:
         raise _UnknownEventError(envelope.event, envelope.seq)
-    try:
-        event: Event = _event_decoder(envelope.event).decode(line)
-    except (msgspec.MsgspecError, ValueError):
+    event: Event | None = None
+    if not is_old or EVENT_NAMES[envelope.event] in OF_NUMBERS:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):
+            event = _event_decoder(envelope.event).decode(line)
+    if event is None:
         event = decode_event(line, source="it")
         if not isinstance(event, OpsCompared) and not _is_finite(event):
-            raise StoreError("a number in it is not finite") from None
+            raise StoreError("a number in it is not finite")
     return SeenEvent(seq=envelope.seq, t_wall=envelope.t_wall, t_mono=envelope.t_mono, event=event)
 
 
@@ -201,12 +223,10 @@ def _event_decoder(name: str) -> msgspec.json.Decoder[Event]:
     return decoder
 
 
-def problem(code: str, **values: Value) -> Fact:
-    """Something that is wrong with a recording."""
-    return Fact(code=code, severity=Severity.NOTABLE, values=values)
-
-
 def _bounded(problems: list[Fact]) -> tuple[Fact, ...]:
     if len(problems) <= MAX_PROBLEMS:
         return tuple(problems)
-    return (*problems[:MAX_PROBLEMS], problem("recording.more_problems", problems=len(problems) - MAX_PROBLEMS))
+    return (
+        *problems[:MAX_PROBLEMS],
+        fact("recording.more_problems", severity=Severity.NOTABLE, problems=len(problems) - MAX_PROBLEMS),
+    )

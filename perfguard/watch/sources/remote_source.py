@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.records.facts import Fact, Value
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES
 from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, TailUpdate
-from perfguard.watch.sources.line_reader import LineReader, problem
+from perfguard.watch.sources.line_reader import LineReader
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 """Asks nothing: a reader has no terminal to type a password into, so keys or an agent must do."""
@@ -76,7 +76,7 @@ class RemoteSource:
             self._connect()
         process = self._process
         if process is None or process.stdout is None or process.stderr is None:
-            return self._lost(problem("remote.no_ssh", retry_s=RETRY_S))
+            return self._lost(fact("remote.no_ssh", severity=Severity.NOTABLE, retry_s=RETRY_S))
         # Asked before reading: what it said before it ended is then read for sure.
         has_ended = process.poll() is not None
         piece = _available(process.stdout.fileno(), MAX_POLL_BYTES)
@@ -155,20 +155,26 @@ class RemoteSource:
     def _begin_anew(self) -> TailUpdate:
         self.close()
         self._reader, self._consumed_bytes, self._is_anew = LineReader(), 0, True
-        return TailUpdate(problems=(problem("recording.rewritten", path=self.name),))
+        return TailUpdate(problems=(fact("recording.rewritten", severity=Severity.NOTABLE, path=self.name),))
 
     def _with_vanishing(self, update: TailUpdate, complaints: str) -> TailUpdate:
         """The update, with what `tail` says of a file that it had and has no more."""
         if "No such file" not in complaints or not self._consumed_bytes or self._is_gone:
             return replace(update, is_gone=self._is_gone)
         self._is_gone = True
-        vanished = problem("recording.vanished", path=self.name)
+        vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
         return replace(update, problems=(*update.problems, vanished), is_gone=True)
 
     def _no_connection(self, exit_code: int | None) -> Fact:
         said = printable(self._said)[:160]
-        known: dict[str, Value] = {"problem": said} if said else {"exit_code": exit_code}
-        return problem("remote.no_connection", host=self._host, retry_s=RETRY_S, **known)
+        return fact(
+            "remote.no_connection",
+            severity=Severity.NOTABLE,
+            host=self._host,
+            problem=said,
+            exit_code=None if said else exit_code,
+            retry_s=RETRY_S,
+        )
 
     def _lost(self, lost: Fact) -> TailUpdate:
         self.close()

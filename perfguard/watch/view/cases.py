@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
 from perfguard.records.case_block import CaseBlock
 from perfguard.records.estimate import Estimate
+from perfguard.records.events import CaseFailed
+from perfguard.records.facts import Fact, Subject, fact
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 from perfguard.records.verdict import Outcome, Policy
-from perfguard.units import printable
 from perfguard.watch.view.run_view import CaseSeries, CaseState, CaseView
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class WatchedCase:
         self._data = data
         self._effects: dict[int, BlockEffect] = {}
         self._medians_s: dict[tuple[int, Arm], float] = {}
-        self._estimate: tuple[object, Estimate | None, str] = (None, None, "")
+        self._estimate: tuple[object, Estimate | None, tuple[Fact, ...]] = (None, None, ())
         self._row: tuple[object, CaseView | None] = (None, None)
 
     def view(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
@@ -73,7 +75,7 @@ class WatchedCase:
         blocks = data.effect_blocks(case_id)
         finished = [block for block in blocks if block.is_finished]
         baseline, candidate = (sum(len(block.of(arm)) for block in blocks) for arm in Arm)
-        estimate, problem = self._estimated(finished, voided) if baseline else (None, "")
+        estimate, obstacles = self._estimated(finished, voided) if baseline else (None, ())
         verdict, failure = data.verdicts.get(case_id), data.failures.get(case_id)
         log_ratio, lower, upper = _effect(self._data, case_id, estimate)
         left_out = sum(block.block in voided for block in finished)
@@ -92,21 +94,23 @@ class WatchedCase:
             upper=upper,
             noise_ratio=estimate.block_sd if estimate else None if baseline else self._noise(finished),
             outcome=verdict.outcome if verdict else data.answers.get(case_id),
-            reason=printable(verdict.reason if verdict else failure.reason if failure else problem),
+            reasons=verdict.reasons if verdict else _why(failure) if failure else obstacles,
             census=data.census_changes.get(case_id),
             attribution=data.attributions.get(case_id),
             ops_file=data.ops_files.get(case_id),
             findings=data.findings.get(case_id, ()),
         )
 
-    def _estimated(self, finished: Sequence[CaseBlock], voided: frozenset[int]) -> tuple[Estimate | None, str]:
+    def _estimated(
+        self, finished: Sequence[CaseBlock], voided: frozenset[int]
+    ) -> tuple[Estimate | None, tuple[Fact, ...]]:
         """The effect so far by the gate's estimator, and what forbids one; slices of an open block change nothing."""
         key = ([block.block for block in finished], voided)
         if key != self._estimate[0]:
             try:
-                self._estimate = (key, self._paired(finished, voided), "")
+                self._estimate = (key, self._paired(finished, voided), ())
             except MeasurementError as error:
-                self._estimate = (key, None, str(error))
+                self._estimate = (key, None, (fact("case.unusable_times", error=str(error)),))
         return self._estimate[1], self._estimate[2]
 
     def _paired(self, finished: Sequence[CaseBlock], voided: Collection[int]) -> Estimate | None:
@@ -174,6 +178,10 @@ class WatchedCase:
             return CaseState.WAITING
         has_ended = data.end is not None and data.end.outcome == _NOTHING_COMPARED
         return CaseState.MEASURED if has_ended else CaseState.OPEN
+
+
+def _why(failed: CaseFailed) -> tuple[Fact, ...]:
+    return (replace(failed.reason, subject=Subject(arm=failed.arm.value)),)
 
 
 def _effect(

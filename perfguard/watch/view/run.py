@@ -99,7 +99,7 @@ class WatchedRun:
             cases=self._case_rows(timing),
             outcome=end.outcome if end else None,
             exit_code=end.exit_code if end else None,
-            reason=printable(end.reason) if end else "",
+            reasons=end.reasons if end else (),
             notes=tuple(printable(note.text) for note in data.notes[-MAX_NOTES:]),
             problems=problems,
             log=self._log_lines(),

@@ -12,10 +12,11 @@ from rich.console import Console
 from perfguard.cli import progress as module
 from perfguard.cli.commands.calibrate import command as calibrate
 from perfguard.cli.commands.gate import command as gate
+from perfguard.cli.diagnostics import Verbosity
 from perfguard.cli.options import progress_options
 from perfguard.cli.progress import make_progress
-from perfguard.cli.streams import Verbosity
 from perfguard.records import events as happened
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_tail import EventTail
 from tests.recorded_runs import DATA
@@ -38,8 +39,10 @@ def a_start(*case_ids: str) -> happened.RunStarted:
     )
 
 
-def a_failure(case_id: str, reason: str = "boom") -> happened.CaseFailed:
-    return happened.CaseFailed(case_id=case_id, arm=Arm.CANDIDATE, missing=False, reason=reason, detail="")
+def a_failure(case_id: str, error: str = "boom") -> happened.CaseFailed:
+    return happened.CaseFailed(
+        case_id=case_id, arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error=error), detail=""
+    )
 
 
 def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
@@ -66,7 +69,7 @@ def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
         decided = {CASES[block // 4]: "unchanged"} if block % 4 == 3 else {}
         progress.observe(happened.LookTaken(blocks=block + 1, final=False, decided=decided))
     progress.step("counting what the arms execute")
-    progress.observe(happened.RunFinished(outcome="pass", exit_code=0, reason=""))
+    progress.observe(happened.RunFinished(outcome="pass", exit_code=0))
 
 
 @pytest.mark.parametrize("failing", [0, 6])
@@ -111,7 +114,7 @@ def test_names_of_cases_are_no_markup_and_move_no_terminal(capsys, verbosity):
     progress = make_progress(verbosity)
     progress.observe(a_start(HOSTILE))
     progress.step(HOSTILE)
-    progress.observe(a_failure(HOSTILE, reason=HOSTILE))
+    progress.observe(a_failure(HOSTILE, error=HOSTILE))
     drawn = capsys.readouterr().err
     assert "evil[/][bold red]x[/bold red]" in drawn
     assert "\x1b" not in drawn
@@ -126,8 +129,8 @@ def test_names_of_cases_are_no_markup_in_the_live_line(monkeypatch):
     progress = make_progress(Verbosity.NORMAL)
     progress.observe(a_start(HOSTILE, "b"))
     progress.observe(happened.CaseFinished(block=0, case_id=HOSTILE, baseline_digest=None, candidate_digest=None))
-    progress.observe(a_failure(HOSTILE, reason=HOSTILE))
-    progress.observe(happened.RunFinished(outcome="pass", exit_code=0, reason=""))
+    progress.observe(a_failure(HOSTILE, error=HOSTILE))
+    progress.observe(happened.RunFinished(outcome="pass", exit_code=0))
     assert drawn.getvalue().count("evil[/][bold red]x[/bold red]") >= 2
     assert "\x1b[31m" not in drawn.getvalue()
 

@@ -7,7 +7,7 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
-from perfguard.records.facts import fact
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import line_text, plain_line
 from perfguard.watch.sources.event_tail import EventTail
@@ -15,7 +15,7 @@ from perfguard.watch.view.log import level_of
 from perfguard.watch.view.run_view import LogLine
 from tests.recorded_runs import DATA
 
-VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reason": "5 % slower"}
+VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reasons": (recorded_text("5 % slower"),)}
 EVENTS = {
     "run": happened.RunStarted(
         run_id="r1", schema=1, mode="paired", suite="pr", case_ids=("a", "b"), command=(), budget_s=90.0
@@ -25,14 +25,16 @@ EVENTS = {
     "block ended": happened.BlockFinished(
         block=2, started_at=0.0, duration_s=12.2, steal_ratio=0.001, involuntary_switches=0
     ),
-    "failed": happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="boom", detail=""),
+    "failed": happened.CaseFailed(
+        case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
+    ),
     "note": happened.Noted(level="warning", text="no canary"),
     "look": happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}),
     "last look": happened.LookTaken(blocks=9, final=True, decided={}),
     "stage": happened.StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     "regressed": happened.VerdictReached(outcome="regressed", **VERDICT),
     "unchanged": happened.VerdictReached(outcome="unchanged", **VERDICT),
-    "ended": happened.RunFinished(outcome="inconclusive", exit_code=4, reason="too noisy"),
+    "ended": happened.RunFinished(outcome="inconclusive", exit_code=4, reasons=(recorded_text("too noisy"),)),
 }
 
 
@@ -87,7 +89,9 @@ def test_cases_go_by_their_short_names_where_these_are_known():
 
 
 def test_control_characters_of_a_benchmark_become_spaces():
-    failed = happened.CaseFailed(case_id="a", arm=Arm.BASELINE, missing=False, reason="x\x1b[2J\ny", detail="")
+    failed = happened.CaseFailed(
+        case_id="a", arm=Arm.BASELINE, missing=False, reason=fact("case.raised", error="x\x1b[2J\ny"), detail=""
+    )
     assert line_text(a_line(failed)) == "a failed in the baseline: x [2J y"
 
 

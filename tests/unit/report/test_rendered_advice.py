@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.advice.registry import advise
+from perfguard.profile.advice.advise import advise
 from perfguard.records.case_names import short_names
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
 from perfguard.report.comment.markdown import render_markdown
@@ -24,7 +25,7 @@ def result(**fields):
     verdict = verdict_without_times(CASE, Outcome.REGRESSED, "5 % slower")
     gate = GateResult(
         outcome=GateOutcome.REGRESSED,
-        reason="1 case regressed",
+        reasons=(recorded_text("1 case regressed"),),
         verdicts=(verdict,),
         policy=Policy(),
         blocks_total=1,
@@ -43,7 +44,7 @@ def result(**fields):
         gate=gate,
         exit_code=1,
         verdict="regressed",
-        reason="1 case regressed",
+        reasons=(recorded_text("1 case regressed"),),
         duration_s=1.0,
         **fields,
     )
@@ -69,7 +70,8 @@ def test_without_advice_nothing_is_said_of_it():
 
 def test_markdown_names_the_case_and_gives_the_command_as_code():
     text = render_markdown(result(attributions=(comparison(),), findings={CASE: FINDINGS}))
-    assert f"Advice on what the candidate does in `{short_names([CASE])[CASE]}` and the baseline does not:\n\n- **notable**" in text
+    name = short_names([CASE])[CASE]
+    assert f"Advice on what the candidate does in `{name}` and the baseline does not:\n\n- **notable**" in text
     assert "  - run: `perfguard compare" in text
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from perfguard.cli import listing
+from perfguard.cli.commands import list as listing
 from perfguard.cli.interchange import _series_table
 from perfguard.records.result import CaseMeasured
 from perfguard.records.spec import Case
@@ -122,7 +122,7 @@ def test_a_shortened_name_is_never_wider_than_its_place(width):
 def test_listed_cases_fit_a_terminal_or_are_stacked(monkeypatch, capsys, width):
     monkeypatch.setattr(listing, "_room", lambda: width)
     cases = [Case(benchmark="kernel.linear", target="", parameters=(("m", 512), ("name", "x" * 30)))]
-    listing.print_cases(cases, as_json=False)
+    listing._print_cases(cases, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(cases[0].id)
     assert max(map(len, lines)) <= width
