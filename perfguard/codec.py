@@ -21,6 +21,7 @@ from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
 from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
+from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.profile import ProfileReport
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
-_RENAMED: dict[tuple[type, str], str] = {}
+_RENAMED: dict[tuple[type, str], str] = {(CensusChange, "sentence"): "fact", (Culprit, "sentence"): "fact"}
 """Fields that schema 1 called otherwise, by type and old name."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfguard.profile.changes.census_diff import compare_censuses
+
 from perfguard.profile.op_counts.census import (
     CompileEvent,
     CountedAllocation,

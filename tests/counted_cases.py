@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perfguard.profile.changes.census_diff import compare_censuses
+
 from perfguard.profile.runs.profiling import census_of_case, machine_isa
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm

@@ -13,7 +13,7 @@ from perfguard.errors import StoreError
 from perfguard.gate.stored.changes import CaseChange
 from perfguard.records.record import BaselineInfo, StoredBaseline
 from perfguard.records.steps.ops import CensusChange
-from perfguard.report.lines import change_lines
+from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 from perfguard.store.anchors import anchor_place, has_anchor
 from perfguard.store.baselines import BaselineStore
 from perfguard.units import format_effect, format_ratio, format_seconds, printable
@@ -80,14 +80,14 @@ def print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineInf
 
 
 def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
-    """Each case before and after, and below it what it executes otherwise."""
+    """Each case before and after, and below it what changed by op counts."""
     if as_json:
         click.echo(to_json(changes, indent=1))
         return
     width = max((len(change.case_id) for change in changes), default=4)
     for change in changes:
         click.echo(f"{change.case_id:<{width}}  {_times(change)}", err=to_stderr)
-        for line in _executed(change.executes_otherwise):
+        for line in _executed(change.op_changes):
             click.echo(f"  {line}", err=to_stderr)
 
 
@@ -106,8 +106,8 @@ def _times(change: CaseChange) -> str:
 
 
 def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
-    """Lines on what is executed otherwise; none where that is not known."""
+    """Lines on what changed by op counts; none where that is not known."""
     if changes is None:
         return []
-    told = change_lines("executes otherwise", "in what it executes", changes) or ["executes the same, by count"]
+    told = change_lines("changed", "in op counts", changes) or [SAME_OP_COUNTS]
     return [printable(line) for line in told]

@@ -198,8 +198,6 @@ class Verdict:
     """Signals beyond wall time that the machine has, in a fixed order."""
     allowance: str | None = None
     """The entry of the allow-list that applies, as a sentence."""
-    blame: str | None = None
-    """Which ops the difference is in, as a sentence; None where they were not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

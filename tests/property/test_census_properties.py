@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from perfguard.profile.changes.census_diff import compare_censuses, explain
 from perfguard.profile.changes.count_rules.residue import Residue
+
 from perfguard.profile.op_counts.census import ALLOCATIONS, CACHE_MISS, sorted_rows
 from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
 from perfguard.store.censuses import censuses_text, load_censuses, save_censuses

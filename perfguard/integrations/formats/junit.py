@@ -16,6 +16,7 @@ from perfguard.integrations.formats.series import RunExport
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
+from perfguard.report.lines import ops_lines
 from perfguard.units import printable
 
 _ELEMENTS = {
@@ -42,7 +43,7 @@ class _TestCase:
 def write(run: RunExport) -> bytes:
     """One test suite with the verdicts; of a run that compared nothing, with what was measured."""
     result = run.result
-    cases = _judged(result.gate) if result.gate is not None else [_measured(entry) for entry in result.measured]
+    cases = _judged(result.gate, result) if result.gate is not None else [_measured(entry) for entry in result.measured]
     counts = {
         "tests": str(len(cases)),
         "failures": str(sum(case.element == "failure" for case in cases)),
@@ -65,16 +66,16 @@ def write(run: RunExport) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _judged(gate: GateResult) -> list[_TestCase]:
-    return [*(_verdict(verdict) for verdict in gate.verdicts), *_gate(gate)]
+def _judged(gate: GateResult, result: RunResult) -> list[_TestCase]:
+    return [*(_verdict(verdict, result) for verdict in gate.verdicts), *_gate(gate)]
 
 
-def _verdict(verdict: Verdict) -> _TestCase:
+def _verdict(verdict: Verdict, result: RunResult) -> _TestCase:
     element = _ELEMENTS.get(verdict.outcome)
     if element is not None and verdict.gating is Gating.ADVISORY:
         element = "skipped"
     advisory = "advisory: " if verdict.gating is Gating.ADVISORY else ""
-    further = [text for text in (verdict.blame, verdict.allowance) if text]
+    further = [*ops_lines(verdict, result), *([verdict.allowance] if verdict.allowance else ())]
     return _TestCase(
         name=verdict.case_id,
         time_s=verdict.comparison.candidate_median_s,

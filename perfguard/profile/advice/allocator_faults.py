@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.rule import Rule, severity_by
 from perfguard.profile.advice.subject import after_edit, with_variables
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.records.plan import EnvProfile
 from perfguard.records.steps.findings import Finding, Gain
 from perfguard.units import format_number, format_seconds, format_share

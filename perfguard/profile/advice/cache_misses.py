@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed, where
 from perfguard.profile.advice.rule import Rule
 from perfguard.profile.advice.subject import with_variables
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed, where
-from perfguard.profile.changes.count_rules.residue import Place
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.residue import Place
 from perfguard.profile.op_counts.census import CACHE_MISS
 from perfguard.records.steps.findings import Finding, Gain, Severity
 from perfguard.records.steps.ops import CensusKind

@@ -6,7 +6,7 @@ from perfguard.profile.advice.copies import find_copies
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.rule import Rule
 from perfguard.profile.advice.tensors import Tensor
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.records.steps.findings import UNKNOWN_GAIN, Finding
 
 ID = "casts"

@@ -9,7 +9,7 @@ from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.advice.subject import after_edit
 from perfguard.profile.advice.tensors import FLOATING, tensors_of
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
 from perfguard.records.steps.findings import Finding, Gain
 from perfguard.records.steps.ops import OpTotal

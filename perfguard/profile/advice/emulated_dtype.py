@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.instruction_caps import caps_of
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on
 from perfguard.profile.advice.subject import after_edit, with_variables
 from perfguard.profile.advice.tensors import LOW_PRECISION
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.profile.op_counts.census_details import PrimitiveDetail
 from perfguard.profile.trace.op_groups import Group, group_of

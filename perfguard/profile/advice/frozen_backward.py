@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.advice.subject import after_edit
-from perfguard.profile.changes.count_rules.facts import listed
 from perfguard.profile.trace.op_groups import Group, group_of
 from perfguard.records.steps.findings import Finding, Gain, Severity
 from perfguard.records.steps.ops import PYTHON_OP, OpTotal, StepPhase

@@ -13,8 +13,8 @@ from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.advice.subject import after_edit
 from perfguard.profile.advice.tensors import tensors_of
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import base_name
 from perfguard.records.steps.findings import Finding, Gain
 from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, StepPhase

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import Rule
 from perfguard.profile.advice.subject import after_edit
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.records.steps.findings import UNKNOWN_GAIN, Finding, Severity
 from perfguard.records.steps.ops import CensusKind, CensusRow
 from perfguard.units import format_count

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import Rule, finding_on
 from perfguard.profile.advice.subject import after_edit
 from perfguard.profile.advice.tensors import LOW_PRECISION, tensors_of
-from perfguard.profile.changes.count_rules.facts import listed
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
 from perfguard.records.steps.findings import Finding, Gain, Severity
 from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.advice.subject import after_edit
 from perfguard.profile.advice.tensors import CHANNELS_LAST, tensors_of
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
 from perfguard.records.steps.findings import UNKNOWN_GAIN, Finding
 from perfguard.records.steps.ops import OpTotal

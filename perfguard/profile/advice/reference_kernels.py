@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, place_of_primitives
 from perfguard.profile.advice.subject import after_edit
 from perfguard.profile.advice.tensors import LOW_PRECISION, tensors_of
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed
-from perfguard.profile.changes.count_rules.op_names import CONVOLUTIONS, short
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.op_names import CONVOLUTIONS, short
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.records.steps.findings import Finding, Gain, Severity
 from perfguard.records.steps.ops import OpKey, OpTotal, PrimitiveTotal

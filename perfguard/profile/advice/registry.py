@@ -81,8 +81,8 @@ def _reading_order(finding: Finding) -> tuple[int, bool, float]:
 def _since_baseline(evidence: Evidence, rule: Rule, finding: Finding) -> Finding:
     """Add what the census says about the same thing."""
     changes = evidence.comparison.census_changes if evidence.comparison is not None else ()
-    sentences = [change.sentence for change in changes if _is_about(change, rule, finding)]
-    return replace(finding, since_baseline="; ".join(sentences[:_SHOWN_CHANGES])) if sentences else finding
+    codes = [change.fact.code for change in changes if _is_about(change, rule, finding)]
+    return replace(finding, since_baseline="; ".join(codes[:_SHOWN_CHANGES])) if codes else finding
 
 
 def _is_about(change: CensusChange, rule: Rule, finding: Finding) -> bool:

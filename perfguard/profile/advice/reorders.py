@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import listed
 from perfguard.profile.advice.rule import Rule, longest_first, place_of_primitives, severity_by
 from perfguard.profile.advice.subject import after_edit
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import listed
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.op_counts.census_details import PrimitiveDetail
 from perfguard.records.steps.findings import UNKNOWN_GAIN, Finding
 from perfguard.records.steps.ops import PrimitiveTotal

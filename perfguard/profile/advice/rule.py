@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.facts import where
-from perfguard.profile.changes.count_rules.residue import Place
+from perfguard.profile.advice.places import where
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.residue import Place
 from perfguard.profile.op_counts.census import pattern_of
 from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
 from perfguard.records.steps.ops import OpTotal, PrimitiveTotal, StepPhase

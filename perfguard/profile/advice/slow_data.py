@@ -14,7 +14,7 @@ from statistics import median
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.rule import WORTH_TELLING
 from perfguard.profile.advice.tensors import Tensor, largest, tensors_of
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, OpTotal
 from perfguard.units import format_seconds

@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.places import named
 from perfguard.profile.advice.rule import WORTH_TELLING, Rule, finding_on, severity_by
 from perfguard.profile.advice.subject import after_edit
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.profile.changes.count_rules.op_names import is_copy, is_minor, named, short
+from perfguard.profile.changes.counted import Rule as ChangeRule
+from perfguard.profile.changes.op_names import is_copy, is_minor, short
 from perfguard.records.steps.findings import Finding, Gain
 from perfguard.records.steps.ops import PYTHON_OP, OpTotal, StepPhase
 from perfguard.units import format_calls, format_seconds

@@ -11,7 +11,7 @@ from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.profile.advice.subject import Subject
-from perfguard.profile.changes.settled import is_settled
+from perfguard.profile.changes.balance import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.findings import findings_for

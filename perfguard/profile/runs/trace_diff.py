@@ -18,8 +18,8 @@ from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import Context, context_of
 from perfguard.profile.trace.names import Role, role_of
 from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.ops import Attribution
-from perfguard.units import format_number
 
 WORTH_A_PROCESS_BYTES = 40_000_000
 """Of text in the smaller trace. Another process must start and import numpy first, which small traces do not repay."""
@@ -56,23 +56,22 @@ def diff_traces(before: Path, after: Path) -> Attribution:
             raise UsageError(f"{path} is no file; give two traces that torch.profiler exported (.json or .json.gz)")
     traces = _read_side_by_side(before, after) if _is_worth_a_process(before, after) else (_read(before), _read(after))
     baseline, candidate = (_arm(trace.profile) for trace in traces)
-    attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
-    notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
+    attribution = attribute(f"{before.name} → {after.name}", baseline, candidate)
+    of_traces = (fact("trace.note", text=note) for trace in traces for note in trace.notes)
+    notes = [*attribution.notes, *of_traces]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
+        names = {"before": before.name, "after": after.name}
         notes.append(
-            f"a step of {before.name} holds {format_number(updates[0])} updates of optimizers and one of {after.name} "
-            f"{format_number(updates[1])}, so they are not the same work; mark steps alike, with the profiler's step()"
+            fact(
+                "trace.other_updates", severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1], **names
+            )
         )
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name
-    return replace(
-        attribution,
-        sentence=f"{named} tells no shapes and the other one does, so no op is the same; record both alike",
-        culprits=(),
-        notes=tuple(notes),
-    )
+    notes.insert(0, fact("trace.no_shapes", severity=Severity.GRAVE, trace=named))
+    return replace(attribution, culprits=(), notes=tuple(notes))
 
 
 def _is_worth_a_process(before: Path, after: Path) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfguard.records.facts import RECORDED_TEXT, Fact
+from perfguard.report.messages.changes import CHANGES
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.template import fill
 
 CATALOG: Mapping[str, Message] = {
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **CHANGES,
 }
 """Every code that this version knows."""
 

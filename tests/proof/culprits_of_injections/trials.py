@@ -7,10 +7,11 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perfguard.profile.changes.census_diff import compare_censuses
+
 from perfguard.config import load_config
 from perfguard.gate.paired.explain import BOTH, GATE_SIZE
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.census_diff import compare_censuses
 from perfguard.profile.runs.profiling import findings_of, machine_isa, run_profiles
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import Attribution

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from perfguard.gate.paired.blame import blamed
+
 from perfguard.records.verdict import Outcome
 from tests.commented_results import REGRESSED
 from tests.example_attribution import attribution_of

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
 from perfguard.profile.changes.census_diff import comparable, compare_censuses, upgrade
+
 from perfguard.profile.op_counts.census import UNPLACED
 from tests.census_rows import (
     ADAM,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from perfguard.profile.changes.culprits.finding import find_causes
 
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.culprits.finding import find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (

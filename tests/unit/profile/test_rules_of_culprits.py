@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from perfguard.profile.changes.culprits.causes import Rule
 from perfguard.profile.changes.culprits.finding import find_causes
-from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.twins import find_twins
+
+from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (
     CONV,

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.balance import balance_of
 from perfguard.profile.changes.culprits.finding import find_causes
 from perfguard.profile.changes.culprits.offsets import MovedCost
 from perfguard.profile.changes.culprits.weighing import established
-from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.sentences import is_worth_telling
+
+from perfguard.profile.changes.attribution import attribute
+from perfguard.profile.changes.balance import balance_of
+from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import CensusChange, StepPhase
 from tests.simulated_profiles import (
     BACKWARD,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from perfguard.profile.changes.settled import PRECISION, is_settled
 
 
