@@ -15,7 +15,6 @@ SHOWN_CHANGES = 3
 """Changes of op counts that are told in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 SAME_OP_COUNTS = "same op counts: ops, kernels, copies and allocations per step are equal"
-SINCE_STORED = "changed since the stored op counts"
 
 
 def signal_lines(verdict: Verdict) -> list[str]:
@@ -31,19 +30,23 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
-    """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted.
-
-    What differs from the op counts of another machine is told as far as it is not new.
-    """
+    """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
     changes = result.census_changes.get(verdict.case_id, ())
-    new = [change.fact for change in changes]
+    return [
+        *ops_lines(verdict, result),
+        *change_lines("changed", "in op counts", changes),
+        *unchanged_lines(verdict, result),
+    ]
+
+
+def unchanged_lines(verdict: Verdict, result: RunResult) -> list[str]:
+    """That both arms have the same op counts; what differs from those of another machine, as far as it is not new."""
+    new = [change.fact for change in result.census_changes.get(verdict.case_id, ())]
     stored = result.stored_census_changes.get(verdict.case_id, ())
     older = [change for change in stored if change.fact not in new]
     return [
-        *ops_lines(verdict, result),
         *([SAME_OP_COUNTS] if has_same_op_counts(verdict, result) else ()),
-        *change_lines("changed", "in op counts", changes),
-        *change_lines(SINCE_STORED, "since the stored op counts", older),
+        *change_lines("changed since the stored op counts", "since the stored op counts", older),
     ]
 
 

@@ -82,7 +82,8 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
     if both:
         session.note(
             f"what the steps execute was also compared with the op counts of {info.machine_id} "
-            f"({info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}), whose libraries choose from the same instruction sets; cases "
+            f"({info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}), whose libraries "
+            f"choose from the same instruction sets; cases "
             f"that changed: {changed or 'none'} of {len(both)}"
         )
 

@@ -143,11 +143,10 @@ def _optimizer(residue: Residue, place: Place) -> Change | None:
     if before is None or after is None:
         return None
     if before.style is not after.style:
-        counts = residue.counts(computing)
         return changed(
             Rule.FUSION,
             optimizer_code(was_fused=before.style is _Style.FUSED, is_fused=after.style is _Style.FUSED),
-            Counts(before=counts.before, after=counts.after),
+            Counts(before=sum(before.calls.values()), after=sum(after.calls.values())),
             {place},
             residue.take(rows),
             severity=severity_of(after.style - before.style),
@@ -210,6 +209,6 @@ def exchange_code(lost: Sequence[str], gained: Sequence[str]) -> str:
         return "convolution.changed"
     for fusion in FUSIONS:
         for whole, pieces, verb in ((lost, gained, "unfused"), (gained, lost, "fused")):
-            if not fusion.fused.isdisjoint(whole) and any(is_piece_of(name, fusion) for name in pieces):
+            if not fusion.fused.isdisjoint(whole) and any(is_piece_of(f"aten::{name}", fusion) for name in pieces):
                 return f"{fusion.kind}.{verb}"
     return "ops.replaced"

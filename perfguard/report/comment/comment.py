@@ -125,7 +125,7 @@ def _culprits(verdict: Verdict, result: RunResult, *, is_one_of_several: bool) -
         return []
     where = f" ({code_of(verdict.case_id)})" if is_one_of_several else ""
     doubt = contradiction(verdict, found.balance)
-    parts = [f"**{text_of(line.headline)}**{where}<br>{text_of(line.details)}" for line in culprit_lines(found)]
+    parts = [f"**{text_of(line.headline)}**{where}\n{text_of(line.details)}" for line in culprit_lines(found)]
     return [*parts, *([text_of(describe(doubt))] if doubt else ())]
 
 

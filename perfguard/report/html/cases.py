@@ -24,7 +24,7 @@ from perfguard.report.html.rooflines import rooflines
 from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
-from perfguard.report.lines import SAME_OP_COUNTS, SINCE_STORED, blame_lines, signal_lines
+from perfguard.report.lines import signal_lines, unchanged_lines
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_effect, format_seconds
@@ -168,18 +168,9 @@ def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
         *([f"modes: {modes.reason}"] if modes else ()),
         *([verdict.allowance] if verdict.allowance else ()),
         *(line for line in signal_lines(verdict)),
-        *_execution_lines(verdict, result),
+        *(unchanged_lines(verdict, result) if result else ()),
         *(["advisory: it cannot fail the gate"] if verdict.gating is Gating.ADVISORY else ()),
     )
-
-
-def _execution_lines(verdict: Verdict, result: RunResult | None) -> list[str]:
-    """What changed since the op counts of another machine, or that both arms have the same op counts.
-
-    The rest of these lines is shown elsewhere.
-    """
-    known = blame_lines(verdict, result) if result else []
-    return [line for line in known if line.startswith(SINCE_STORED) or line == SAME_OP_COUNTS]
 
 
 def _changes(case_id: str, result: RunResult | None) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def test_one_round_has_no_interval(capsys):
 def test_cases_that_came_or_went_have_no_difference(capsys):
     gone, new = changes_between(recorded([1.0, 1.0], ONCE, of="a"), recorded([1.0, 1.0], ONCE, of="b"))
     assert (gone.after, new.before) == (None, None)
-    assert (gone.interval, gone.executes_otherwise, new.interval, new.executes_otherwise) == (None,) * 4
+    assert (gone.interval, gone.op_changes, new.interval, new.op_changes) == (None,) * 4
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_census_of_other_instruction_sets_is_not_compared():
     before, after = recorded([1.0, 1.0], ONCE), recorded([1.0, 1.0], TWICE)
     other = replace(after.censuses[CASE], isa_class="avx2")
     (change,) = changes_between(before, replace(after, censuses={CASE: other}))
-    assert change.executes_otherwise is None
+    assert change.op_changes is None
 
 
 def test_a_baseline_by_its_folder_comes_with_what_was_counted(tmp_path):

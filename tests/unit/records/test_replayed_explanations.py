@@ -12,8 +12,8 @@ from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.run_data import RunData
 from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op
 
-REORDERS = (change("reorders", "2 reorders more"),)
-COPIES = (change("copies", "1 copy more"),)
+REORDERS = (change("reorders", "reorders.added"),)
+COPIES = (change("copies", "copies.added"),)
 FINDINGS = advise(evidence(op("mul_", 20, calls=62, module="Adam", phase=OPTIMIZER, shapes="[64]")))
 COMPARED = OpsCompared(attribution=comparison(), file="ops-1.json", findings=FINDINGS)
 
