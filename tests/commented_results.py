@@ -150,6 +150,7 @@ def many_cases(number: int) -> RunResult:
         f"{slower} of {number} cases regressed",
         *verdicts,
         census_changes={verdict.case_id: changes for verdict in verdicts[: 2 * slower]},
+        attributions=tuple(attribution_of(verdict.case_id) for verdict in verdicts[:slower]),
         findings={verdict.case_id: (ADVICE,) for verdict in verdicts[:slower]},
     )
 

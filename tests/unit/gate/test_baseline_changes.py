@@ -12,6 +12,7 @@ from perfguard.gate.stored.changes import CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import named_baseline
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Round
+from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 from tests.census_rows import census, op
 from tests.stored_baselines import CASE, NOISE, ROUND, record, recorded_on
 
@@ -61,13 +62,15 @@ def test_cases_that_came_or_went_have_no_difference(capsys):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "line"),
-    [(ONCE, TWICE, "  executes otherwise: "), (ONCE, ONCE, "  executes the same")],
+    ("before", "after", "codes"), [(ONCE, TWICE, ["calls.added"]), (ONCE, ONCE, [])], ids=["changed", "same"]
 )
-def test_what_steps_execute_otherwise_is_told_below_the_times(before, after, line, capsys):
-    lines = told(recorded([1.0, 1.0], before), recorded([1.0, 1.0], after), capsys)
-    assert len(lines) == 2
-    assert lines[1].startswith(line)
+def test_changed_op_counts_are_told_below_the_times(before, after, codes, capsys):
+    sides = recorded([1.0, 1.0], before), recorded([1.0, 1.0], after)
+    (change,) = changes_between(*sides)
+    assert [one.fact.code for one in change.op_changes] == codes
+    assert [line.strip() for line in told(*sides, capsys)[1:]] == (
+        change_lines("changed", "", change.op_changes) or [SAME_OP_COUNTS]
+    )
 
 
 @pytest.mark.parametrize("rows", [(None, ONCE), (ONCE, None), (None, None)])

@@ -68,17 +68,18 @@ def test_a_comment_is_markdown_of_ours_alone(name):
 
 
 def test_the_verdict_and_the_culprit_are_in_the_first_lines():
-    first = render_comment(REGRESSED, CONTEXT).splitlines()[:7]
+    first = render_comment(REGRESSED, CONTEXT).splitlines()[:8]
+    (culprit,) = culprit_lines(REGRESSED.attributions[0])
     assert first[2] == "### 🔺 perfguard: regressed at f00dbeeff00d"
     assert "1 of 6 cases regressed" in first[4]
-    assert first[6].startswith("Culprit: **step +6.2 %")
+    assert first[6:8] == [f"**{text_of(culprit.headline)}**", text_of(culprit.details)]
 
 
 @pytest.mark.parametrize("number", [2000, 5000])
 def test_a_comment_on_very_many_cases_has_room(number):
     text = render_comment(many_cases(number), CONTEXT)
     assert len(text) <= COMMENT_CHARACTERS
-    assert "Culprit: **step" in text
+    assert text_of(culprit_lines(many_cases(50).attributions[0])[0].headline) in text
     assert "# measure it again" in text
     assert text.count("```") % 2 == 0
 
@@ -94,7 +95,7 @@ def test_detail_is_shed_in_the_order_that_is_stated():
         ("kernel.add[id=0,", "unchanged"),
         ("Advice on", "advice"),
         ("faults regressed", "signals"),
-        ("2 reorders more in forward", "changes"),
+        ("2 extra reorders", "changes"),
         ("What else there is to know", "notes"),
     )
     lengths = [len(render_comment(result, CONTEXT, limit=limit)) for limit in range(40_000, 2_000, -2_500)]
