@@ -7,29 +7,59 @@ fit carry another schema number.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import math
+from collections.abc import Callable, Hashable
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
+from perfguard.records.events import (
+    EVENT_NAMES,
+    CanaryTimed,
+    Event,
+    OpsCompared,
+    RunFinished,
+    SliceTimed,
+    VerdictReached,
+)
 from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange, Culprit
+from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.profile import ProfileReport
+from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
+
+
+@functools.cache
+def _hints_of(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+OF_NUMBERS = (SliceTimed, CanaryTimed)
+"""Events that hold no facts; by far the most of a recording."""
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
-_RENAMED: dict[tuple[type, str], str] = {(CensusChange, "sentence"): "fact", (Culprit, "sentence"): "fact"}
+_RENAMED: dict[tuple[type, str], str] = {
+    (VerdictReached, "reason"): "reasons",
+    (RunFinished, "reason"): "reasons",
+    (Verdict, "reason"): "reasons",
+    (GateResult, "reason"): "reasons",
+    (RunResult, "reason"): "reasons",
+    (SignalFinding, "reason"): "fact",
+    (CensusChange, "sentence"): "fact",
+    (Culprit, "sentence"): "fact",
+}
 """Fields that schema 1 called otherwise, by type and old name."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")
@@ -84,7 +114,7 @@ def with_nan(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [with_nan(item, arguments[0]) for item in data]
     if isinstance(data, dict) and dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints_of(cast("Hashable", kind))
         return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: with_nan(item, arguments[1]) for key, item in data.items()}
@@ -104,8 +134,8 @@ def upgraded(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
-        renamed = {_RENAMED.get((kind, key), key): item for key, item in data.items()}
+        hints = _hints_of(cast("Hashable", kind))
+        renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: upgraded(item, arguments[1]) for key, item in data.items()}
@@ -118,6 +148,10 @@ def _upgraded_text(text: str, kind: Any) -> Any:
     if get_origin(kind) is tuple and get_args(kind)[0] is Fact:
         return [to_builtins(recorded_text(text))] if text else []
     return text
+
+
+_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Finding: finding_of_schema_1}
+"""What of schema 1 takes more than a new name, by type."""
 
 
 def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:
@@ -138,17 +172,18 @@ def decode_event(line: bytes, *, source: str) -> Event:
     except ValueError as error:
         raise StoreError(f"{source}: not a JSON line: {error}") from error
     except RecursionError:
-        raise StoreError(f"{source}: not an event of schema 1: nested too deeply") from None
+        raise StoreError(f"{source}: not an event of schema 2 or older: nested too deeply") from None
     name = body.get("event") if isinstance(body, dict) else None
     if not isinstance(name, str) or name not in EVENT_NAMES:
-        raise StoreError(f"{source}: not an event of schema 1: {line[:80]!r}")
+        raise StoreError(f"{source}: not an event of schema 2 or older: {line[:80]!r}")
     kind = EVENT_NAMES[body.pop("event")]
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
     names = {f.name for f in dataclasses.fields(kind)}
-    known = {key: value for key, value in body.items() if key in names}
+    known = {key: value for key, value in body.items() if key in names or (kind, key) in _RENAMED}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
-    return from_builtins(with_nan(known, kind) if kind is OpsCompared else known, kind, source=source)
+    known = with_nan(known, kind) if kind is OpsCompared else known
+    return from_builtins(known if kind in OF_NUMBERS else upgraded(known, kind), kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -158,7 +193,7 @@ def schema_of(name: str) -> dict[str, Any]:
         KeyError: Another name.
     """
     titles = {
-        "result": (RunResult, "Result of a perfguard command, version 1"),
+        "result": (RunResult, "Result of a perfguard command, version 2"),
         "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
         "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
     }
@@ -173,7 +208,7 @@ def schema_of(name: str) -> dict[str, Any]:
             definition = components[kind_name["$ref"].rpartition("/")[2]]
             definition["properties"] = {"event": {"const": event}, **envelope, **definition["properties"]}
             definition["required"] = ["event", *envelope, *definition.get("required", [])]
-        title = "One line of events.jsonl, version 1"
+        title = "One line of events.jsonl, version 2"
         schema = {"oneOf": list(variants), "$defs": components}
     for definition in _WITH_UNKNOWN & schema["$defs"].keys():
         _allow_null(schema["$defs"][definition]["properties"])

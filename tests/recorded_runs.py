@@ -16,6 +16,7 @@ from perfguard.gate.paired.judging import PairedJudge
 from perfguard.gate.rules.confirmation import flagged_cases
 from perfguard.gate.rules.policy import exit_code
 from perfguard.records import events as happened
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import (
     Cache,
     CoreClass,
@@ -192,7 +193,7 @@ def record_rounds(folder: Path) -> Path:
     recording.emit(_arm(Arm.CANDIDATE, "dir:.", "tree-2222222222"), after_s=2.0)
     for index in range(3):
         recording.block(index, cases, (Arm.CANDIDATE,))
-    recording.emit(happened.RunFinished(outcome="measured", exit_code=0, reason="3 cases measured"))
+    recording.emit(happened.RunFinished(outcome="measured", exit_code=0, reasons=(fact("run.measured", cases=3),)))
     return recording.write(fingerprint=_fingerprint(), plan=_plan(max_blocks=3))
 
 
@@ -236,13 +237,18 @@ def _calibrate(recording: Recording) -> None:
     for case_id, speed in SPEEDS.items():
         loops = max(1, round(0.02 / speed.base_s))
         recording.emit(happened.CaseCalibrated(case_id=case_id, inner_loops=loops, iteration_s=speed.base_s))
-    reason = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x256 and 128x4)"
+    raised = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x256 and 128x4)"
+    reason = fact("case.raised", error=raised)
     recording.emit(
         happened.CaseFailed(case_id=FAILING, arm=Arm.CANDIDATE, missing=False, reason=reason, detail="train.py:41")
     )
     recording.emit(
         happened.CaseFailed(
-            case_id=NEW, arm=Arm.BASELINE, missing=True, reason="no benchmark kernel.attention", detail=""
+            case_id=NEW,
+            arm=Arm.BASELINE,
+            missing=True,
+            reason=fact("case.missing", error="no benchmark kernel.attention"),
+            detail="",
         )
     )
     recording.emit(happened.StepsCounted(case_id=SAME, changes=()), after_s=3.0)
@@ -287,11 +293,11 @@ def _judge(recording: Recording, judge: PairedJudge) -> None:
                 log_ratio=estimate.log_ratio if estimate else None,
                 lower=estimate.interval.lower if estimate else None,
                 upper=estimate.interval.upper if estimate else None,
-                reason=verdict.reason,
+                reasons=verdict.reasons,
             )
         )
     code = int(exit_code(result))
-    recording.emit(happened.RunFinished(outcome=result.outcome.value, exit_code=code, reason=result.reason))
+    recording.emit(happened.RunFinished(outcome=result.outcome.value, exit_code=code, reasons=result.reasons))
 
 
 def _fingerprint() -> Fingerprint:
@@ -333,7 +339,7 @@ def _plan(*, max_blocks: int) -> dict[str, object]:
         numa_node=0,
         bind_memory_node=None,
         core_classes=(CoreClass.PERFORMANCE,),
-        reason="one thread a core, CPU 0,4 left to the system",
+        reason=fact("host.cpus_asked", cpus="1-3"),
     )
     settings = MeasureSettings(slices=SLICES, warmups=WARMUPS, max_blocks=max_blocks, seed=7)
     return {"cases": [], "settings": settings, "cpus": selection}

@@ -17,12 +17,13 @@ from perfguard.gate.paired.results import describe_rounds
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import ArmReady, Event, Noted, RunFinished, RunStarted
+from perfguard.records.facts import fact
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult
 from perfguard.runner.run_folder import read_events
-from perfguard.units import format_count
+from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.run_files import host_of, selection_of
 from perfguard.watch.sources.event_sources import read_beside
 
@@ -56,6 +57,19 @@ def latest_run(loaded: LoadedConfig) -> Path | None:
 
 
 def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
+    """The result that a run had; judged now from its events where it left none.
+
+    Raises:
+        StoreError: Neither can be read.
+    """
+    content = read_beside(folder, RESULT_NAME)
+    with contextlib.suppress(StoreError):
+        if content is not None:
+            return parse_result(content, source=RESULT_NAME)
+    return rejudge_run(loaded, folder)
+
+
+def rejudge_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     """What a run's events add up to, judged by the present rule.
 
     Raises:
@@ -76,7 +90,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
     data, gate = _replayed(loaded, start, events)
     end = next((event for event in events if isinstance(event, RunFinished)), None)
     measured = () if gate else _measured(start, data)
-    broken = "" if end else "; the run ended before it could conclude"
+    reasons = gate.reasons if gate else (fact("run.measured", cases=len(measured)),)
     return RunResult(
         command="show",
         run_id=start.run_id,
@@ -90,7 +104,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         measured=measured,
         exit_code=int(_code(loaded, gate, end)),
         verdict=gate.outcome.value if gate else "measured",
-        reason=(gate.reason if gate else f"{format_count(len(measured), 'case')} measured") + broken,
+        reasons=reasons if end else (*reasons, fact("run.unfinished")),
         notes=tuple(event.text for event in events if isinstance(event, Noted)),
         duration_s=recorded_duration_s(folder, data),
         census_changes=dict(data.census_changes),

@@ -1,7 +1,7 @@
 """What happens during a run, as it happens: the lines of `events.jsonl`.
 
 A run's data is a fold over its events (`perfguard.records.run_data`), so what was written is enough to judge it again.
-Schema version 1. Fields may be added; removing or changing one makes it version 2.
+Schema version 2. Fields may be added; removing or changing one makes it version 3.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 
-EVENT_SCHEMA = 1
+EVENT_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +183,18 @@ class CaseFailed:
     """Where it failed."""
     missing: bool
     """True where the arm has no such benchmark."""
-    reason: str
-    """One sentence."""
+    reason: Fact
+    """Why."""
     detail: str
     """End of the traceback or of the worker's stderr."""
     skipped: bool = False
     """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
+
+    @property
+    def quoted(self) -> str:
+        """The child's own words; the code of the reason where it left none."""
+        values = self.reason.values
+        return str(values.get("error") or values.get("text") or self.reason.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,8 +287,8 @@ class VerdictReached:
     """Lower bound of its interval."""
     upper: float | None
     """Upper bound."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What was seen and why it leads to the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,8 +309,8 @@ class RunFinished:
     """Value of GateOutcome, `measured` where nothing was compared, or `interrupted`."""
     exit_code: int
     """Exit code of the command."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What led to it, the deciding fact first."""
 
 
 Event = (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.records.estimate import Estimate
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import Fact
 from perfguard.records.spec import Gating
 
 
@@ -16,6 +18,8 @@ class Outcome(str, Enum):
     REGRESSED = "regressed"
     IMPROVED = "improved"
     UNCHANGED = "unchanged"
+    SAME_CODE = "same-code"
+    """Both arms run the same code, whatever their times say."""
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
@@ -69,7 +73,7 @@ class Policy:
     confirm_level: float = 0.05
     """A flag is confirmed when relocated arms are slower at all at this one-sided level."""
     max_block_sd_ratio: float = 0.05
-    """Cases noisier than this are demoted from gating to advisory."""
+    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
     max_void_fraction: float = 0.25
     """More voided blocks than this and the host is called unstable."""
 
@@ -110,8 +114,8 @@ class Comparison:
     """Paired blocks, or rounds against a stored baseline."""
     blocks_voided: int = 0
     """Blocks left out by the arm-blind rule."""
-    problem: str | None = None
-    """Why there is no estimate, one sentence."""
+    problem: Fact | None = None
+    """Why there is no estimate."""
     problem_outcome: Outcome | None = None
     """`failed`, `incomparable`, `no-baseline` or `inconclusive` when `problem` is set."""
 
@@ -123,11 +127,11 @@ class Confirmation:
     confirmed: bool
     """Whether they were slower too."""
     estimate: Estimate | None
-    """From the blocks of the confirmation alone; None where none completed."""
+    """From the blocks of the confirmation alone; None where too few completed."""
     p_slower: float | None
     """One-sided p of H0 `not slower`, corrected for the looks."""
-    reason: str
-    """One sentence."""
+    problem: Fact | None = None
+    """Why there is no estimate, where more is known than that blocks are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +150,10 @@ class ModeReport:
     """Whether it was rejected."""
     explains_effect: bool
     """Whether no shift is left within the modes."""
-    reason: str
-    """One sentence."""
+    within_log_ratio: float = math.nan
+    """Effect within the modes; nan in recordings that do not hold it."""
+    within: Interval | None = None
+    """Its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +174,8 @@ class SignalFinding:
     """Typical value of the candidate."""
     p_adjusted: float | None
     """p of a regression after correction over cases and signals."""
-    reason: str
-    """One sentence."""
+    fact: Fact
+    """What was seen, or why nothing can be said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +188,12 @@ class Verdict:
     """What is said of it."""
     gating: Gating
     """After demotion of noisy cases."""
-    reason: str
-    """One sentence: what was seen and why it leads to the outcome."""
+    reasons: tuple[Fact, ...]
+    """What was seen and why it leads to the outcome; what decided comes first."""
     comparison: Comparison
     """The evidence."""
+    timed_outcome: Outcome | None = None
+    """What the times alone say, where the arms run the same code and were measured all the same."""
     p_adjusted: float | None = None
     """p of a regression after family-wise adjustment over the gating cases."""
     mde_ratio: float | None = None
@@ -196,8 +204,13 @@ class Verdict:
     """Where the case is bimodal."""
     signals: tuple[SignalFinding, ...] = ()
     """Signals beyond wall time that the machine has, in a fixed order."""
-    allowance: str | None = None
-    """The entry of the allow-list that applies, as a sentence."""
+    allowance: Fact | None = None
+    """The entry of the allow-list that applies."""
+
+    @property
+    def effect(self) -> Estimate | None:
+        """The estimate that is shown; None where there is none, or both arms run the same code."""
+        return None if self.outcome is Outcome.SAME_CODE else self.comparison.estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +219,8 @@ class GateResult:
 
     outcome: GateOutcome
     """The gate's verdict."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...]
+    """What holds of the gate, the deciding fact first."""
     verdicts: tuple[Verdict, ...]
     """In the order of the suite."""
     policy: Policy

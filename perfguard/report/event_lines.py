@@ -26,6 +26,7 @@ from perfguard.records.events import (
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.culprits import change_text, culprit_texts, step_text
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -108,9 +109,9 @@ def _measurement(event: Event) -> tuple[str, str]:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{event.case_id} is skipped by its suite: {event.reason}"
+            text = f"{event.case_id}: {describe(event.reason)}"
         case CaseFailed():
-            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
+            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
             level, text = ("warning" if event.level == "warning" else "info"), event.text
         case _:
@@ -135,10 +136,10 @@ def _conclusion(event: Event) -> tuple[str, str]:
             said = (step_text(event.attribution), *culprit_texts(event.attribution))
             text = f"{event.attribution.case_id}: {'; '.join(said)}"
         case VerdictReached():
-            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {event.reason}"
+            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():
             level = _worst([event.outcome])
-            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {event.reason}"
+            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {describe_all(event.reasons)}"
         case _:
             pass
     return level, text

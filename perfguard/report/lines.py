@@ -23,7 +23,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
     CPU seconds that only follow the time, or that the verdict names already, are left out.
     """
     return [
-        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {finding.reason}"
+        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {describe(finding.fact)}"
         for finding in verdict.signals
         if finding.outcome in _WORTH_A_LINE and not (finding.signal == "cpu" and finding.outcome is verdict.outcome)
     ]
@@ -62,7 +62,7 @@ def ops_lines(verdict: Verdict, result: RunResult) -> list[str]:
 def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
     """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
     changes = result.census_changes.get(verdict.case_id)
-    return changes is not None and not changes and verdict.outcome is not Outcome.UNCHANGED
+    return changes is not None and not changes and verdict.outcome not in (Outcome.UNCHANGED, Outcome.SAME_CODE)
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:

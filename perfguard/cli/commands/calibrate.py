@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options
+from perfguard.cli.options import load, measuring_options, setup_option
+
+if TYPE_CHECKING:
+    from perfguard.gate.calibrate import Calibrated
 
 
 @click.command("calibrate")
@@ -23,7 +26,7 @@ from perfguard.cli.options import load, measuring_options
 @click.option("--show", "only_show", is_flag=True, help="Measure nothing; show what is stored.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@setup_option
 @click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
@@ -31,7 +34,6 @@ def command(**options: Any) -> None:
     Gates print it as their contract while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
     length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
-    from perfguard.cli.calibrations import print_calibrated
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
     from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
@@ -40,14 +42,45 @@ def command(**options: Any) -> None:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
     request = build_request("calibrate", load(options), options)
     if options["only_show"]:
-        print_calibrated(stored_contract(request), as_json=options["as_json"])
+        _print_calibrated(stored_contract(request), as_json=options["as_json"])
         return
     found = calibrate_machine(
         request,
         CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"]),
     )
-    print_calibrated(found, as_json=options["as_json"])
+    _print_calibrated(found, as_json=options["as_json"])
     if found.calibration is not None:
         click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)
     if found.interrupted:
         raise click.exceptions.Exit(int(ExitCode.INTERRUPTED))
+
+
+def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
+    """The contract, the table of cases, and whether it holds."""
+    from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
+    from perfguard.report.terminal.calibration import render_calibration
+
+    if as_json:
+        click.echo(
+            to_json(
+                {
+                    "contract": found.contract,
+                    "interrupted": found.interrupted,
+                    "notes": found.notes,
+                    "path": str(found.path),
+                    "reason": found.state.reason,
+                    "scope": found.calibration.scope if found.calibration else None,
+                    "status": found.state.status,
+                    "summary": found.summary,
+                },
+                indent=1,
+            )
+        )
+        return
+    for note in found.notes:
+        click.echo(f"note       {note}")
+    summary = found.summary
+    if summary is not None:
+        print_parts(lambda width: render_calibration(summary, width=width))
+    click.echo(found.contract)

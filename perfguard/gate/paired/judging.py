@@ -12,17 +12,18 @@ from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.intrusion import guard_intrusion
 from perfguard.gate.rules.modes import report_modes
-from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics
+from perfguard.gate.rules.numerics import different_results, guard_numerics
 from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import ArmsCompared, Event, LooksPlanned, LookTaken
+from perfguard.records.facts import fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.records.verdict import Comparison, Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class PairedJudge:
 
     def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
         """Verdicts on the stage, after everything that may change them."""
+        if self._was_not_measured(data):
+            return tuple(_same_code(case, self.policy) for case in self.cases)
         if not self.is_closed:
             self.look(data, final=True)
         if self.gate is None:
@@ -83,7 +86,7 @@ class PairedJudge:
             self.today,
             self.policy,
             tags=tags_of(self.cases),
-            different=computed_otherwise(checks),
+            different=different_results(checks),
         )
 
     def flagged(self, data: RunData) -> frozenset[str]:
@@ -111,14 +114,50 @@ class PairedJudge:
         cases = [case for case in self.cases if case.id in flagged]
         return confirm(data.paired(self.confirmation), cases, self.policy)
 
+    def _was_not_measured(self, data: RunData) -> bool:
+        """Whether the arms are the same, so that nothing had to be measured."""
+        return self.identical and not data.blocks_of(self.stage) and not data.failures
+
     def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
+        if self._was_not_measured(data):
+            return GateResult(
+                outcome=GateOutcome.PASS,
+                reasons=(fact("arms.identical"),),
+                verdicts=verdicts,
+                policy=self.policy,
+                blocks_total=0,
+                blocks_voided=0,
+                identical=True,
+                notes=tuple(notes),
+            )
         voiding = self.gate.voiding if self.gate else None
         allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
         result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=(*notes, *allowed))
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
+
+
+def _same_code(case: Case, policy: Policy) -> Verdict:
+    """The verdict on a case that both arms run with the same code, so that nothing was measured."""
+    comparison = Comparison(
+        case_id=case.id,
+        gating=case.gating,
+        estimate=None,
+        p_regressed=None,
+        p_improved=None,
+        baseline_median_s=None,
+        candidate_median_s=None,
+        margin_ratio=policy.margin_of(case.id),
+    )
+    return Verdict(
+        case_id=case.id,
+        outcome=Outcome.SAME_CODE,
+        gating=case.gating,
+        reasons=(fact("verdict.not_measured"),),
+        comparison=comparison,
+    )
 
 
 def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
@@ -143,8 +182,10 @@ def passed_by_construction(result: GateResult) -> GateResult:
         outcome=GateOutcome.PASS,
         identical=True,
         measured_outcome=result.outcome,
-        reason=f"both arms are identical by their hashes; their times alone would have said {result.outcome.value}: "
-        f"{result.reason}",
+        verdicts=tuple(
+            replace(verdict, outcome=Outcome.SAME_CODE, timed_outcome=verdict.outcome) for verdict in result.verdicts
+        ),
+        reasons=(fact("arms.identical", measured_outcome=result.outcome.value),),
     )
 
 

@@ -11,13 +11,14 @@ from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished, VerdictReached
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.run import Round, Stage
 from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
-from perfguard.units import format_count, format_share
+from perfguard.units import format_share
 
 _MUCH_WAITING = 0.05
 """Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
@@ -35,7 +36,7 @@ def finish(
         _emit_verdicts(session, gate)
     _join_raw_files(session)
     _note_waiting(session)
-    code, verdict, reason = _conclusion(session, gate, measured)
+    code, verdict, reasons = _conclusion(session, gate, measured)
     result = RunResult(
         command=session.request.command,
         run_id=session.folder.run_id,
@@ -49,7 +50,7 @@ def finish(
         measured=tuple(measured),
         exit_code=int(code),
         verdict=verdict,
-        reason=reason,
+        reasons=reasons,
         notes=tuple(session.notes),
         duration_s=time.monotonic() - session.started,
         error_rate=error_rate,
@@ -58,7 +59,7 @@ def finish(
         findings=dict(session.data.findings),
         stored_census_changes=dict(session.data.stored_census_changes),
     )
-    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
+    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reasons=reasons))
     session.folder.write_json("result.json", result)
     return result
 
@@ -95,11 +96,11 @@ def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
 
 
 def describe_rounds(
-    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: str | None
+    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: Fact | None
 ) -> CaseMeasured:
     """Median and spread of a case's rounds; None where there are too few."""
     if any(value <= 0 for entry in rounds for value in entry.values_s):
-        problem, rounds = "a slice took no time at all: the recording is damaged", ()
+        problem, rounds = fact("case.zero_time"), ()
     medians = [statistics.median(entry.values_s) for entry in rounds]
     logs = [math.log(value) for value in medians]
     within = [
@@ -112,23 +113,23 @@ def describe_rounds(
         between_sd_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
         within_sd_ratio=statistics.median(within) if within else None,
         inner_loops=inner_loops,
-        problem=problem or (None if medians else "no round completed"),
+        problem=problem or (None if medians else fact("case.no_round")),
     )
 
 
 def _conclusion(
     session: Session, gate: GateResult | None, measured: Sequence[CaseMeasured]
-) -> tuple[ExitCode, str, str]:
+) -> tuple[ExitCode, str, tuple[Fact, ...]]:
     config = session.request.loaded.config
     if session.interrupts.asked:
         blocks = session.data.blocks_finished
-        return ExitCode.INTERRUPTED, "interrupted", f"interrupted; {blocks} blocks were measured and are kept"
+        return ExitCode.INTERRUPTED, "interrupted", (fact("run.interrupted", blocks=blocks),)
     if gate is not None:
-        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reason
+        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reasons
     failed = [m.case_id for m in measured if m.problem]
     if failed:
-        return ExitCode.INFRASTRUCTURE, "failed", f"{len(failed)} of {len(measured)} cases failed"
-    return ExitCode.PASS, "measured", f"{format_count(len(measured), 'case')} measured"
+        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=len(failed), cases=len(measured)),)
+    return ExitCode.PASS, "measured", (fact("run.measured", cases=len(measured)),)
 
 
 def _emit_verdicts(session: Session, gate: GateResult) -> None:
@@ -141,7 +142,7 @@ def _emit_verdicts(session: Session, gate: GateResult) -> None:
                 log_ratio=estimate.log_ratio if estimate else None,
                 lower=estimate.interval.lower if estimate else None,
                 upper=estimate.interval.upper if estimate else None,
-                reason=verdict.reason,
+                reasons=verdict.reasons,
             )
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.stats.multiple import holm
@@ -55,7 +56,8 @@ def drift_note(drift: Drift, since: str) -> str:
     """
     comparison, estimate = drift.comparison, drift.comparison.estimate
     if estimate is None:
-        return f"{comparison.case_id}: no drift since the anchor of {since} can be told: {comparison.problem}"
+        why = f" ({comparison.problem.code})" if comparison.problem else ""
+        return f"{comparison.case_id}: no drift since the anchor of {since} can be told{why}"
     interval = f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
     shown = "shown to be beyond" if drift.is_beyond else "not shown to be beyond"
     return (
@@ -82,7 +84,11 @@ def merge_drift(verdicts: Sequence[Verdict], paired: Sequence[Verdict], since: s
 def _merged(verdict: Verdict, drifted: Verdict | None, since: str) -> Verdict:
     if drifted is None or verdict.outcome not in _OVERRULED or drifted.comparison.estimate is None:
         return verdict
-    effect = format_effect(drifted.comparison.estimate.log_ratio)
-    # Of a step that nobody could measure it cannot be said that it was small.
-    steps = ", in many small steps" if verdict.outcome in _SMALL_STEP else ""
-    return replace(drifted, reason=f"{effect} since the anchor of {since}{steps}: {drifted.reason}")
+    drift = fact(
+        "drift.since_anchor",
+        log_ratio=drifted.comparison.estimate.log_ratio,
+        since=since,
+        # Of a step that nobody could measure it cannot be said that it was small.
+        in_small_steps=verdict.outcome in _SMALL_STEP,
+    )
+    return replace(drifted, reasons=(drift, *drifted.reasons))

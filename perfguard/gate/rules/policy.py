@@ -11,11 +11,12 @@ case is shown to be unchanged or faster, so one truly slow case is passed with a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.rules import sentences
+from perfguard.gate.rules import reasons
+from perfguard.records.facts import Fact, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, GateOutcome, GateResult, Outcome, Policy, Verdict
 from perfguard.stats.multiple import holm
@@ -68,10 +69,9 @@ def judge(
 ) -> GateResult:
     """Decide every case and the gate.
 
-    Regressions and improvements are each tested over the family of gating cases by Holm. A gating case
-    noisier than the policy allows is demoted to advisory *unless it regressed or improved within the family*: noise
-    takes away its say in `inconclusive`, it never hides what was shown in spite of it. Advisory cases are tested on
-    their own and never fail the gate.
+    Regressions and improvements are each tested over the family of gating cases by Holm. Noise does not change the
+    family: a gating case noisier than the policy allows is tested in it like the others, and is demoted to advisory
+    only where neither was shown. Cases that the suite calls advisory are tested on their own and never fail the gate.
 
     Args:
         comparisons: The evidence, in the order of the suite.
@@ -127,12 +127,12 @@ def conclude(
     blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
         outcome=held[0],
-        reason=sentences.gate_sentence(held, verdicts, policy, voiding),
+        reasons=reasons.gate_reasons(held, verdicts, policy, voiding),
         verdicts=tuple(verdicts),
         policy=policy,
         blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
         blocks_voided=len(voiding.voided) if voiding else 0,
-        notes=(*notes, contract or uncalibrated(policy), *sentences.voiding_notes(voiding)),
+        notes=(*notes, contract or uncalibrated(policy), *reasons.voiding_notes(voiding)),
     )
 
 
@@ -169,7 +169,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             case_id=comparison.case_id,
             outcome=comparison.problem_outcome or Outcome.FAILED,
             gating=comparison.gating,
-            reason=comparison.problem or "nothing could be estimated",
+            reasons=(comparison.problem or fact("case.not_measured"),),
             comparison=comparison,
         )
     if _too_few(comparison, policy):
@@ -177,22 +177,16 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             case_id=comparison.case_id,
             outcome=Outcome.INCONCLUSIVE,
             gating=comparison.gating,
-            reason=sentences.too_few_sentence(comparison, _minimum(comparison, policy)),
+            reasons=(reasons.too_few_blocks(comparison, _minimum(comparison, policy)),),
             comparison=comparison,
             mde_ratio=math.inf,
         )
-    undecided = tested is not None and min(tested.p_slower, tested.p_faster) > policy.alpha
-    if undecided and _too_noisy(comparison, policy):
-        demoted = _decided(comparison, None, policy)
-        return Verdict(
-            case_id=comparison.case_id,
-            outcome=demoted.outcome,
-            gating=Gating.ADVISORY,
-            reason=f"{sentences.demotion_sentence(comparison, policy)}: {demoted.reason}",
-            comparison=comparison,
-            mde_ratio=demoted.mde_ratio,
-        )
-    return _decided(comparison, tested, policy)
+    verdict = _decided(comparison, tested, policy)
+    is_shown = verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+    if tested is None or is_shown or not _too_noisy(comparison, policy):
+        return verdict
+    # Only the family's test speaks: a test of its own would call a case regressed that passes the gate.
+    return replace(verdict, gating=Gating.ADVISORY, reasons=(reasons.demoted(comparison, policy), *verdict.reasons))
 
 
 def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
@@ -203,21 +197,21 @@ def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
     mde_ratio = _mde(comparison, test_alpha)
     if used.p_slower <= policy.alpha:
         outcome = Outcome.REGRESSED
-        reason = sentences.effect_sentence(comparison, used.p_slower, used.family)
+        found: tuple[Fact, ...] = (reasons.effect(comparison, used.p_slower, used.family),)
     elif used.p_faster <= policy.alpha:
         outcome = Outcome.IMPROVED
-        reason = sentences.effect_sentence(comparison, used.p_faster, used.family)
+        found = (reasons.effect(comparison, used.p_faster, used.family),)
     elif _inside_equivalence(comparison, policy):
         outcome = Outcome.UNCHANGED
-        reason = sentences.unchanged_sentence(comparison, policy)
+        found = (reasons.unchanged(comparison, policy),)
     else:
         outcome = Outcome.INCONCLUSIVE
-        reason = sentences.inconclusive_sentence(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
+        found = reasons.inconclusive(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
     return Verdict(
         case_id=comparison.case_id,
         outcome=outcome,
         gating=comparison.gating,
-        reason=reason,
+        reasons=found,
         comparison=comparison,
         p_adjusted=tested.p_slower if tested else None,
         mde_ratio=mde_ratio,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Verdict
@@ -84,7 +85,7 @@ def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
     return typical if typical > 0 else None
 
 
-def left_open(verdict: Verdict, *, why: str) -> Verdict:
+def left_open(verdict: Verdict, *, why: Fact) -> Verdict:
     """The verdict of a gating case that could not be paired: what the stored numbers show of it stays open.
 
     Args:
@@ -93,6 +94,5 @@ def left_open(verdict: Verdict, *, why: str) -> Verdict:
     """
     if verdict.gating is not Gating.GATING or verdict.outcome not in _SHOWN:
         return verdict
-    said = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster"}.get(verdict.outcome, "unchanged")
-    reason = f"{said} by the stored numbers, but {why}: {verdict.reason}"
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    open_ = fact("stored.left_open", severity=Severity.NOTABLE, outcome=verdict.outcome.value)
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(open_, why, *verdict.reasons))

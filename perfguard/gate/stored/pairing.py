@@ -19,6 +19,7 @@ from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
 from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -81,7 +82,7 @@ def pair_open_cases(
     return _unpaired(session, result, chosen, obstacle, level)
 
 
-def changed_state(stored: StoredBaseline) -> tuple[str, ...]:
+def changed_state(stored: StoredBaseline) -> tuple[Fact, ...]:
     """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
     compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), probe())
     return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()
@@ -147,26 +148,24 @@ def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult
 
 
 def _repeated(verdict: Verdict) -> Verdict:
-    return replace(verdict, reason=f"paired with the baseline's commit: {verdict.reason}")
+    return replace(verdict, reasons=(fact("stored.paired_with_commit"), *verdict.reasons))
 
 
 def _told(result: GateResult, same: int) -> GateResult:
-    """A pass whose sentence does not claim that the times of unchanged code were shown to be equal."""
+    """A pass that does not claim that the times of unchanged code were shown to be equal."""
     if result.outcome is not GateOutcome.PASS:
         return result
     total = len(result.verdicts)
-    subject = "case imports" if same == 1 else "cases import"
-    others = f"; {total - same} more unchanged or faster" if same < total else ""
-    reason = f"{same} of {total} {subject} the very code of the baseline, so only the machine can have changed{others}"
-    return replace(result, reason=reason)
+    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same or None),))
 
 
 def _same_code(verdict: Verdict) -> Verdict:
     return replace(
         verdict,
-        outcome=Outcome.UNCHANGED,
+        outcome=Outcome.SAME_CODE,
+        timed_outcome=verdict.outcome,
         gating=Gating.GATING,  # noise between rounds may have demoted it, but hashes have none
-        reason=f"the code is the baseline's own, so the machine is what changed: {verdict.reason}",
+        reasons=(fact("verdict.same_code"), *verdict.reasons),
     )
 
 
@@ -178,8 +177,6 @@ def _unpaired(
     if not is_guest and level is CompatibilityLevel.EQUAL:
         session.note(f"what the stored numbers show was not checked by pairing: {obstacle}", level="warning")
         return result
-    why = "a virtual guest may run on another host today" if is_guest else "the machine's state has changed"
+    why = fact("stored.unchecked", is_guest=is_guest, obstacle=obstacle)
     chosen = {case.id for case in cases}
-    return with_verdicts(
-        result, [left_open(v, why=f"{why}, and {obstacle}") for v in result.verdicts if v.case_id in chosen]
-    )
+    return with_verdicts(result, [left_open(v, why=why) for v in result.verdicts if v.case_id in chosen])

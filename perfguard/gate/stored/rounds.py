@@ -15,13 +15,14 @@ from perfguard.gate.paired.results import finish, measured_cases
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.drift import DRIFT_SHARE
-from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.rules.numerics import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.gate.rules.screening import cases_to_pair, speed_note
 from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
 from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
+from perfguard.records.facts import Fact, Subject, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -121,7 +122,9 @@ def judge_stored(session: Session, stored: StoredBaseline, *, contract: str | No
         {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
     )
     if reasons:
-        comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
+        comparisons = tuple(_incomparable(c, reasons[0]) for c in comparisons)
+        for reason in reasons[1:]:
+            session.note(reason)
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     unchecked = unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session))
@@ -148,7 +151,7 @@ def _allowed(
         return result
     cases = session.request.cases
     today, tags = utc_today(), tags_of(cases)
-    different = computed_otherwise(paired_with_stored(stored.rounds, session.data.rounds()))
+    different = different_results(paired_with_stored(stored.rounds, session.data.rounds()))
     unpaired = [verdict for verdict in result.verdicts if verdict.comparison.design is Design.ROUNDS]
     ruled = apply_allowances(unpaired, allowances, today, result.policy, tags=tags, different=different)
     result = with_verdicts(result, ruled)
@@ -171,29 +174,29 @@ def _why_unchecked(stored: StoredBaseline, session: Session) -> str:
     return "no round had the data of one of the baseline's"
 
 
-def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[str, ...]:
+def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[Fact, ...]:
     """Why this run must not be compared with the stored baseline, or anchor; empty when it may. The rest is noted."""
     compatibility = match(stored.fingerprint, session.fingerprint)
     if compatibility.level is CompatibilityLevel.INCOMPARABLE:
         return compatibility.reasons
     for reason in compatibility.reasons:
-        session.note(f"differs from the {name}: {reason}")
+        session.note(replace(reason, subject=Subject(arm=name)))
     info, settings = stored.info, session.settings
     reasons = []
-    for what, then, now in (
-        ("CPUs in the mask", info.cpus, len(session.selection.cpus)),
-        ("environment profile", info.env_profile, settings.env_profile.value),
-        ("slice length", info.slice_s, settings.slice_s),
+    for setting, then, now in (
+        ("cpus", info.cpus, len(session.selection.cpus)),
+        ("env_profile", info.env_profile, settings.env_profile.value),
+        ("slice_s", info.slice_s, settings.slice_s),
     ):
         if then != now:
-            reasons.append(f"the {name} was measured with another {what} ({then}, now {now})")
+            reasons.append(fact("host.other_run_setting", arm=name, setting=setting, then=then, now=now))
     return tuple(reasons)
 
 
-def _incomparable(comparison: Comparison, reason: str) -> Comparison:
+def _incomparable(comparison: Comparison, problem: Fact) -> Comparison:
     if comparison.problem_outcome is Outcome.FAILED:
         return comparison
-    return replace(comparison, problem=reason, problem_outcome=Outcome.INCOMPARABLE)
+    return replace(comparison, problem=problem, problem_outcome=Outcome.INCOMPARABLE)
 
 
 def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:

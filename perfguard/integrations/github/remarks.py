@@ -12,6 +12,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution, OpKey
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import culprit_texts
+from perfguard.report.messages.catalog import describe_all
 
 _LEVELS = {
     Outcome.REGRESSED: Level.ERROR,
@@ -45,7 +46,7 @@ def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
     return Annotation(
         level=level,
         title=f"perfguard: {verdict.case_id} {verdict.outcome.value}",
-        message="\n".join([verdict.reason, *(culprit_texts(attribution) if attribution else ())]),
+        message="\n".join([describe_all(verdict.reasons), *(culprit_texts(attribution) if attribution else ())]),
         file=file,
         line=line,
     )

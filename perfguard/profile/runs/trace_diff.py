@@ -18,7 +18,7 @@ from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import Context, context_of
 from perfguard.profile.trace.names import Role, role_of
 from perfguard.profile.trace.trace import Trace, read_trace
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution
 
 WORTH_A_PROCESS_BYTES = 40_000_000
@@ -38,7 +38,7 @@ class _ReadTrace:
     """Updates of optimizers in a step, on average."""
     has_shapes: bool
     """Whether any op tells the shapes of its tensors."""
-    notes: tuple[str, ...]
+    notes: tuple[Fact, ...]
     """What the reader should know of the file."""
 
 
@@ -57,14 +57,15 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     traces = _read_side_by_side(before, after) if _is_worth_a_process(before, after) else (_read(before), _read(after))
     baseline, candidate = (_arm(trace.profile) for trace in traces)
     attribution = attribute(f"{before.name} → {after.name}", baseline, candidate)
-    of_traces = (fact("trace.note", text=note) for trace in traces for note in trace.notes)
-    notes = [*attribution.notes, *of_traces]
+    notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
         names = {"before": before.name, "after": after.name}
         notes.append(
-            fact(
-                "trace.other_updates", severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1], **names
+            Fact(
+                code="trace.other_updates",
+                severity=Severity.NOTABLE,
+                values={"updates": updates[0], "updates_after": updates[1], **names},
             )
         )
     if traces[0].has_shapes == traces[1].has_shapes:

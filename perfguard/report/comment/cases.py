@@ -12,6 +12,7 @@ from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, inter
 from perfguard.report.culprits import change_text
 from perfguard.report.escaping import code, code_block, escape, escape_html
 from perfguard.report.lines import SAME_OP_COUNTS, has_same_op_counts, ops_lines, signal_lines
+from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
 
@@ -58,8 +59,13 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
         *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
         *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
         *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
+        *_same_code(of(verdicts, Outcome.SAME_CODE)),
         *_changed(result, verdicts, detail),
     ]
+
+
+def _same_code(verdicts: Sequence[Verdict]) -> list[str]:
+    return [f"≡ same code: {format_count(len(verdicts), 'case')}"] if verdicts else []
 
 
 def of(verdicts: Sequence[Verdict], *outcomes: Outcome) -> list[Verdict]:
@@ -94,7 +100,7 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     """What is known of one; `named` where the headline has its culprit already."""
     comparison = verdict.comparison
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
-    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(verdict.reason)}"]
+    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
     changes = result.census_changes.get(verdict.case_id, ())
     lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
@@ -107,7 +113,7 @@ def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: i
         return []
     shown = verdicts[:rows]
     reasons = [
-        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}"
+        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
         + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(v, result) else "")
         for v in shown
     ]
@@ -144,11 +150,11 @@ def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> 
 
 def _bars(verdicts: Sequence[Verdict]) -> str:
     """A code block with a line for each case that has an effect; empty where none has."""
-    measured = [(v, e) for v in verdicts if (e := v.comparison.estimate) is not None]
+    measured = [(v, e) for v in verdicts if (e := v.effect) is not None]
     if not measured:
         return ""
     reach = reach_of(estimate for _, estimate in measured)
-    intervals = [format_interval(verdict.comparison) for verdict, _ in measured]
+    intervals = [format_interval(verdict.effect) for verdict, _ in measured]
     width = max(map(len, (_INTERVAL_HEAD, *intervals)))
     lines = [f"     effect  {_INTERVAL_HEAD:<{width}}  {axis_labels(reach):<{BAR_WIDTH}}  case"]
     for (verdict, estimate), interval in zip(measured, intervals, strict=True):
@@ -161,7 +167,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
 
 
 def _rank(verdict: Verdict) -> tuple[bool, float]:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     size = abs(estimate.log_ratio) if estimate is not None else 0.0
     return verdict.gating is Gating.ADVISORY, -size if size == size else 0.0  # noqa: PLR0124 - nan has no place
 

@@ -21,7 +21,7 @@ from perfguard.report.comment.cases import Detail, case_sections, code_of, fold,
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
 from perfguard.report.lines import note_lines
-from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count, format_ratio
 
@@ -103,7 +103,7 @@ def _render(result: RunResult, context: CommentContext, detail: Detail) -> str:
 def _headline(result: RunResult, context: CommentContext) -> list[str]:
     sign = _WORDS.get(result.verdict, "⚠️")
     commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
-    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(result.reason)}**"]
+    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(describe_all(result.reasons))}**"]
     red = _red(result)
     if red:
         parts += _culprits(red[0], result, is_one_of_several=len(red) > 1)
@@ -187,7 +187,7 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
 
 def _without_command(finding: Finding, context: CommentContext) -> Finding:
     """A bot shows no command to run that a stranger could have written."""
-    return replace(finding, trial=replace(finding.trial, command="")) if context.from_fork else finding
+    return replace(finding, command="") if context.from_fork else finding
 
 
 def _notes(result: RunResult, detail: Detail) -> list[str]:
@@ -241,7 +241,7 @@ def _acceptance(red: Sequence[Verdict]) -> list[str]:
 
 def _ceiling(verdict: Verdict) -> int:
     """Whole per cent that cover the upper end of a regression's interval."""
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None or not math.isfinite(estimate.log_ratio):
         return 1
     upper = estimate.interval.upper if math.isfinite(estimate.interval.upper) else estimate.log_ratio

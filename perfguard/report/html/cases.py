@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfguard.gate.rules.modes import MODES_MIXED, mode_fact
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
@@ -25,6 +26,7 @@ from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
 from perfguard.report.lines import signal_lines, unchanged_lines
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_effect, format_seconds
@@ -94,7 +96,7 @@ def section_of(
         is_open: Whether its evidence is shown at once, even if there is nothing to look at.
     """
     evidence = content.evidence.get(case_id, CaseEvidence(case_id=case_id))
-    estimate = verdict.comparison.estimate if verdict else None
+    estimate = verdict.effect if verdict else None
     attribution = content.attributions.get(case_id)
     history = (
         next((h for h in histories_of(content.history) if h.case_id == case_id), None) if content.history else None
@@ -107,7 +109,11 @@ def section_of(
         mark=mark_of(verdict.outcome) if verdict else _FAILED if measured and measured.problem else _MEASURED,
         summary=_effect(verdict) if verdict else format_seconds(measured.median_s) if measured else "",
         is_open=is_open or (is_worth_a_look(verdict.outcome) if verdict else bool(measured and measured.problem)),
-        lines=_said(verdict, result) if verdict else (measured.problem,) if measured and measured.problem else (),
+        lines=_said(verdict, result)
+        if verdict
+        else (describe(measured.problem),)
+        if measured and measured.problem
+        else (),
         evidence=tuple(chart for chart in plots if chart is not None),
         signals=signals_table(verdict.signals) if verdict and content.evidence else None,
         step=step_text(attribution) if attribution else "",
@@ -133,7 +139,7 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         mark=_PROFILED,
         summary=format_seconds(case.step_s if case.step_s is not None else case.profiled_step_s),
         is_open=True,
-        lines=(*_projected(projection), *case.notes),
+        lines=(*_projected(projection), *map(describe, case.notes)),
         evidence=(),
         signals=None,
         step="",
@@ -148,25 +154,19 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
 
 
 def _effect(verdict: Verdict) -> str:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None:
         return ""
-    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.comparison)}"
+    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.effect)}"
 
 
 def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
-    """The verdict's reason, and what led to it or stands beside it."""
-    confirmation, modes, problem = verdict.confirmation, verdict.modes, verdict.comparison.problem
+    """The verdict's reasons, and what led to it or stands beside it."""
+    modes = verdict.modes
+    is_told = any(reason.code == MODES_MIXED for reason in verdict.reasons)
     return (
-        verdict.reason,
-        *([problem] if problem and problem not in verdict.reason else ()),
-        *(
-            [f"confirmation: {confirmation.reason}"]
-            if confirmation and confirmation.reason not in verdict.reason
-            else ()
-        ),
-        *([f"modes: {modes.reason}"] if modes else ()),
-        *([verdict.allowance] if verdict.allowance else ()),
+        *map(describe, verdict.reasons),
+        *([describe(mode_fact(modes))] if modes and not is_told else ()),
         *(line for line in signal_lines(verdict)),
         *(unchanged_lines(verdict, result) if result else ()),
         *(["advisory: it cannot fail the gate"] if verdict.gating is Gating.ADVISORY else ()),
@@ -198,5 +198,5 @@ def _projected(projection: CaseProjection | None) -> tuple[str, ...]:
         identity_line(projection.ops, "op"),
         efficiency_line(projection.ops, "op"),
         *([identity_line(primitives, "primitive"), efficiency_line(primitives, "primitive")] if primitives else ()),
-        *projection.notes,
+        *map(describe, projection.notes),
     )

@@ -46,7 +46,7 @@ def cases_table(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Table:
 
 def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
     comparison, mark = verdict.comparison, mark_of(verdict.outcome)
-    estimate = comparison.estimate
+    estimate = verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     return (
         Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
@@ -56,7 +56,7 @@ def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
             class_=f"verdict {mark.class_}",
         ),
         *numbers((format_effect(estimate.log_ratio), estimate.log_ratio) if estimate else ("-", None)),
-        Cell(content=format_interval(comparison), sort=estimate.interval.lower if estimate else None, class_="num"),
+        Cell(content=format_interval(estimate), sort=estimate.interval.lower if estimate else None, class_="num"),
         *numbers(
             (format_seconds(comparison.baseline_median_s), comparison.baseline_median_s),
             (format_seconds(comparison.candidate_median_s), comparison.candidate_median_s),
@@ -84,7 +84,7 @@ def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -
                 (format_ratio(case.within_sd_ratio), case.within_sd_ratio),
                 (str(case.inner_loops or "-"), float(case.inner_loops or 0)),
             ),
-            Cell(content=f"✗ {case.problem}" if case.problem else "", class_="broken"),
+            Cell(content=f"✗ {describe(case.problem)}" if case.problem else "", class_="broken"),
         )
         for case in measured
     )
@@ -136,7 +136,7 @@ def signals_table(signals: Sequence[SignalFinding]) -> Table | None:
             *numbers((_amount(found.candidate, found.unit), found.candidate)),
             *numbers((_p(found.p_adjusted), found.p_adjusted)),
             Cell(content="gating" if found.gating else "advisory"),
-            Cell(content=found.reason, class_="wide"),
+            Cell(content=describe(found.fact), class_="wide"),
         )
         for found in signals
     )

@@ -160,10 +160,6 @@ CHANGES: Mapping[str, Message] = {
         text="{moved_s} moved from {source} in {source_module} to {target} in {target_module}, not a culprit",
         about="A cost left one op and came to another, and the step took as long as before.",
     ),
-    "ops.one_process": Message(
-        text="timings are inconclusive with one process per arm; op-count changes are exact",
-        about="Only one process of each arm was profiled, so differences of times have no interval.",
-    ),
     "ops.went_the_other_way": Message(
         text="the few profiled steps went the other way, so they explain little",
         about="The profiled steps contradict the verdict, which rests on many more steps.",
@@ -184,11 +180,5 @@ CHANGES: Mapping[str, Message] = {
         text="only the other trace has shapes, not {trace}, so no op is the same; record both alike",
         about="One of two traces was recorded without shapes.",
     ),
-    "trace.other_updates": Message(
-        text="not the same work: a step of {before} has {updates:number} optimizer updates, one of {after} "
-        "{updates_after:number}; mark steps with the profiler's step()",
-        about="Steps of two traces hold different numbers of optimizer updates.",
-    ),
-    "trace.note": Message(text="{text}", about="What reading a trace says of it."),
 }
 """What changed in what a step executes, and what is to know of a comparison of ops."""

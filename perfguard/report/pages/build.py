@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard import __version__
-from perfguard.codec import from_builtins, with_nan
+from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.gate.show import judged_run
-from perfguard.host.render import render_fingerprint
 from perfguard.records.events import Event, OpsCompared, RunFinished, RunStarted
 from perfguard.records.result import RunResult
 from perfguard.records.run_data import RunData
@@ -23,6 +22,7 @@ from perfguard.report.html.content import RunContent
 from perfguard.report.html.page import look, render_report
 from perfguard.report.pages.case_evidence import evidence_of
 from perfguard.report.pages.raw_files import arm_facts, raw_files
+from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.past_runs import read_history
 from perfguard.watch.run_files import host_of, read_attribution
@@ -170,7 +170,9 @@ def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
         return None
     try:
         data = json.loads(content)
-        return from_builtins(with_nan(data, ProfileReport), ProfileReport, source="profile.json")
+        return from_builtins(
+            upgraded(with_nan(data, ProfileReport), ProfileReport), ProfileReport, source="profile.json"
+        )
     except (ValueError, RecursionError, StoreError) as error:
         problems.append(f"profile.json cannot be read: {error}")
         return None

@@ -39,7 +39,7 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
     parts: list[RenderableType] = [
         Text(printable(f"ops of {attribution.case_id}"), style="bold"),
         Text(printable(step_text(attribution))),
-        *(Text(printable(f"! {describe(note)}"), style="yellow") for note in attribution.notes),
+        *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
     ]
     for line in culprit_lines(attribution):

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
 from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, profiled_step
@@ -64,8 +65,8 @@ class ReplayedOp:
 
     call_s: float | None
     """Median seconds of one call; None where it could not be replayed."""
-    reason: str | None
-    """Why not: a sentence whose subject is the op."""
+    reason: Fact | None
+    """Why not."""
     overload: str | None = None
     """The overload that was called."""
     batches: int = 0
@@ -129,11 +130,8 @@ class ProfilingWorker(ArmWorker):
 
     def stop_script(self, *, timeout_s: float) -> ScriptEnd:
         """End a held script where it is."""
-        return self._leave_script("stop", timeout_s)
-
-    def finish_script(self, *, timeout_s: float) -> ScriptEnd:
-        """Let a held script go on to its own end, unobserved."""
-        return self._leave_script("go_on", timeout_s)
+        self._worker.send("stop")
+        return self._script_end(self._expect("ended", timeout_s))
 
     def whole_script(
         self,
@@ -161,7 +159,7 @@ class ProfilingWorker(ArmWorker):
         self._require_mask(reply)
         return ReplayedOp(
             call_s=reply["call_s"],
-            reason=reply["reason"],
+            reason=None if reply["reason"] is None else fact("replay.refused", error=reply["reason"]),
             overload=reply.get("overload"),
             batches=int(reply.get("batches", 0)),
             assumed=tuple(reply.get("assumed", ())),
@@ -184,10 +182,6 @@ class ProfilingWorker(ArmWorker):
             is_beyond_caches=bool(reply["is_beyond_caches"]),
             threads=int(reply["threads"]),
         )
-
-    def _leave_script(self, word: str, timeout_s: float) -> ScriptEnd:
-        self._worker.send(word)
-        return self._script_end(self._expect("ended", timeout_s))
 
     def _script_end(self, reply: Message) -> ScriptEnd:
         self._require_mask(reply)

@@ -9,6 +9,8 @@ from perfguard.records.steps.ops import Attribution
 from perfguard.report.culprits import change_text, step_text
 from perfguard.report.culprits import culprit_lines as report_lines
 from perfguard.report.lines import SHOWN_CHANGES
+from perfguard.report.messages.advice import change_of, where_of
+from perfguard.report.messages.catalog import describe
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
@@ -29,8 +31,8 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
     lines += summary_lines(case)
     lines += stream_lines(series, width, glyphs)
     lines += blame_of(case, width)
-    if case.reason:
-        lines += wrapped(case.reason, width, Role.MUTED)
+    for reason in case.reasons:
+        lines += wrapped(describe(reason), width, Role.MUTED)
     return lines
 
 
@@ -63,8 +65,10 @@ def blame_of(case: CaseView, width: int) -> list[Line]:
     for change in (case.census or ())[:SHOWN_CHANGES]:
         lines += wrapped(f"changed: {change_text(change)}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:
-        lines += wrapped(f"{finding.severity.value}: {finding.title} {finding.where}", width, Role.OPEN, indent=4)
-        lines += wrapped(f"    try {finding.trial.change}", width, Role.MUTED, indent=4)
+        lines += wrapped(
+            f"{finding.severity.value}: {describe(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
+        )
+        lines += wrapped(f"    try {change_of(finding)}", width, Role.MUTED, indent=4)
     more = len(case.census or ()) - SHOWN_CHANGES
     if more > 0:
         lines.append(line(Span(f"and {format_count(more, 'smaller change')} in op counts", Role.MUTED)))

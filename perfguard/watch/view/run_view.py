@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -74,8 +75,8 @@ class CaseView:
     """Standard deviation of the blocks' log-ratios (of the rounds' log medians where there is one arm)."""
     outcome: str | None = None
     """Value of Outcome once it was said; None before."""
-    reason: str = ""
-    """One sentence; why it failed, or what the verdict rests on."""
+    reasons: tuple[Fact, ...] = ()
+    """Why it failed, or what the verdict rests on."""
     census: tuple[CensusChange, ...] | None = None
     """What changed by op counts; None where it was not counted."""
     attribution: Attribution | None = None
@@ -172,8 +173,8 @@ class RunView:
     """Value of GateOutcome, `measured` or `interrupted`; None while it runs."""
     exit_code: int | None = None
     """Exit code of the command; None while it runs."""
-    reason: str = ""
-    """What the run concluded, one sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What the run concluded."""
     notes: tuple[str, ...] = ()
     """What the run's reader should know, in order."""
     problems: tuple[str, ...] = ()

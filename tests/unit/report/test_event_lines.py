@@ -7,13 +7,14 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.view.run_view import LogLine
 from tests.recorded_runs import DATA
 
-VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reason": "5 % slower"}
+VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reasons": (recorded_text("5 % slower"),)}
 
 
 def said(event: happened.Event) -> tuple[str, str]:
@@ -44,8 +45,13 @@ def said(event: happened.Event) -> tuple[str, str]:
             "info",
             "block 3 took 12 s, 0.10 % stolen",
         ),
-        (happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="boom", detail=""), "error",
-         "a failed in the candidate: boom"),
+        (
+            happened.CaseFailed(
+                case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
+            ),
+            "error",
+            "a failed in the candidate: boom",
+        ),
         (happened.Noted(level="warning", text="no canary"), "warning", "no canary"),
         (happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}), "error",
          "answered after 5 blocks: a regressed, b unchanged"),
@@ -56,7 +62,7 @@ def said(event: happened.Event) -> tuple[str, str]:
          "a regressed: 5 % slower"),
         (happened.VerdictReached(outcome="unchanged", **VERDICT), "info",
          "a unchanged: 5 % slower"),
-        (happened.RunFinished(outcome="inconclusive", exit_code=4, reason="too noisy"), "warning",
+        (happened.RunFinished(outcome="inconclusive", exit_code=4, reasons=(recorded_text("too noisy"),)), "warning",
          "run ended, inconclusive, exit code 4: too noisy"),
     ],
 )  # fmt: skip
@@ -79,7 +85,9 @@ def test_a_whole_run_is_told_in_lines_that_move_no_terminal(name):
 
 
 def test_control_characters_of_a_benchmark_become_spaces():
-    failed = happened.CaseFailed(case_id="a", arm=Arm.BASELINE, missing=False, reason="x\x1b[2J\ny", detail="")
+    failed = happened.CaseFailed(
+        case_id="a", arm=Arm.BASELINE, missing=False, reason=fact("case.raised", error="x\x1b[2J\ny"), detail=""
+    )
     assert said(failed)[1] == "a failed in the baseline: x [2J y"
 
 

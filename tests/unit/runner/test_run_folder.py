@@ -126,16 +126,29 @@ EVENTS = (
     ),
     CanaryTimed(block=0, value_s=0.002),
     CaseFinished(block=0, case_id="a", baseline_digest=1.5, candidate_digest=None),
-    CaseFailed(case_id="ü ✓", arm=Arm.CANDIDATE, missing=False, reason="line\nbreak", detail="\x1b[31m\0"),
+    CaseFailed(
+        case_id="ü ✓",
+        arm=Arm.CANDIDATE,
+        missing=False,
+        reason=fact("case.raised", error="line\nbreak"),
+        detail="\x1b[31m\0",
+    ),
     BlockFinished(block=0, started_at=1.5, duration_s=2.0, steal_ratio=None, involuntary_switches=0),
     LooksPlanned(blocks=24),
     LookTaken(blocks=6, final=False, decided={"a": "regressed"}),
     StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     StepsCounted(case_id="a", changes=(MORE_REORDERS,)),
     OpsCompared(attribution=ATTRIBUTION, file="ops-1.json"),
-    VerdictReached(case_id="a", outcome="regressed", log_ratio=0.1, lower=0.05, upper=None, reason="slower"),
+    VerdictReached(
+        case_id="a",
+        outcome="regressed",
+        log_ratio=0.1,
+        lower=0.05,
+        upper=None,
+        reasons=(fact("verdict.effect", log_ratio=0.1, blocks=5),),
+    ),
     Noted(level="info", text="a note"),
-    RunFinished(outcome="pass", exit_code=0, reason="all good"),
+    RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )
 
 

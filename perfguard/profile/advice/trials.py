@@ -1,0 +1,67 @@
+"""The commands that measure what following a piece of advice brings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perfguard.records.plan import ArmSpec, EnvProfile
+
+_HERE = ArmSpec(text="dir:.", directory=".")
+_COMMITTED = "HEAD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A case or a script in one arm; neither where only a trace is known."""
+
+    case_id: str = ""
+    """The case; empty for a script."""
+    script: tuple[str, ...] = ()
+    """The script and its arguments."""
+    arm: ArmSpec = _HERE
+    """The arm that was profiled."""
+
+
+def after_edit(program: Program) -> str:
+    """For a change of the code: compares the working tree with the last commit."""
+    arm = program.arm
+    before = replace(arm, revision=arm.revision or _COMMITTED, directory=None)
+    after = replace(arm, revision=None, directory=arm.directory or ".")
+    return _command(program, before, after, ())
+
+
+def with_variables(program: Program, variables: Mapping[str, str], *, profile: EnvProfile | None = None) -> str:
+    """For a change of the environment: compares an arm with these variables with the one that was profiled.
+
+    Args:
+        program: What was profiled.
+        variables: Set for the candidate; an empty value unsets one.
+        profile: How much of the environment perfguard decides; None leaves that to the configuration.
+    """
+    environment = tuple(sorted({**dict(program.arm.environment), **variables}.items()))
+    options = () if profile is None else ("--env-profile", profile.value)
+    return _command(program, program.arm, replace(program.arm, environment=environment), options)
+
+
+def arm_text(arm: ArmSpec) -> str:
+    """An arm as it is typed: `dir:.+env:OMP_NUM_THREADS=4`."""
+    parts = (
+        ("git", arm.revision or ""),
+        ("dir", arm.directory or ("" if arm.revision else ".")),
+        ("python", arm.interpreter or ""),
+        ("env", ",".join(f"{name}={value}" for name, value in arm.environment)),
+        ("stack", arm.stack or ""),
+    )
+    return "+".join(f"{kind}:{value}" for kind, value in parts if value)
+
+
+def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str]) -> str:
+    """Scripts cannot be compared: their candidate is profiled, as they were."""
+    if program.case_id:
+        arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))
+        return shlex.join(("perfguard", "compare", *arms, "--case", program.case_id, "--ops", *options))
+    if program.script:
+        return shlex.join(("perfguard", "profile", "--candidate", arm_text(after), *options, *program.script))
+    return ""
