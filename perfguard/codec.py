@@ -31,8 +31,8 @@ from perfguard.records.events import (
 from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
-from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
+from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 

@@ -21,7 +21,7 @@ from perfguard.profile.advice import (
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.op_counts.census import pattern_of
-from perfguard.records.facts import Fact, Severity, recorded_text
+from perfguard.records.facts import Severity
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpKey, StepPhase
 
