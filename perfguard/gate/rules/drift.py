@@ -56,7 +56,8 @@ def drift_note(drift: Drift, since: str) -> str:
     """
     comparison, estimate = drift.comparison, drift.comparison.estimate
     if estimate is None:
-        return f"{comparison.case_id}: no drift since the anchor of {since} can be told: {comparison.problem}"
+        why = f" ({comparison.problem.code})" if comparison.problem else ""
+        return f"{comparison.case_id}: no drift since the anchor of {since} can be told{why}"
     interval = f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
     shown = "shown to be beyond" if drift.is_beyond else "not shown to be beyond"
     return (
