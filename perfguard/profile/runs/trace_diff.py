@@ -18,7 +18,7 @@ from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import Context, context_of
 from perfguard.profile.trace.names import Role, role_of
 from perfguard.profile.trace.trace import Trace, read_trace
-from perfguard.records.facts import Fact, Severity
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution
 
 WORTH_A_PROCESS_BYTES = 40_000_000
@@ -60,14 +60,8 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
-        names = {"before": before.name, "after": after.name}
-        notes.append(
-            Fact(
-                code="trace.other_updates",
-                severity=Severity.NOTABLE,
-                values={"updates": updates[0], "updates_after": updates[1], **names},
-            )
-        )
+        values = {"before": before.name, "after": after.name, "updates": updates[0], "updates_after": updates[1]}
+        notes.append(fact("trace.other_updates", values, severity=Severity.NOTABLE))
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name
