@@ -60,8 +60,11 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
-        values = {"before": before.name, "after": after.name, "updates": updates[0], "updates_after": updates[1]}
-        notes.append(fact("trace.other_updates", values, severity=Severity.NOTABLE))
+        names = {"before": before.name, "after": after.name}
+        other = fact(
+            "trace.other_updates", names, severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1]
+        )
+        notes.append(other)
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name
