@@ -29,7 +29,7 @@ def test_a_project_that_is_part_of_a_larger_repository_is_compared_with_its_own_
     done = project.run("compare", "-c", "tiny.sum", "--max-blocks", "2", "--format", "json", cwd=part)
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
-    assert outcomes(result)["tiny.sum"] not in ("failed", "no-baseline"), result["reason"]
+    assert outcomes(result)["tiny.sum"] not in ("failed", "no-baseline"), result["reasons"]
     assert "imported files that differ: tiny_work.py" in result["notes"]
     assert len(project.git("worktree", "list").splitlines()) == 1
 
@@ -39,7 +39,7 @@ def test_spaces_and_letters_outside_ascii_in_the_path_are_no_obstacle(project):
     shutil.move(project.path, moved)
     done = project.run("compare", "--max-blocks", "1", "--format", "json", cwd=moved)
     result = json.loads(done.stdout)
-    assert result["gate"]["verdicts"][0]["outcome"] != "failed", result["reason"]
+    assert result["gate"]["verdicts"][0]["outcome"] != "failed", result["reasons"]
 
 
 def test_a_project_reached_through_a_link_is_the_project(project):
@@ -47,7 +47,7 @@ def test_a_project_reached_through_a_link_is_the_project(project):
     link.symlink_to(project.path)
     done = project.run("compare", "--max-blocks", "1", "--format", "json", cwd=link)
     result = json.loads(done.stdout)
-    assert result["gate"]["verdicts"][0]["outcome"] != "failed", result["reason"]
+    assert result["gate"]["verdicts"][0]["outcome"] != "failed", result["reasons"]
 
 
 def test_an_environment_inside_the_project_is_not_taken_for_its_source(project):
@@ -72,7 +72,7 @@ def test_without_git_two_directories_can_still_be_compared(project):
     other = project.path.parent / "other"
     shutil.copytree(project.path, other)
     result = project.result("compare", "--baseline", "dir:../other", "--max-blocks", "2")
-    assert result["exit_code"] in (0, 4), result["reason"]
+    assert result["exit_code"] in (0, 4), result["reasons"]
     refused = project.run("compare")
     assert refused.returncode == 2
     assert "is not inside a git repository; use dir:PATH" in refused.stderr

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.tiny_projects import outcomes, passes
+from tests.tiny_projects import codes, outcomes, passes, reason
 
 SLOWER = ("return sum(range(LENGTH))", "return [sum(range(n)) for n in (9_000, LENGTH)][1]")
 """About 45 % more work, the same result."""
@@ -31,11 +31,13 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     assert done.returncode == 0, done.stderr
     assert "names 1 case: tiny.sum" in done.stdout
     allowed = project.result("compare", "-c", "tiny.sum", "--max-blocks", "20")
-    assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reason"]
+    assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reasons"]
     assert passes(allowed)
     until = entries(project)[0]["until"]
     (verdict,) = allowed["gate"]["verdicts"]
-    assert verdict["reason"].endswith(f", allowed up to 100.0 % until {until}: exact sums, see #12")
+    assert codes(verdict) == ["verdict.allowed_effect", "allowance.applied"]
+    applied = reason(verdict, "allowance.applied")
+    assert (applied["limit_ratio"], applied["until"], applied["why"]) == (1.0, until, "exact sums, see #12")
     assert f"allow-list: tiny.sum up to 100.0 % until {until}: exact sums, see #12 (used)" in allowed["gate"]["notes"]
     shown = project.result("show")
     assert outcomes(shown) == {"tiny.sum": "allowed"}
@@ -50,7 +52,7 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     file.write_text(file.read_text().replace("2026-01-31", until).replace("max_ratio = 1.0", "max_ratio = 0.01"))
     strict = project.result("show")
     assert strict["exit_code"] == 1
-    assert "more than the 1.00 % that the allow-list accepts" in strict["gate"]["verdicts"][0]["reason"]
+    assert reason(strict["gate"]["verdicts"][0], "allowance.exceeded")["limit_ratio"] == 0.01
 
 
 def test_entries_are_listed_replaced_and_removed(project):
@@ -71,13 +73,13 @@ def test_entries_are_listed_replaced_and_removed(project):
 
 
 def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
-    """So slow that it is red on any host; the sentence tells that the entry was found."""
+    """So slow that it is red on any host; the reason tells that the entry was found."""
     assert allow(project, "tag:no-torch", "--max", "100%", "--until", "1d", "--reason", "r").returncode == 0
     measured = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+500%")
     shown = project.result("show")
     for result in (measured, shown):
         assert outcomes(result) == {"tiny.sum": "regressed"}
-        assert "the 100.0 % that the allow-list accepts until" in result["gate"]["verdicts"][0]["reason"]
+        assert reason(result["gate"]["verdicts"][0], "allowance.exceeded")["limit_ratio"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from perfguard.records.facts import fact
+from perfguard.report.messages.catalog import describe
 from tests.tiny_projects import outcomes
 
 pytest.importorskip("torch")
@@ -94,7 +96,7 @@ def test_the_commands_that_it_names_lead_to_a_gate_that_passes(first_project, tm
     ]
     assert [done.returncode for done in said] == [0, 0, 0], said
     assert "first_step" in said[0].stdout
-    assert "both arms are identical by their hashes" in " ".join(said[2].stdout.split())
+    assert describe(fact("arms.identical")) in " ".join(said[2].stdout.split())
     assert project.git("status", "--porcelain") == ""  # what it measured is ignored
 
 
