@@ -29,15 +29,9 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, str]:
     return {case_id: verdict["outcome"] for case_id, verdict in verdicts(result).items()}
 
 
-def codes(judged: Mapping[str, Any]) -> list[str]:
-    """The codes of the reasons that a result, a gate or a verdict gives."""
-    return [reason["code"] for reason in judged["reasons"]]
-
-
-def reason(judged: Mapping[str, Any], code: str) -> dict[str, Any]:
-    """The values of the only reason with a code."""
-    (values,) = [reason["values"] for reason in judged["reasons"] if reason["code"] == code]
-    return values
+def facts(holder: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
+    """The values of all facts with a code among the reasons of a result, a gate or a verdict."""
+    return [reason["values"] for reason in holder["reasons"] if reason["code"] == code]
 
 
 def passes(result: Mapping[str, Any]) -> bool:

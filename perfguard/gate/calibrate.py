@@ -36,8 +36,9 @@ from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.rules.sequential import LOOKS
 from perfguard.host.identity import stack_id
-from perfguard.host.parsers.software import decode_software, query_software
+from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
+from perfguard.host.software import query_software
 from perfguard.records.calibration import AAGate, Calibration, Scope
 from perfguard.records.contract import CalibrationSummary
 from perfguard.records.plan import ArmSpec
@@ -254,7 +255,7 @@ def _store(request: Request, calibration: Calibration | None, gates: Sequence[AA
 
 def _seeded(request: Request, draw: random.Random) -> Request:
     config = replace(request.loaded.config, seed=draw.randrange(2**31))
-    return replace(request, loaded=replace(request.loaded, config=config))
+    return replace(request, loaded=replace(request.loaded, config=config), measure_anyway=True)
 
 
 def _placebo(draw: random.Random) -> Place:
@@ -270,7 +271,7 @@ def _judged(result: RunResult, *, placebo: bool) -> AAGate:
         if failure.skipped:
             continue
         raise MeasurementError(
-            f"{failure.case_id} failed ({failure.reason}), so this gate is no trial and was not stored; mend it, or "
+            f"{failure.case_id} failed ({failure.quoted}), so this gate is no trial and was not stored; mend it, or "
             f"calibrate another suite (run {result.run_id})"
         )
     if not data.blocks_finished:

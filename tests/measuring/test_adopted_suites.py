@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perfguard.runner.process.launching import can_confine
-from tests.tiny_projects import UPDATE, codes, outcomes, passes, reason, verdicts
+from tests.tiny_projects import UPDATE, facts, outcomes, passes, verdicts
 
 CONFIGURATION = """\
 suite = "existing"
@@ -84,7 +84,8 @@ def test_a_slowdown_is_red_in_the_cases_of_all_suites_that_run_into_it_and_in_no
 
 
 def test_an_unchanged_suite_passes(existing):
-    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
+    result = existing.result("compare", "--max-blocks", "2", "--measure-anyway", "-c", "pytest.*", "--no-progress")
+    assert result["gate"]["blocks_total"] > 0
     assert set(outcomes(result)) == {case_id for case_id in SLOWER | SAME if case_id.startswith("pytest")}
     assert passes(result), result["reasons"]
     assert not any("asv" in note for note in result["notes"])
@@ -109,12 +110,13 @@ def test_on_a_gpu(benchmark):
 def test_a_test_that_skips_itself_in_both_arms_is_noted_and_holds_nothing_up(existing):
     existing.write("tests/test_gpu.py", SKIPPING)
     existing.commit("a test for other machines")
-    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
+    arms = ("--max-blocks", "2", "--measure-anyway")
+    result = existing.result("compare", *arms, "-c", "pytest.*", "--no-progress")
     assert passes(result), result["reasons"]
     skipped = verdicts(result)["pytest.tests.test_gpu.test_on_a_gpu"]
     assert skipped["gating"] == "advisory"
-    assert codes(skipped) == ["case.skipped"]
-    assert "there is no GPU" in reason(skipped, "case.skipped")["error"]
+    (why,) = facts(skipped, "case.skipped")
+    assert "there is no GPU" in why["error"]
     assert "not measured, because their own suites skip them: pytest.tests.test_gpu.test_on_a_gpu" in result["notes"]
 
 

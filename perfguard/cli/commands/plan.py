@@ -21,7 +21,7 @@ def command(**options: Any) -> None:
     """Say how many blocks and minutes each gating case needs to find a slowdown, and which cannot within the budget.
 
     Those are demoted to advisory, with the reason. From the calibration of this machine, else from the latest recorded
-    gate of the suite.
+    gate of the suite. The confirmation of flags is left out.
     """
     from perfguard.cli.measuring import build_request
     from perfguard.cli.output import print_parts

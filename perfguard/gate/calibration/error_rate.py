@@ -81,7 +81,8 @@ def contract_sentence(
         state: Whether the calibration holds.
         summary: Of the calibration; None where there is none.
         alpha: Nominal family-wise level of the gate.
-        effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases.
+        effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases,
+            the confirmation left out.
         budget_s: Wall seconds of the gate.
 
     Returns:
@@ -150,7 +151,7 @@ def _found(effects: tuple[float, float] | None, budget_s: float) -> str:
         return ""
     low, high = ("over 100 %" if effect > 1 else format_ratio(effect) for effect in effects)
     span = low if low == high else f"{low} to {high}, by case"
-    return f"; gates of {format_duration(budget_s)} find slowdowns of {span}, with 80 % power"
+    return f"; gates of {format_duration(budget_s)} find slowdowns of {span}, with 80 % power, confirmation left out"
 
 
 def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[str]:

@@ -15,12 +15,13 @@ from perfguard.gate.rules.sequential import plan_looks
 from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import LooksPlanned, LookTaken
+from perfguard.records.facts import Fact
 from perfguard.records.plan import ArmSpec, CasePlan
 from perfguard.records.record import StoredCensus
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
-from perfguard.runner.measuring import Limits, Place, calibrate, measure, start_arms
+from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 from perfguard.units import format_count, format_duration
@@ -46,7 +47,7 @@ def compare_arms(
     baseline: ArmSpec,
     candidate: ArmSpec,
     *,
-    notes: tuple[str, ...] = (),
+    notes: tuple[str | Fact, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
     census: StoredCensus | None = None,
@@ -56,7 +57,7 @@ def compare_arms(
     What was measured before an interruption is judged too; the result then says `interrupted`.
 
     Args:
-        request: What to measure.
+        request: What to measure. Arms that turn out to run the same code are not measured, unless it says so.
         baseline: What to compare with.
         candidate: What to judge.
         notes: For the reader.
@@ -75,14 +76,18 @@ def compare_arms(
             session.note(note)
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
-        plans = calibrate(session, starter, arms)
+        is_measured = request.measure_anyway
+        if not is_measured:
+            prove_identity(session, arms)
+        plans = () if session.identical else calibrate(session, starter, arms, measures_identical=is_measured)
         judge = judge_of(session, request.cases, allowances=allowances)
         if is_anchor:
             judge = against_anchor(judge, request.loaded.config)
-        count_arms(session, starter, [plan.case for plan in plans], census)
-        measure_paired(session, starter, plans, judge)
-        confirm_flags(session, specs, plans, judge)
-        explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
+        if is_measured or not session.identical:
+            count_arms(session, starter, [plan.case for plan in plans], census)
+            measure_paired(session, starter, plans, judge)
+            confirm_flags(session, specs, plans, judge)
+            explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
         result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)

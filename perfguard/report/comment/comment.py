@@ -176,7 +176,7 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
 
 def _without_command(finding: Finding, context: CommentContext) -> Finding:
     """A bot shows no command to run that a stranger could have written."""
-    return replace(finding, trial=replace(finding.trial, command="")) if context.from_fork else finding
+    return replace(finding, command="") if context.from_fork else finding
 
 
 def _notes(result: RunResult, detail: Detail) -> list[str]:
@@ -230,7 +230,7 @@ def _acceptance(red: Sequence[Verdict]) -> list[str]:
 
 def _ceiling(verdict: Verdict) -> int:
     """Whole per cent that cover the upper end of a regression's interval."""
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None or not math.isfinite(estimate.log_ratio):
         return 1
     upper = estimate.interval.upper if math.isfinite(estimate.interval.upper) else estimate.log_ratio

@@ -93,7 +93,7 @@ def section_of(
         is_open: Whether its evidence is shown at once, even if there is nothing to look at.
     """
     evidence = content.evidence.get(case_id, CaseEvidence(case_id=case_id))
-    estimate = verdict.comparison.estimate if verdict else None
+    estimate = verdict.effect if verdict else None
     attribution = content.attributions.get(case_id)
     history = (
         next((h for h in histories_of(content.history) if h.case_id == case_id), None) if content.history else None
@@ -106,7 +106,11 @@ def section_of(
         mark=mark_of(verdict.outcome) if verdict else _FAILED if measured and measured.problem else _MEASURED,
         summary=_effect(verdict) if verdict else format_seconds(measured.median_s) if measured else "",
         is_open=is_open or (is_worth_a_look(verdict.outcome) if verdict else bool(measured and measured.problem)),
-        lines=_said(verdict, result) if verdict else (measured.problem,) if measured and measured.problem else (),
+        lines=_said(verdict, result)
+        if verdict
+        else (describe(measured.problem),)
+        if measured and measured.problem
+        else (),
         evidence=tuple(chart for chart in plots if chart is not None),
         signals=signals_table(verdict.signals) if verdict and content.evidence else None,
         ops_sentence=attribution.sentence if attribution else "",
@@ -131,7 +135,7 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         mark=_PROFILED,
         summary=format_seconds(case.step_s if case.step_s is not None else case.profiled_step_s),
         is_open=True,
-        lines=(*_projected(projection), *case.notes),
+        lines=(*_projected(projection), *map(describe, case.notes)),
         evidence=(),
         signals=None,
         ops_sentence="",
@@ -145,10 +149,10 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
 
 
 def _effect(verdict: Verdict) -> str:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None:
         return ""
-    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.comparison)}"
+    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.effect)}"
 
 
 def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
@@ -198,5 +202,5 @@ def _projected(projection: CaseProjection | None) -> tuple[str, ...]:
         identity_line(projection.ops, "op"),
         efficiency_line(projection.ops, "op"),
         *([identity_line(primitives, "primitive"), efficiency_line(primitives, "primitive")] if primitives else ()),
-        *projection.notes,
+        *map(describe, projection.notes),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from perfguard.errors import ArmError
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.protocol import Message
+from perfguard.runner.arms import git
 
 _SHOWN = 6
 """Longer lists are cut in notes; `arms.json` in the run's folder holds them whole."""
@@ -81,6 +83,39 @@ def are_identical(baseline: Attested, candidate: Attested) -> bool:
         and baseline.distributions == candidate.distributions
         and baseline.code == candidate.code
     )
+
+
+def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) -> bool:
+    """Whether the arms are identical by git alone, before anything is started.
+
+    They have the same interpreter and variables, and their trees differ in nothing but texts that no interpreter reads.
+    Code that git ignores may be in one directory alone, so where there is some, workers have to tell.
+    """
+    first, second = baseline.spec, candidate.spec
+    if baseline.interpreter != candidate.interpreter or first.stack != second.stack:
+        return False
+    if first.environment != second.environment:
+        return False
+    if not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
+        return False
+    places = [(project / (spec.directory or ".")).resolve() for spec in (first, second)]
+    directories = [place for place, spec in zip(places, (first, second), strict=True) if spec.revision is None]
+    if places[0] == places[1] and len(directories) != 1:
+        return True
+    is_same_part = git.path_in_repository(places[0]) == git.path_in_repository(places[1])
+    return is_same_part and not any(map(git.has_ignored_code, directories))
+
+
+def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:
+    """Whether two source trees are equal, or git knows that only documents and workflows changed."""
+    if older == newer:
+        return True
+    changed = git.changed_between_trees(project, older, newer)
+    return changed is not None and all(map(_is_text, changed))
+
+
+def _is_text(name: str) -> bool:
+    return name.endswith((".md", ".rst")) or name.startswith(".github/")
 
 
 def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[str]:

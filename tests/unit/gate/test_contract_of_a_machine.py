@@ -95,7 +95,8 @@ class TestTheContract:
         )
         assert sentence == (
             "calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence "
-            "(latest 2026-02-28); gates of 10 min 00 s find slowdowns of 1.10 % to 3.40 %, by case, with 80 % power"
+            "(latest 2026-02-28); gates of 10 min 00 s find slowdowns of 1.10 % to 3.40 %, by case, with 80 % power, "
+            "confirmation left out"
         )
 
     def test_without_a_verdict_nothing_is_called_calibrated(self):
@@ -143,7 +144,9 @@ class TestTheContract:
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
         sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.4, 3e6))
-        assert sentence.endswith("find slowdowns of 40.0 % to over 100 %, by case, with 80 % power")
+        assert sentence.endswith(
+            "find slowdowns of 40.0 % to over 100 %, by case, with 80 % power, confirmation left out"
+        )
 
 
 class TestTheCases:
