@@ -43,7 +43,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-_OF_NUMBERS = (SliceTimed, CanaryTimed)
+OF_NUMBERS = (SliceTimed, CanaryTimed)
 """Events that hold no facts; by far the most of a recording."""
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
@@ -175,7 +175,7 @@ def decode_event(line: bytes, *, source: str) -> Event:
     known = {key: value for key, value in body.items() if key in names or (kind, key) in _RENAMED}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
     known = with_nan(known, kind) if kind is OpsCompared else known
-    return from_builtins(known if kind in _OF_NUMBERS else upgraded(known, kind), kind, source=source)
+    return from_builtins(known if kind in OF_NUMBERS else upgraded(known, kind), kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfguard.errors import ArmError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.stored.anchors import anchor_of
@@ -9,6 +11,7 @@ from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, f
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import machine_isa
+from perfguard.records.facts import Fact, Subject
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -90,13 +93,13 @@ def _require_whole_suite(request: Request) -> None:
         )
 
 
-def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[str, ...]:
+def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[str | Fact, ...]:
     skipped = "so its drift since the anchor was not told; `perfguard gate --anchor` pairs with the anchor's commit"
     return (
         (
             "the stored baseline was recorded in another state of this machine, so its commit is paired with the "
             "candidate instead of its numbers; to have numbers that fit, run `perfguard baseline update`"
         ),
-        *(f"differs from the baseline: {reason}" for reason in reasons),
+        *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
         *((f"no rounds were measured, {skipped}",) if has_anchor else ()),
     )

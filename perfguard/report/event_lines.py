@@ -25,7 +25,7 @@ from perfguard.records.events import (
 )
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -108,9 +108,9 @@ def _measurement(event: Event) -> tuple[str, str]:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{event.case_id} is skipped by its suite: {event.reason}"
+            text = f"{event.case_id}: {describe(event.reason)}"
         case CaseFailed():
-            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
+            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
             level, text = ("warning" if event.level == "warning" else "info"), event.text
         case _:

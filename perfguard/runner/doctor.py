@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from perfguard.codec import from_builtins
+from perfguard.codec import from_builtins, upgraded
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.host.checks import run_checks
@@ -47,7 +47,7 @@ def match_file(fingerprint: Fingerprint, path: Path) -> Compatibility:
         raise StoreError(
             f"{path} is not a fingerprint ({error}); make one with `perfguard fingerprint --json`"
         ) from error
-    return match(from_builtins(data, Fingerprint, source=str(path)), fingerprint)
+    return match(from_builtins(upgraded(data, Fingerprint), Fingerprint, source=str(path)), fingerprint)
 
 
 def check_host(loaded: LoadedConfig) -> tuple[CheckResult, ...]:

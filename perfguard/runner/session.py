@@ -16,6 +16,7 @@ from perfguard.host.lock import host_lock
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
 from perfguard.records.events import EVENT_SCHEMA, Event, Noted, RunStarted
+from perfguard.records.facts import Fact
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.plan import Injection, MeasureSettings
 from perfguard.records.result import ArmSummary
@@ -51,7 +52,7 @@ class Request:
     """Sees every event."""
     progress: Callable[[str], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str | Fact, ...] = ()
     """What the reader should know from the beginning."""
     ops: bool | None = None
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
@@ -94,8 +95,10 @@ class Session:
         self.data.add(event)
         self.request.observe(event)
 
-    def note(self, text: str, *, level: str = "info") -> None:
+    def note(self, text: str | Fact, *, level: str = "info") -> None:
         """Say something once, in the events and in the result."""
+        if isinstance(text, Fact):
+            text = " ".join([text.code, *(f"{name}={value}" for name, value in text.values.items())])
         if text not in self.notes:
             self.notes.append(text)
             self.emit(Noted(level=level, text=text))
@@ -196,7 +199,8 @@ def _run_started(session: Session, mode: str) -> RunStarted:
 
 
 def _first_notes(session: Session) -> None:
-    session.note(f"perfguard {__version__}, seed {session.settings.seed}; {session.selection.reason}")
+    session.note(f"perfguard {__version__}, seed {session.settings.seed}")
+    session.note(session.selection.reason)
     for note in session.request.notes:
         session.note(note)
     dropped = ignored_variables(session.request.inherited, session.settings.env_profile)

@@ -12,6 +12,7 @@ from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.gate.show import show_run
 from perfguard.records.facts import RECORDED_TEXT, recorded_text
+from perfguard.records.result import RESULT_SCHEMA
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.comment.comment import CommentContext, render_comment
 from perfguard.report.comment.markdown import render_markdown
@@ -63,6 +64,7 @@ def test_the_sentences_of_a_result_are_facts(result):
 
 
 def test_a_result_that_was_read_is_written_in_the_new_schema_and_read_again(result):
+    assert (result.schema, json.loads(to_json(result))["schema"]) == (RESULT_SCHEMA, RESULT_SCHEMA)
     assert parse_result(to_json(result).encode(), source="again") == result
 
 
@@ -71,7 +73,7 @@ def test_a_result_is_shown_with_its_sentences(result):
     for text in (
         printed(render_result(result, width=500), 500),
         render_markdown(result),
-        render_comment(result, CommentContext()),
+        render_comment(result, CommentContext(marker="gate")),
     ):
         plain = text.replace("\\", "")
         assert sentence in plain

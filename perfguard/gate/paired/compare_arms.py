@@ -15,6 +15,7 @@ from perfguard.gate.rules.sequential import plan_looks
 from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import LooksPlanned, LookTaken
+from perfguard.records.facts import Fact
 from perfguard.records.plan import ArmSpec, CasePlan
 from perfguard.records.record import StoredCensus
 from perfguard.records.result import RunResult
@@ -46,7 +47,7 @@ def compare_arms(
     baseline: ArmSpec,
     candidate: ArmSpec,
     *,
-    notes: tuple[str, ...] = (),
+    notes: tuple[str | Fact, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
     census: StoredCensus | None = None,

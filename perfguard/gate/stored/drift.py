@@ -15,6 +15,7 @@ from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.gate.stored.pairing import obstacle_to_pairing, with_verdicts
 from perfguard.records.allowance import Allowance
+from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
@@ -47,7 +48,7 @@ def since_of(anchor: StoredBaseline) -> str:
     return anchor.info.created_at[:10]
 
 
-def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> Drifted:
+def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) -> Drifted:
     """Compare the session's rounds with the anchor's, and note the drift of each case.
 
     Args:
@@ -58,7 +59,9 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
     drifted = Drifted(anchor=anchor)
     obstacles = (*reasons, *_other_software(session, anchor))
     if obstacles:
-        session.note(f"not compared with the anchor of {drifted.since}: {'; '.join(obstacles)}")
+        session.note(f"not compared with the anchor of {drifted.since}")
+        for obstacle in obstacles:
+            session.note(obstacle)
         return drifted
     config, cases = session.request.loaded.config, session.request.cases
     policy = replace(policy_of(config), margin_ratio=config.anchor_margin)
@@ -71,12 +74,12 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
     return replace(drifted, cases=tuple(case for case in cases if case.id in beyond))
 
 
-def _other_software(session: Session, anchor: StoredBaseline) -> tuple[str, ...]:
+def _other_software(session: Session, anchor: StoredBaseline) -> tuple[Fact, ...]:
     """An upgrade since the anchor moves every case: that is no drift of the code."""
     then, now = anchor.info.stack_id, session.fingerprint.stack_id
     if then is None or then == now:
         return ()
-    return (f"the software has changed since ({then}, now {now}); freeze another: perfguard baseline anchor --replace",)
+    return (fact("host.other_stack", then=then, now=now),)
 
 
 def pair_drifted(

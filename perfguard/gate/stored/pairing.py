@@ -19,7 +19,7 @@ from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
 from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import fact
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -82,7 +82,7 @@ def pair_open_cases(
     return _unpaired(session, result, chosen, obstacle, level)
 
 
-def changed_state(stored: StoredBaseline) -> tuple[str, ...]:
+def changed_state(stored: StoredBaseline) -> tuple[Fact, ...]:
     """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
     compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), probe())
     return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()

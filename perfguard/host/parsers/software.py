@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.host.parsers.parsing import parse_words
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import SoftwareFacts
 
 _REPORTER = Path(__file__).parents[2] / "worker" / "torch_env.py"
 _RUN_REPORTER = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 _MAX_ITEMS = 200
 _MAX_TEXT = 512
+_MAX_ERROR = 250
 _TIMEOUT_S = 180.0
 
 _TEXTS = (
     "python_version", "python_implementation", "glibc_version",
     "torch_version", "torch_git_version", "parallel_backend", "float32_matmul_precision",
     "aten_isa", "onednn_version", "onednn_isa", "mkl_version", "mkl_isa",
-    "ipex_version", "numpy_version", "problem",
+    "ipex_version", "numpy_version",
 )  # fmt: skip
 _SWITCHES = ("torch_debug", "torch_cxx11_abi", "flushes_denormals", "onednn_enabled", "deterministic")
 _COUNTS = ("intra_op_threads", "inter_op_threads")
@@ -34,12 +36,14 @@ ALLOCATORS = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc", "mimalloc": "mimal
 def decode_software(data: object) -> SoftwareFacts:
     """Facts from a worker's answer; whatever is missing or of the wrong kind is None."""
     if not isinstance(data, Mapping):
-        return SoftwareFacts(problem="the interpreter gave no answer that could be read")
+        return SoftwareFacts(problem=fact("host.interpreter_no_answer"))
     facts: dict[str, Any] = {name: _text(data.get(name)) for name in _TEXTS}
     facts |= {name: value if isinstance(value := data.get(name), bool) else None for name in _SWITCHES}
     facts |= {name: _count(data.get(name)) for name in _COUNTS}
     facts |= {name: _texts(data.get(name)) for name in _LISTS}
-    return SoftwareFacts(**facts, environment=_environment(data.get("environment")))
+    told = _text(data.get("problem"))
+    problem = fact("host.interpreter_problem", error=told) if told else None
+    return SoftwareFacts(**facts, problem=problem, environment=_environment(data.get("environment")))
 
 
 def query_software(
@@ -66,12 +70,15 @@ def query_software(
             check=False,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return SoftwareFacts(problem=parse_words(f"{python} could not be asked: {error}"))
+        found = fact("host.interpreter_not_started", interpreter=str(python), error=parse_words(str(error)))
+        return SoftwareFacts(problem=found)
     try:
         answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
     except (ValueError, RecursionError):
         tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
-        return SoftwareFacts(problem=parse_words(f"{python} ended with status {done.returncode}: {tail}"[:250]))
+        told = parse_words(tail[:_MAX_ERROR])
+        failed = fact("host.interpreter_failed", interpreter=str(python), status=done.returncode, error=told)
+        return SoftwareFacts(problem=failed)
     return decode_software(answer)
 
 

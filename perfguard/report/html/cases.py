@@ -106,7 +106,11 @@ def section_of(
         mark=mark_of(verdict.outcome) if verdict else _FAILED if measured and measured.problem else _MEASURED,
         summary=_effect(verdict) if verdict else format_seconds(measured.median_s) if measured else "",
         is_open=is_open or (is_worth_a_look(verdict.outcome) if verdict else bool(measured and measured.problem)),
-        lines=_said(verdict, result) if verdict else (measured.problem,) if measured and measured.problem else (),
+        lines=_said(verdict, result)
+        if verdict
+        else (describe(measured.problem),)
+        if measured and measured.problem
+        else (),
         evidence=tuple(chart for chart in plots if chart is not None),
         signals=signals_table(verdict.signals) if verdict and content.evidence else None,
         ops_sentence=attribution.sentence if attribution else "",

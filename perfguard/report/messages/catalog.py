@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfguard.records.facts import RECORDED_TEXT, Fact
+from perfguard.report.messages.cases import CASES
+from perfguard.report.messages.formats import FORMATS
 from perfguard.report.messages.gate import GATE
+from perfguard.report.messages.host import HOST
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.template import fill
 from perfguard.units import printable
@@ -13,6 +16,9 @@ from perfguard.units import printable
 CATALOG: Mapping[str, Message] = {
     **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **CASES,
+    **FORMATS,
+    **HOST,
 }
 """Every code that this version knows."""
 

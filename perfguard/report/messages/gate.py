@@ -202,7 +202,6 @@ GATE: Mapping[str, Message] = {
         "[[; {others} more unchanged or faster]]",
         about="Cases that stored numbers left open run the baseline's own files.",
     ),
-    "stored.incomparable": Message(text="{why}", about="The machine or the settings differ from the baseline's."),
     "signal.measured": Message(text=_signal_measured, about="A signal beside wall time in both arms."),
     "signal.zero": Message(text="reads 0 in an arm: no ratio", about="A signal reads 0, so that a ratio says nothing."),
     "signal.too_few_blocks": Message(
@@ -210,10 +209,8 @@ GATE: Mapping[str, Message] = {
     ),
     "signal.regressed": Message(text=_signal_regressed, about="The candidate uses more of a gating signal."),
     "signal.confirmation": Message(text=_signal_confirmation, about="What blocks with relocated arms say of a signal."),
-    "case.failed": Message(text="the {arm} failed: {error}", about="A case cannot be measured in an arm."),
     "case.not_measured": Message(text="nothing was measured", about="A case has no measurement."),
-    "case.skipped": Message(text="skipped by its suite: {error}", about="The suite itself skips the case."),
-    "case.not_in_baseline": Message(text="not in the baseline: {error}", about="The baseline has no such case."),
+    "case.not_in_baseline": Message(text="not in the baseline", about="The baseline has no such case."),
     "case.not_in_stored_baseline": Message(
         text="not in the stored baseline; `perfguard baseline update` records it",
         about="The stored baseline does not hold the case.",
@@ -223,7 +220,6 @@ GATE: Mapping[str, Message] = {
     ),
     "case.no_common_block": Message(text="no block has samples of both arms", about="No block can be compared."),
     "case.no_block": Message(text="no block completed", about="The run ended before a block of the case did."),
-    "case.no_round": Message(text="no round completed", about="No round of the candidate completed."),
     "case.unusable_times": Message(text="{error}", about="The measurements cannot be used."),
     "gate.passed": Message(
         text="{unchanged} of {cases:case} unchanged within ±{equivalence_ratio}[[; faster: {faster:names}]]"

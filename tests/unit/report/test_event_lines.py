@@ -7,7 +7,7 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
 from perfguard.watch.sources.event_tail import EventTail
@@ -45,8 +45,13 @@ def said(event: happened.Event) -> tuple[str, str]:
             "info",
             "block 3 took 12 s, 0.10 % stolen",
         ),
-        (happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="boom", detail=""), "error",
-         "a failed in the candidate: boom"),
+        (
+            happened.CaseFailed(
+                case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
+            ),
+            "error",
+            "a failed in the candidate: boom",
+        ),
         (happened.Noted(level="warning", text="no canary"), "warning", "no canary"),
         (happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}), "error",
          "answered after 5 blocks: a regressed, b unchanged"),
@@ -80,7 +85,9 @@ def test_a_whole_run_is_told_in_lines_that_move_no_terminal(name):
 
 
 def test_control_characters_of_a_benchmark_become_spaces():
-    failed = happened.CaseFailed(case_id="a", arm=Arm.BASELINE, missing=False, reason="x\x1b[2J\ny", detail="")
+    failed = happened.CaseFailed(
+        case_id="a", arm=Arm.BASELINE, missing=False, reason=fact("case.raised", error="x\x1b[2J\ny"), detail=""
+    )
     assert said(failed)[1] == "a failed in the baseline: x [2J y"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.estimate import Estimate, Interval
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
@@ -123,7 +123,7 @@ MEASURED = result(
             between_sd_ratio=None,
             within_sd_ratio=None,
             inner_loops=None,
-            problem="out of memory",
+            problem=fact("case.raised", error="out of memory"),
         ),
     ),
 )
