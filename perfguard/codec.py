@@ -11,7 +11,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -31,6 +31,7 @@ from perfguard.records.events import (
 from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
+from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
@@ -131,7 +132,7 @@ def upgraded(data: Any, kind: Any) -> Any:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _hints_of(cast("Hashable", kind))
-        renamed = {_RENAMED.get((kind, key), key): item for key, item in data.items()}
+        renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: upgraded(item, arguments[1]) for key, item in data.items()}
@@ -144,6 +145,10 @@ def _upgraded_text(text: str, kind: Any) -> Any:
     if get_origin(kind) is tuple and get_args(kind)[0] is Fact:
         return [to_builtins(recorded_text(text))] if text else []
     return text
+
+
+_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Finding: finding_of_schema_1}
+"""What of schema 1 takes more than a new name, by type."""
 
 
 def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:

@@ -36,8 +36,9 @@ from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.rules.sequential import LOOKS
 from perfguard.host.identity import stack_id
-from perfguard.host.parsers.software import decode_software, query_software
+from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
+from perfguard.host.software import query_software
 from perfguard.records.calibration import AAGate, Calibration, Scope
 from perfguard.records.contract import CalibrationSummary
 from perfguard.records.plan import ArmSpec

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import Fact
 from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Census, OpTotal, PrimitiveTotal
@@ -40,7 +41,7 @@ class ProfiledCase:
     """How fast the step could be; None where its ops were not replayed."""
     findings: tuple[Finding, ...] = ()
     """Advice, the gravest first."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What could not be read or placed."""
 
     @property

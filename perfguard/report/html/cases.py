@@ -135,7 +135,7 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         mark=_PROFILED,
         summary=format_seconds(case.step_s if case.step_s is not None else case.profiled_step_s),
         is_open=True,
-        lines=(*_projected(projection), *case.notes),
+        lines=(*_projected(projection), *map(describe, case.notes)),
         evidence=(),
         signals=None,
         ops_sentence="",
@@ -202,5 +202,5 @@ def _projected(projection: CaseProjection | None) -> tuple[str, ...]:
         identity_line(projection.ops, "op"),
         efficiency_line(projection.ops, "op"),
         *([identity_line(primitives, "primitive"), efficiency_line(primitives, "primitive")] if primitives else ()),
-        *projection.notes,
+        *map(describe, projection.notes),
     )

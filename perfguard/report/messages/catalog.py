@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfguard.records.facts import RECORDED_TEXT, Fact
+from perfguard.report.messages.advice import ADVISED
 from perfguard.report.messages.cases import CASES
 from perfguard.report.messages.formats import FORMATS
 from perfguard.report.messages.gate import GATE
 from perfguard.report.messages.host import HOST
 from perfguard.report.messages.message import Message
+from perfguard.report.messages.profile import PROFILE
 from perfguard.report.messages.template import fill
 from perfguard.units import printable
 
@@ -19,6 +21,8 @@ CATALOG: Mapping[str, Message] = {
     **CASES,
     **FORMATS,
     **HOST,
+    **ADVISED,
+    **PROFILE,
 }
 """Every code that this version knows."""
 
