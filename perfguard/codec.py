@@ -32,6 +32,7 @@ from perfguard.records.facts import Fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.result import RunResult
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
+from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
@@ -56,6 +57,8 @@ _RENAMED: dict[tuple[type, str], str] = {
     (GateResult, "reason"): "reasons",
     (RunResult, "reason"): "reasons",
     (SignalFinding, "reason"): "fact",
+    (CensusChange, "sentence"): "fact",
+    (Culprit, "sentence"): "fact",
 }
 """Fields that schema 1 called otherwise, by type and old name."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.changes.op_counts import compare_censuses
 from perfguard.profile.runs.profiling import census_of_case, machine_isa
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
+from perfguard.report.messages.catalog import describe
 from perfguard.runner.profiling.cases import Profiling, profile_cases
 from tests.real_workers import starter_in
 
@@ -66,6 +67,6 @@ def differences(first: Census, second: Census) -> list[str]:
     """What two censuses count otherwise, to the byte; empty where they are the same."""
     if first.rows == second.rows:
         return []
-    told = [change.sentence for change in compare_censuses(first, second)]
+    told = [describe(change.fact) for change in compare_censuses(first, second)]
     rows = len({*first.rows} ^ {*second.rows})
     return told or [f"{rows} rows differ by bytes alone"]

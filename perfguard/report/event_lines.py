@@ -26,6 +26,7 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import Stage
+from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
@@ -127,10 +128,12 @@ def _conclusion(event: Event, names: Mapping[str, str]) -> str:
             text = f"last look, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
-            than = f" than on {event.counted_on}" if event.counted_on else ""
-            text = f"{_name(event.case_id, names)} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
+            since = f" since {event.counted_on}" if event.counted_on else ""
+            change = change_text(event.changes[0])
+            text = f"{_name(event.case_id, names)}: {changes} in op counts{since}: {change}"
         case OpsCompared():
-            text = f"{_name(event.attribution.case_id, names)}: {event.attribution.sentence}"
+            said = (step_text(event.attribution), *culprit_texts(event.attribution))
+            text = f"{_name(event.attribution.case_id, names)}: {'; '.join(said)}"
         case VerdictReached():
             text = f"{_name(event.case_id, names)} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():

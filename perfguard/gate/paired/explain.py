@@ -1,4 +1,4 @@
-"""Which op is to blame: both arms of flagged cases are profiled, and what they execute is counted."""
+"""Which op is to blame: both arms of flagged cases are profiled, and their ops are counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from perfguard.errors import MeasurementError, StoreError
 from perfguard.profile.advice.advise import new_findings
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.census_diff import comparable, compare_censuses
+from perfguard.profile.changes.counted import Change
+from perfguard.profile.changes.op_counts import classify, comparable, compare_censuses, records_of
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
 from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, machine_isa, run_profiles
@@ -18,7 +19,7 @@ from perfguard.records.record import StoredCensus
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, Census, CensusChange
+from perfguard.records.steps.ops import Attribution, Census
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
@@ -67,7 +68,7 @@ def count_arms(
 
 
 def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mapping[str, Census]) -> None:
-    """Compare the candidate's censuses with those of another machine, and say how many differ."""
+    """Compare the candidate's op counts with those of another machine, and say how many differ."""
     both = [
         case_id
         for case_id, census in counted.items()
@@ -80,9 +81,10 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
         session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
     if both:
         session.note(
-            f"what the steps execute was also compared with the census of {info.machine_id} ({info.created_at[:10]}, "
-            f"commit {(info.commit or 'unknown')[:12]}), whose libraries choose from the same instruction sets; cases "
-            f"that execute otherwise: {changed or 'none'} of {len(both)}"
+            f"what the steps execute was also compared with the op counts of {info.machine_id} "
+            f"({info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}), whose libraries "
+            f"choose from the same instruction sets; cases "
+            f"that changed: {changed or 'none'} of {len(both)}"
         )
 
 
@@ -123,7 +125,7 @@ def count_against(
     for case_id, census in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], census)
         if obstacle is not None:
-            session.note(f"what {case_id} executes was not compared: {obstacle}")
+            session.note(f"what {case_id} executes was not compared: {obstacle.code}")
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
 
@@ -149,7 +151,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             continue
         try:
             arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
-            changes = _census_changes(session, case, arms)
+            changes = _count_changes(session, case, arms)
             attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
@@ -160,13 +162,13 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
         session.emit(OpsCompared(attribution=shown, file=path.name, findings=advice))
 
 
-def _census_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> tuple[CensusChange, ...]:
-    """What the candidate executes otherwise, kept as well; empty where an arm was not counted."""
+def _count_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> Sequence[Change]:
+    """What changed by op counts, kept as well; empty where an arm was not counted."""
     baseline, candidate = (arms[arm].joined for arm in BOTH)
     if baseline is None or candidate is None:
         return ()
-    changes = compare_censuses(baseline.census, candidate.census)
-    session.emit(StepsCounted(case_id=case.id, changes=changes))
+    changes = classify(baseline.census, candidate.census)
+    session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
     return changes
 
 

@@ -16,7 +16,7 @@ from perfguard.report.html.marks import Mark, mark_of_verdict, urgency
 from perfguard.report.html.series import moment
 from perfguard.report.html.tables import arms_table, cases_table, measured_table, profiled_table
 from perfguard.report.lines import note_lines
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration
 
 _FEW = 3
@@ -205,7 +205,7 @@ def _problems(content: RunContent) -> tuple[str, ...]:
         else ()
     )
     failed = content.profile.problems.items() if content.profile else ()
-    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {why}" for case_id, why in failed))
+    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {describe(why)}" for case_id, why in failed))
 
 
 def _left_out(cases: int) -> list[str]:

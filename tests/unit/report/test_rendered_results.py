@@ -18,7 +18,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.case_names import names_in
 from perfguard.report.comment.markdown import escape, render_markdown
-from perfguard.report.terminal.result import format_interval, render_result
+from perfguard.report.terminal.result import format_interval, render_result, word_of
 from perfguard.units import printable
 from tests.printed_text import printed
 
@@ -47,7 +47,7 @@ def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because
         baseline_median_s=None if effect is None else 0.00123,
         candidate_median_s=None if effect is None else 0.00123 * (1 + effect),
         margin_ratio=0.005,
-        problem=None if effect is not None else reason,
+        problem=None if effect is not None else recorded_text(reason),
         problem_outcome=None if effect is not None else outcome,
     )
     return Verdict(
@@ -152,8 +152,8 @@ def test_nothing_is_lost_on_a_narrow_terminal(width):
     names = names_in(COMPARED)
     for verdict in COMPARED.gate.verdicts:
         assert "".join(printable(names[verdict.case_id]).split()) in text
-        assert verdict.outcome.value in text
-        assert "".join(format_interval(verdict.comparison).split()) in text
+        assert "".join(word_of(verdict.outcome).split()) in text
+        assert "".join(format_interval(verdict.comparison.estimate).split()) in text
 
 
 def test_what_matters_most_comes_first_in_markdown():
@@ -176,7 +176,7 @@ HOSTILE_RESULT = result(
 HOSTILE_MEASURED = replace(
     MEASURED,
     reasons=(recorded_text(HOSTILE),),
-    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),),
+    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=recorded_text(HOSTILE)),),
 )
 
 
@@ -238,7 +238,7 @@ def shown(found):
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_a_sign_and_a_place(outcome):
     found = result(verdict("case", outcome, 0.01))
-    assert outcome.value in shown(found)
+    assert word_of(outcome) in shown(found)
     assert f"**{outcome.value}**" in render_markdown(found)
 
 
