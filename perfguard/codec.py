@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import json
 import math
+from collections.abc import Callable
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -17,9 +18,21 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from perfguard.errors import StoreError
-from perfguard.records.events import EVENT_NAMES, Event, OpsCompared
-from perfguard.records.facts import Fact, recorded_text
+from perfguard.records.events import (
+    EVENT_NAMES,
+    BlockFinished,
+    BlockStarted,
+    CanaryTimed,
+    CaseFinished,
+    Event,
+    Noted,
+    OpsCompared,
+    RunStarted,
+    SliceTimed,
+)
+from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
 from perfguard.records.steps.profile import ProfileReport
 
@@ -28,8 +41,11 @@ _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
-_RENAMED: dict[tuple[type, str], str] = {}
+_RENAMED: dict[tuple[type, str], str] = {(Noted, "text"): "fact"}
 """Fields that schema 1 called otherwise, by type and old name."""
+
+_NEVER_CHANGED = frozenset({SliceTimed, CanaryTimed, CaseFinished, BlockStarted, BlockFinished})
+"""Events that come by the thousand, and are as they were in schema 1."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")
 """What `schema_of` knows."""
@@ -104,7 +120,7 @@ def upgraded(data: Any, kind: Any) -> Any:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind)
-        renamed = {_RENAMED.get((kind, key), key): item for key, item in data.items()}
+        renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: upgraded(item, arguments[1]) for key, item in data.items()}
@@ -117,6 +133,28 @@ def _upgraded_text(text: str, kind: Any) -> Any:
     if get_origin(kind) is tuple and get_args(kind)[0] is Fact:
         return [to_builtins(recorded_text(text))] if text else []
     return text
+
+
+def _noted(data: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(data.get("text"), str):
+        return data
+    severity = Severity.NOTABLE if data.get("level") == "warning" else Severity.INFO
+    found = dataclasses.replace(recorded_text(data["text"]), severity=severity)
+    return {**data, "text": to_builtins(found)}
+
+
+def _run_started(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 had the command line alone, which what the gates did followed from."""
+    command = data.get("command")
+    if "gate" in data or not isinstance(command, list):
+        return data
+    gate = {"calibrate": FOR_CALIBRATION, "bisect": FOR_BISECTION}.get(*command[1:2] or [""])
+    is_injected = any(str(argument).startswith("--inject") for argument in command)
+    return {**data, "is_injected": is_injected, **({"gate": to_builtins(gate)} if gate else {})}
+
+
+_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Noted: _noted, RunStarted: _run_started}
+"""What of schema 1 takes more than a new name, by type."""
 
 
 def encode_event(event: Event, *, seq: int, t_wall: float, t_mono: float) -> bytes:
@@ -144,6 +182,8 @@ def decode_event(line: bytes, *, source: str) -> Event:
     kind = EVENT_NAMES[body.pop("event")]
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
+    if kind not in _NEVER_CHANGED:
+        body = upgraded(body, kind)
     names = {f.name for f in dataclasses.fields(kind)}
     known = {key: value for key, value in body.items() if key in names}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.

@@ -11,17 +11,18 @@ from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.gate.calibrate import Calibrated
 from perfguard.records.planning import SuitePlan
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.calibration import render_calibration, render_plan
-from perfguard.units import format_ratio
+from perfguard.units import format_ratio, printable
 
 
 def print_calibrated(found: Calibrated, *, as_json: bool) -> None:
-    """The contract, the table of cases, and whether it holds."""
+    """The error rate, the table of cases, and whether it holds."""
     if as_json:
         click.echo(
             to_json(
                 {
-                    "contract": found.contract,
+                    "error_rate": found.error_rate,
                     "interrupted": found.interrupted,
                     "notes": found.notes,
                     "path": str(found.path),
@@ -35,11 +36,11 @@ def print_calibrated(found: Calibrated, *, as_json: bool) -> None:
         )
         return
     for note in found.notes:
-        click.echo(f"note       {note}")
+        click.echo(f"note       {printable(describe(note))}")
     summary = found.summary
     if summary is not None:
         print_parts(lambda width: render_calibration(summary, width=width))
-    click.echo(found.contract)
+    click.echo(printable(describe(found.error_rate)))
 
 
 def print_plan(plan: SuitePlan, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import click
 from perfguard.codec import to_json
 from perfguard.errors import StoreError, UsageError
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.report.messages.catalog import describe
 from perfguard.store.whole_files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
 
@@ -63,7 +64,7 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
     cpus = ",".join(map(str, report.cpus))
     parts: list[RenderableType] = [
         Text(f"machine    {report.machine} [{report.machine_id}], on CPU {cpus}, torch {report.torch}", style="dim"),
-        *(Text(printable(f"note       {note}"), style="dim") for note in report.notes),
+        *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
         Text(f"run        {report.folder}", style="dim"),
     ]
     for case in report.cases:

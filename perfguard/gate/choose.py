@@ -9,6 +9,7 @@ from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, f
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import machine_isa
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -59,20 +60,9 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         request,
         parse_arm("git:HEAD"),
         candidate,
-        notes=(
-            (
-                "no stored baseline fits this machine and suite: the last commit (git:HEAD) is paired with the working "
-                f"tree; {_how_to_store(request)}"
-            ),
-        ),
+        notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
         census=census_of_another_machine(request.loaded, request.suite, machine_isa()),
     )
-
-
-def _how_to_store(request: Request) -> str:
-    if request.patterns:
-        return "to store one, list these cases in [suites.NAME] and run `perfguard baseline update --suite NAME`"
-    return f"to store one, run `perfguard baseline update --suite {request.suite}`"
 
 
 def _require_no_injection(request: Request) -> None:
@@ -90,13 +80,9 @@ def _require_whole_suite(request: Request) -> None:
         )
 
 
-def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[str, ...]:
-    skipped = "so its drift since the anchor was not told; `perfguard gate --anchor` pairs with the anchor's commit"
+def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
     return (
-        (
-            "the stored baseline was recorded in another state of this machine, so its commit is paired with the "
-            "candidate instead of its numbers; to have numbers that fit, run `perfguard baseline update`"
-        ),
-        *(f"differs from the baseline: {reason}" for reason in reasons),
-        *((f"no rounds were measured, {skipped}",) if has_anchor else ()),
+        fact("baseline.other_state", severity=Severity.NOTABLE),
+        *(fact("baseline.differs", severity=Severity.NOTABLE, of="baseline", why=reason) for reason in reasons),
+        *((fact("drift.not_measured", severity=Severity.NOTABLE),) if has_anchor else ()),
     )

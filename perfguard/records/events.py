@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import Fact
+from perfguard.records.plan import GateSettings
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -38,6 +40,10 @@ class RunStarted:
     """Identity of the machine."""
     advisory_ids: tuple[str, ...] = ()
     """Those of the cases that cannot fail a gate."""
+    gate: GateSettings = GateSettings()
+    """What its gates do."""
+    is_injected: bool = False
+    """Whether cases are slowed on purpose, so that its times say nothing of the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,10 +294,8 @@ class VerdictReached:
 class Noted:
     """Something the reader of the run should know."""
 
-    level: str
-    """`info` or `warning`."""
-    text: str
-    """One sentence."""
+    fact: Fact
+    """What it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,24 @@ class Injection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings:
+    """What a command's gates do beside comparing; the configuration says the rest."""
+
+    uses_allowances: bool = True
+    """Whether the allow-list applies; not where every slowdown must be seen."""
+    uses_calibrated_margins: bool = True
+    """Whether placebo floors widen margins; not where they are measured."""
+    banks_identical: bool = True
+    """Whether a gate of identical arms is kept for the next calibration."""
+
+
+FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
+"""Gates that count false alarms and measure the margins."""
+FOR_BISECTION = GateSettings(uses_allowances=False)
+"""Gates that search for a slowdown that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings:
     """How the runner measures; the same for both arms."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 from perfguard.records.verdict import GateResult
@@ -83,12 +84,12 @@ class RunResult:
     """Value of GateOutcome, `measured` or `interrupted`."""
     reason: str
     """One sentence."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     duration_s: float
     """Wall seconds of the whole command."""
-    error_rate: str = "uncalibrated"
-    """What is known of the gate's error rates on this machine."""
+    error_rate: Fact | None = None
+    """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
     census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
     """What the candidate's step executes otherwise, by case id, gravest first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()

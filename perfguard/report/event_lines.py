@@ -23,8 +23,10 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import Severity
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.messages.catalog import describe
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -111,7 +113,8 @@ def _measurement(event: Event) -> tuple[str, str]:
         case CaseFailed():
             level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
         case Noted():
-            level, text = ("warning" if event.level == "warning" else "info"), event.text
+            level = "info" if event.fact.severity is Severity.INFO else "warning"
+            text = describe(event.fact)
         case _:
             pass
     return level, text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3
@@ -65,13 +67,18 @@ def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> 
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 
 
-def note_lines(result: RunResult) -> list[str]:
-    """Everything that the reader must know beside the table, in order."""
+def note_lines(result: RunResult, least: Severity = Severity.NOTABLE) -> list[str]:
+    """What the reader must know beside the table, in order.
+
+    Args:
+        result: Of the run.
+        least: Notes that matter less are left out; `INFO` gives all.
+    """
+    return [describe(note) for note in notes_of(result) if note.severity.is_at_least(least)]
+
+
+def notes_of(result: RunResult) -> tuple[Fact, ...]:
+    """All notes of a run and its gate, in order."""
     if result.gate is None:
-        return list(result.notes)
-    missing = result.gate.missing_signals
-    return [
-        *result.notes,
-        *result.gate.notes,
-        *([f"not measured on this machine: {'; '.join(missing)}"] if missing else ()),
-    ]
+        return result.notes
+    return (*result.notes, *result.gate.notes, *result.gate.missing_signals)

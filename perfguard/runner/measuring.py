@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
+from perfguard.records.facts import Severity, fact
 from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import ArmSpec, CasePlan, ResolvedArm
 from perfguard.records.result import ArmSummary
@@ -35,7 +36,6 @@ from perfguard.runner.blocks.schedule import plan_blocks
 from perfguard.runner.process.bundle import build_bundle
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Session
-from perfguard.units import format_count
 
 _CANARY = "canary"
 """Its bundle, beside the arms' folders."""
@@ -79,11 +79,8 @@ def start_arms(
         session.request.progress(f"preparing the {role.value}: {spec.text}")
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
         for name, value in mismatched_threads(spec.environment, session.selection.threads):
-            session.note(
-                f"the {role.value} sets {name}={value} on {format_count(session.selection.threads, 'CPU')}: threads "
-                "that share a CPU wait for each other, and everything gets slow and noisy",
-                level="warning",
-            )
+            found = {"name": name, "value": value, "cpus": session.selection.threads}
+            session.note(fact("arms.too_many_threads", severity=Severity.NOTABLE, arm=role.value, **found))
     environments = {role: dict(arm.environment) for role, arm in arms.items()}
     if len(arms) == 2:
         require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
@@ -120,11 +117,7 @@ def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
     changed = git.changed_between_trees(session.request.loaded.project, *sources)
     if changed is not None and all(_is_text(name) for name in changed):
         return True
-    session.note(
-        "both arms say that they run the same code, but their sources differ, and code that is not trusted cannot "
-        "vouch for itself: the times decide",
-        level="warning",
-    )
+    session.note(fact("arms.identity_unproven", severity=Severity.NOTABLE))
     return False
 
 
@@ -201,15 +194,15 @@ def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None
     least = Policy().min_blocks if is_compared else 0
     shortage = budget_shortage(cost, session.settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
     if shortage is not None:
-        session.note(shortage, level="warning")
+        session.note(shortage)
     elif slices < wanted:
-        session.note(f"{slices} slices a block instead of {wanted}, so that more blocks fit the budget")
+        session.note(fact("run.fewer_slices", slices=slices, wanted=wanted))
 
 
 def _note_skipped(session: Session) -> None:
-    skipped = [failure.case_id for failure in session.data.failures.values() if failure.skipped]
+    skipped = tuple(failure.case_id for failure in session.data.failures.values() if failure.skipped)
     if skipped:
-        session.note(f"not measured, because their own suites skip them: {', '.join(skipped)}")
+        session.note(fact("run.cases_skipped", case_ids=skipped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

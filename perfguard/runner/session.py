@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import time
@@ -16,8 +17,9 @@ from perfguard.host.lock import host_lock
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
 from perfguard.records.events import EVENT_SCHEMA, Event, Noted, RunStarted
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
-from perfguard.records.plan import Injection, MeasureSettings
+from perfguard.records.plan import GateSettings, Injection, MeasureSettings
 from perfguard.records.result import ArmSummary
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
@@ -51,12 +53,14 @@ class Request:
     """Sees every event."""
     progress: Callable[[str], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know from the beginning."""
     ops: bool | None = None
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
     patterns: tuple[str, ...] = ()
     """Which cases were asked for instead of a suite."""
+    gate: GateSettings = GateSettings()
+    """What its gates do."""
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ class Session:
     """What was measured so far."""
     identical: bool = False
     """Whether the arms run the same files with the same packages, interpreter and variables."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Fact] = field(default_factory=list)
     """What the reader should know."""
     summaries: dict[str, ArmSummary] = field(default_factory=dict)
     """The arms, for the reader."""
@@ -92,11 +96,11 @@ class Session:
         self.data.add(event)
         self.request.observe(event)
 
-    def note(self, text: str, *, level: str = "info") -> None:
+    def note(self, found: Fact) -> None:
         """Say something once, in the events and in the result."""
-        if text not in self.notes:
-            self.notes.append(text)
-            self.emit(Noted(level=level, text=text))
+        if all((n.code, n.subject, n.values) != (found.code, found.subject, found.values) for n in self.notes):
+            self.notes.append(found)
+            self.emit(Noted(fact=found))
 
     def left_s(self) -> float:
         """What is left of the budget, seconds."""
@@ -190,22 +194,19 @@ def _run_started(session: Session, mode: str) -> RunStarted:
         budget_s=request.budget_s,
         machine_id=session.fingerprint.machine_id,
         advisory_ids=tuple(case.id for case in request.cases if case.gating is Gating.ADVISORY),
+        gate=request.gate,
+        is_injected=bool(request.injections),
     )
 
 
 def _first_notes(session: Session) -> None:
-    session.note(f"perfguard {__version__}, seed {session.settings.seed}; {session.selection.reason}")
+    seed, placement = session.settings.seed, session.selection.reason
+    session.note(fact("run.started", version=__version__, seed=seed, placement=placement))
     for note in session.request.notes:
         session.note(note)
     dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
     if dropped:
-        session.note(
-            f"not passed on to the workers: {', '.join(dropped)} (--env-profile production leaves them alone; "
-            "env:KEY=VALUE sets one for an arm)"
-        )
+        session.note(fact("run.variables_dropped", names=tuple(dropped)))
     for case_id, injection in session.request.injections:
-        session.note(
-            f"a slowdown of {injection.effect_ratio:+.1%} is injected into {case_id}: this run tests the gate, "
-            "not the code",
-            level="warning",
-        )
+        log_ratio = math.log1p(injection.effect_ratio)
+        session.note(fact("run.injected", severity=Severity.NOTABLE, case_id=case_id, log_ratio=log_ratio))

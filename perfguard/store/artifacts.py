@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from perfguard.codec import from_builtins, with_nan
+from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
 from perfguard.records.result import RESULT_SCHEMA, RunResult
 
@@ -115,9 +115,9 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
     if _depth(data) > _DEEPEST:
         raise StoreError(f"{source} is nested deeper than any result")
     found = data.get("schema") if isinstance(data, dict) else None
-    if found != RESULT_SCHEMA or isinstance(found, bool):
+    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= RESULT_SCHEMA:
         raise StoreError(f"{source} has schema {found!r}, this perfguard reads {RESULT_SCHEMA}; use the same version")
-    result = from_builtins(with_nan(data, RunResult), RunResult, source=source)
+    result = from_builtins(with_nan(upgraded(data, RunResult), RunResult), RunResult, source=source)
     cases = len(result.gate.verdicts) if result.gate is not None else len(result.measured)
     if cases > MOST_CASES:
         raise StoreError(f"{source} has {cases} cases; no gate has more than {MOST_CASES}")

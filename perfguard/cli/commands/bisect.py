@@ -45,10 +45,11 @@ def command(**options: Any) -> None:
     from perfguard.errors import UsageError
     from perfguard.gate.bisect.bisect import bisect
     from perfguard.gate.bisect.history import Span
+    from perfguard.records.plan import FOR_BISECTION
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
-    request = build_request("bisect", load(options), options)
+    request = build_request("bisect", load(options), options, gate=FOR_BISECTION)
     found = bisect(
         request,
         Span(

@@ -28,19 +28,20 @@ from perfguard.cli.options import load, measuring_options
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
 
-    Gates print it as their contract while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
+    Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
     length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
     from perfguard.cli.calibrations import print_calibrated
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
-    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
+    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+    from perfguard.records.plan import FOR_CALIBRATION
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
-    request = build_request("calibrate", load(options), options)
+    request = build_request("calibrate", load(options), options, gate=FOR_CALIBRATION)
     if options["only_show"]:
-        print_calibrated(stored_contract(request), as_json=options["as_json"])
+        print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
     found = calibrate_machine(
         request,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfguard.gate.calibration.machine_rates import bank, gate_contract, planned_cases
-from perfguard.gate.paired.allow_list import WITHOUT_ALLOWANCES, allowances_of
+from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, planned_cases
+from perfguard.gate.paired.allow_list import allowances_of
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
@@ -15,6 +15,7 @@ from perfguard.gate.rules.sequential import plan_looks
 from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import LooksPlanned, LookTaken
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec, CasePlan
 from perfguard.records.record import StoredCensus
 from perfguard.records.result import RunResult
@@ -23,7 +24,6 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import Limits, Place, calibrate, measure, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
-from perfguard.units import format_count, format_duration
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
@@ -46,7 +46,7 @@ def compare_arms(
     baseline: ArmSpec,
     candidate: ArmSpec,
     *,
-    notes: tuple[str, ...] = (),
+    notes: tuple[Fact, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
     census: StoredCensus | None = None,
@@ -68,7 +68,7 @@ def compare_arms(
         PerfguardError: The run could not be made; nothing that was measured is lost.
     """
     # Read first, so that a broken file is said before minutes of measuring.
-    allowances = () if request.command in WITHOUT_ALLOWANCES else allowances_of(request.loaded)
+    allowances = allowances_of(request.loaded) if request.gate.uses_allowances else ()
     request, plan_notes = _as_planned(request)
     with open_session(request, mode="paired") as session:
         for note in (*notes, *plan_notes):
@@ -76,39 +76,41 @@ def compare_arms(
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
         plans = calibrate(session, starter, arms)
-        judge = judge_of(session, request.cases, allowances=allowances)
+        error_rate = gate_error_rate(session)
+        judge = judge_of(session, request.cases, error_rate.margins, allowances=allowances)
         if is_anchor:
             judge = against_anchor(judge, request.loaded.config)
         count_arms(session, starter, [plan.case for plan in plans], census)
         measure_paired(session, starter, plans, judge)
         confirm_flags(session, specs, plans, judge)
         explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
-        result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
+        result = finish(session, judge.conclude(session.data), error_rate=error_rate.fact)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
         return result
 
 
 def judge_of(
-    session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN, *, allowances: Sequence[Allowance] = ()
+    session: Session,
+    cases: tuple[Case, ...],
+    margins: Mapping[str, float],
+    stage: Stage = Stage.MAIN,
+    *,
+    allowances: Sequence[Allowance] = (),
 ) -> PairedJudge:
-    """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
+    """The judge of a stage, with the margins that this machine's calibration gives."""
     config = session.request.loaded.config
-    contract = gate_contract(session)
-    # What calibrates the margins must not use them.
-    margins = {} if session.request.command == "calibrate" else contract.margins
     return PairedJudge(
         cases=cases,
         policy=replace(policy_of(config), margins=margins),
         stage=stage,
         identical=session.identical,
         signals=signal_policy_of(config),
-        contract=contract.sentence,
         allowances=tuple(allowances),
     )
 
 
-def _as_planned(request: Request) -> tuple[Request, tuple[str, ...]]:
+def _as_planned(request: Request) -> tuple[Request, tuple[Fact, ...]]:
     """The request with cases demoted as this machine's plan says, and why."""
     fingerprint = probe()
     cpus = len(choose_cpus(request.loaded, fingerprint).cpus)
@@ -164,10 +166,7 @@ def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
     gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
     is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
     if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
-        session.note(
-            f"ended after {format_count(blocks, 'block')}, as many as --max-blocks allows, with "
-            f"{format_duration(left_s)} of the budget left; a larger --max-blocks measures on"
-        )
+        session.note(fact("run.max_blocks_reached", severity=Severity.NOTABLE, blocks=blocks, left_s=left_s))
 
 
 def confirm_flags(

@@ -14,6 +14,7 @@ from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
 from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, machine_isa, run_profiles
 from perfguard.records.events import OpsCompared, StepsCounted
+from perfguard.records.facts import Severity, fact
 from perfguard.records.record import StoredCensus
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
@@ -79,11 +80,8 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
         changed += bool(changes)
         session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
     if both:
-        session.note(
-            f"what the steps execute was also compared with the census of {info.machine_id} ({info.created_at[:10]}, "
-            f"commit {(info.commit or 'unknown')[:12]}), whose libraries choose from the same instruction sets; cases "
-            f"that execute otherwise: {changed or 'none'} of {len(both)}"
-        )
+        found = {"machine_id": info.machine_id, "date": info.created_at[:10], "commit": (info.commit or "unknown")[:12]}
+        session.note(fact("ops.compared_with_machine", changed=changed, cases=len(both), **found))
 
 
 def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, Census]:
@@ -109,7 +107,7 @@ def _censuses(
         try:
             counted[case.id] = tuple(census_of_case(found, case, arm, isa_class) for arm in arms)
         except (StoreError, MeasurementError) as error:
-            session.note(f"what {case.id} executes could not be counted: {error}")
+            session.note(fact("ops.not_counted", severity=Severity.NOTABLE, case_id=case.id, error=str(error)))
     return counted
 
 
@@ -123,7 +121,7 @@ def count_against(
     for case_id, census in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], census)
         if obstacle is not None:
-            session.note(f"what {case_id} executes was not compared: {obstacle}")
+            session.note(fact("ops.not_comparable", severity=Severity.NOTABLE, case_id=case_id, why=obstacle))
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
 
@@ -145,7 +143,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
     isa_class = machine_isa()
     for case in chosen:
         if case.id in found.problems:
-            session.note(f"the ops of {case.id} could not be compared: {found.problems[case.id].reason}")
+            _note_uncompared(session, found.problems[case.id].reason, case.id)
             continue
         try:
             arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
@@ -153,7 +151,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
-            session.note(f"the ops of {case.id} could not be compared: {error}", level="warning")
+            _note_uncompared(session, str(error), case.id)
             continue
         path = session.folder.write_json(f"ops-{len(session.data.attributions) + 1}.json", attribution)
         shown = replace(attribution, deltas=attribution.deltas[:SHOWN_DELTAS])
@@ -216,5 +214,9 @@ def _profiled(
     try:
         return run_profiles(session, starter, cases, arms, size)
     except MeasurementError as error:
-        session.note(f"no ops were compared: {error}", level="warning")
+        _note_uncompared(session, str(error))
         return None
+
+
+def _note_uncompared(session: Session, error: str, case_id: str | None = None) -> None:
+    session.note(fact("ops.not_compared", severity=Severity.NOTABLE, case_id=case_id, error=error))

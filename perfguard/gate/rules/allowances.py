@@ -13,10 +13,11 @@ from datetime import date
 
 from perfguard.benchmarks.selection import names_case
 from perfguard.records.allowance import Allowance
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.one_sided import p_slower
-from perfguard.units import format_effect, format_ratio, printable
+from perfguard.units import format_effect, format_ratio
 
 
 def apply_allowances(
@@ -55,8 +56,8 @@ def allowance_notes(
     today: date,
     *,
     tags: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[str, ...]:
-    """One line for each entry of the allow-list: whether it was used, or has expired.
+) -> tuple[Fact, ...]:
+    """One note for each entry of the allow-list: whether it was used, or has expired.
 
     Args:
         allowances: The allow-list, expired entries too.
@@ -73,20 +74,13 @@ def allowance_notes(
     return tuple(_note(entry, used.get(entry, ()), today) for entry in allowances)
 
 
-def _note(entry: Allowance, used: Sequence[str], today: date) -> str:
-    name, until = printable(entry.case), entry.until.isoformat()
+def _note(entry: Allowance, used: Sequence[str], today: date) -> Fact:
+    until = entry.until.isoformat()
     if entry.has_expired(today):
-        return (
-            f"allow-list: {name} expired on {until} and no longer applies; mend it, or remove the entry: "
-            f"perfguard allow --remove '{name}'"
-        )
-    state = "not needed in this run" if not used else "used" if [*used] == [entry.case] else f"used by {_some(used)}"
-    return f"allow-list: {name} {_entry(entry)} ({state})"
-
-
-def _some(case_ids: Sequence[str]) -> str:
-    more = len(case_ids) - 3
-    return ", ".join(case_ids[:3]) + (f" and {more} more" if more > 0 else "")
+        return fact("allowance.expired", severity=Severity.NOTABLE, pattern=entry.case, until=until)
+    found = {"pattern": entry.case, "limit_ratio": entry.max_ratio, "until": until, "why": entry.reason}
+    severity = Severity.NOTABLE if used else Severity.INFO
+    return fact("allowance.used" if used else "allowance.unused", severity=severity, case_ids=tuple(used), **found)
 
 
 def _naming(case_id: str, allowances: Sequence[Allowance], tags: Mapping[str, Sequence[str]]) -> tuple[Allowance, ...]:

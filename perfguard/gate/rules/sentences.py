@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, GateOutcome, Outcome, Policy, Verdict
 from perfguard.stats.power import blocks_needed
@@ -92,15 +93,20 @@ def gate_sentence(
     return "; ".join(parts)
 
 
-def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
-    """Which blocks were left out and why, and which should have been, one note for each."""
+def voiding_notes(voiding: Voiding | None) -> tuple[Fact, ...]:
+    """Which blocks were disturbed and how, and whether they were voided, in the order of the blocks."""
     if voiding is None:
         return ()
-    told = [(entry, "voided") for entry in voiding.voided]
-    told += [(entry, "disturbed too, but kept, since no more may be voided") for entry in voiding.spared]
+    disturbed = sorted((*voiding.voided, *voiding.spared), key=lambda entry: entry.block)
     return tuple(
-        f"block {entry.block + 1} {fate}: {'; '.join(entry.reasons)}"
-        for entry, fate in sorted(told, key=lambda pair: pair[0].block)
+        fact(
+            "host.block_disturbed",
+            severity=Severity.NOTABLE,
+            block=entry.block + 1,
+            is_voided=entry in voiding.voided,
+            **entry.causes,
+        )
+        for entry in disturbed
     )
 
 

@@ -10,6 +10,7 @@ from perfguard.errors import ArmError, ConfigError, StoreError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.stored.lookup import commit_of, committed_files, loaded_files, require_stored, store_of
 from perfguard.host.probe import probe
+from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import BaselineInfo, StoredBaseline
 from perfguard.records.result import RunResult
@@ -17,7 +18,6 @@ from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
-from perfguard.units import format_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +78,7 @@ def gate_against_anchor(request: Request, candidate: ArmSpec) -> RunResult:
     """
     anchor = _anchor_arm(request.loaded)
     margin = request.loaded.config.anchor_margin
-    note = (
-        f"drift: the candidate is compared with the anchor of {anchor.since} ({anchor.origin}); what has become slower "
-        f"since then by more than {format_ratio(margin)} in all is red, however small the steps were"
-    )
+    note = fact("drift.paired", since=anchor.since, origin=anchor.origin, margin_ratio=margin)
     return compare_arms(request, anchor.spec, candidate, notes=(note,), is_anchor=True)
 
 

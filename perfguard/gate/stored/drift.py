@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.errors import ArmError
+from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_paired
 from perfguard.gate.paired.explain import explain
 from perfguard.gate.paired.judging import against_anchor, policy_of
@@ -13,8 +14,9 @@ from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.drift import DRIFT_SHARE, drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.gate.stored.lookup import commit_of
-from perfguard.gate.stored.pairing import obstacle_to_pairing, with_verdicts
+from perfguard.gate.stored.pairing import obstacle_to_pairing, unusable, with_verdicts
 from perfguard.records.allowance import Allowance
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
@@ -56,9 +58,11 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
         reasons: Why it must not be compared; empty when it may.
     """
     drifted = Drifted(anchor=anchor)
-    obstacles = (*reasons, *_other_software(session, anchor))
-    if obstacles:
-        session.note(f"not compared with the anchor of {drifted.since}: {'; '.join(obstacles)}")
+    other_software = _other_software(session, anchor)
+    if reasons or other_software:
+        session.note(fact("drift.not_compared", severity=Severity.NOTABLE, since=drifted.since, why=tuple(reasons)))
+        for obstacle in other_software:
+            session.note(obstacle)
         return drifted
     config, cases = session.request.loaded.config, session.request.cases
     policy = replace(policy_of(config), margin_ratio=config.anchor_margin)
@@ -71,12 +75,12 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
     return replace(drifted, cases=tuple(case for case in cases if case.id in beyond))
 
 
-def _other_software(session: Session, anchor: StoredBaseline) -> tuple[str, ...]:
+def _other_software(session: Session, anchor: StoredBaseline) -> tuple[Fact, ...]:
     """An upgrade since the anchor moves every case: that is no drift of the code."""
     then, now = anchor.info.stack_id, session.fingerprint.stack_id
     if then is None or then == now:
         return ()
-    return (f"the software has changed since ({then}, now {now}); freeze another: perfguard baseline anchor --replace",)
+    return (fact("drift.other_software", severity=Severity.NOTABLE, then=then, now=now or "unknown"),)
 
 
 def pair_drifted(
@@ -102,10 +106,9 @@ def pair_drifted(
         try:
             return _paired(session, drifted, candidate, result, cases, allowances=allowances)
         except ArmError as error:
-            obstacle = str(error)
-    session.note(
-        f"the drift since the anchor of {drifted.since} was not checked by pairing: {obstacle}", level="warning"
-    )
+            obstacle = unusable(error)
+    session.note(fact("drift.not_paired", severity=Severity.NOTABLE, since=drifted.since))
+    session.note(obstacle)
     return result
 
 
@@ -126,11 +129,12 @@ def _paired(
     starter, arms = start_arms(session, specs, _PLACE)
     plans = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
-        session.note("the candidate imports the very code of the anchor's commit: what differs is the machine")
+        session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="anchor"))
         return result
     config = session.request.loaded.config
     session.settings = replace(session.settings, max_blocks=config.max_blocks)
-    judge = against_anchor(judge_of(session, cases, Stage.DRIFT, allowances=allowances), config)
+    margins = gate_error_rate(session).margins
+    judge = against_anchor(judge_of(session, cases, margins, Stage.DRIFT, allowances=allowances), config)
     judge = replace(
         judge,
         confirmation=Stage.DRIFT_CONFIRMATION,
@@ -143,5 +147,5 @@ def _paired(
     explain(session, starter, verdicts, [plan.case for plan in plans])
     for verdict in verdicts:
         if verdict.outcome is not Outcome.REGRESSED:
-            session.note(f"{verdict.case_id}, paired with the anchor's commit, is not red: {verdict.reason}")
+            session.note(fact("drift.not_confirmed", case_id=verdict.case_id, outcome=verdict.outcome.value))
     return with_verdicts(result, merge_drift(result.verdicts, verdicts, drifted.since))

@@ -16,6 +16,7 @@ from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_b
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
+from perfguard.records.facts import Severity, fact
 from perfguard.records.machine.fingerprint import CheckStatus
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -24,7 +25,6 @@ from perfguard.runner.arms import git
 from perfguard.runner.doctor import check_host
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.censuses import census_file, load_censuses, save_censuses
-from perfguard.units import format_ratio
 
 MIN_ROUNDS = 4
 """Fewer rounds say too little about the spread between them."""
@@ -146,7 +146,7 @@ def _differences(session: Session, previous: StoredBaseline | None) -> dict[str,
     checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
     differences = computed_otherwise(checks)
     for case_id, difference in differences.items():
-        session.note(f"{case_id} does not compute what it did in the stored baseline: {difference}", level="warning")
+        session.note(fact("baseline.other_result", severity=Severity.NOTABLE, case_id=case_id, why=difference))
     return differences
 
 
@@ -158,10 +158,15 @@ def _note_noise(session: Session) -> None:
     if noisy:
         worst = max(noisy, key=lambda case_id: noisy[case_id] or 0.0)
         session.note(
-            f"{len(noisy)} of {len(measured)} cases vary by more than {format_ratio(limit)} from round to round "
-            f"(most of all {worst}: {format_ratio(noisy[worst])}); a gate against these numbers decides little and "
-            "pairs with their commit instead; see `perfguard doctor`, and record them again when the host is quieter",
-            level="warning",
+            fact(
+                "baseline.noisy",
+                severity=Severity.NOTABLE,
+                case_id=worst,
+                noisy=len(noisy),
+                cases=len(measured),
+                limit_ratio=limit,
+                worst_ratio=noisy[worst],
+            )
         )
 
 

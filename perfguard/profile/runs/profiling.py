@@ -17,6 +17,7 @@ from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined
 from perfguard.profile.runs.projection import project_cases
+from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
@@ -117,13 +118,9 @@ def profile_user_script(
         if not found.processes:
             raise InterruptedRunError("interrupted before a step of the script was profiled")
         if found.is_whole:
-            session.note(
-                "the script makes no optimizer step in its main thread, so it was profiled from its beginning to its "
-                "end as one step; where it trains in processes of its own (torchrun, mp.spawn), name a script that one "
-                "of them would run"
-            )
+            session.note(fact("profile.whole_script", severity=Severity.NOTABLE))
         for note in found.notes:
-            session.note(as_text(note))
+            session.note(fact("profile.script_ended", severity=Severity.NOTABLE, why=as_text(note)))
         name = as_text(str(script))
         problems = {} if found.failure is None else {name: as_text(found.failure)}
         isa_class = machine_isa()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfguard.records.facts import Fact
 from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Census, OpTotal, PrimitiveTotal
@@ -69,7 +70,7 @@ class ProfileReport:
     """In the order of the selection."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """By case id: why it could not be profiled; of a script: why it failed after the steps that are reported."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     interrupted: bool = False
     """Whether it was ended by the user before everything was profiled that had been asked for."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perfguard.records.facts import RECORDED_TEXT, Fact
+from perfguard.report.messages.error_rate import ERROR_RATE
 from perfguard.report.messages.message import Message
+from perfguard.report.messages.run import RUN
 from perfguard.report.messages.template import fill
 
 CATALOG: Mapping[str, Message] = {
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **RUN,
+    **ERROR_RATE,
 }
 """Every code that this version knows."""
 

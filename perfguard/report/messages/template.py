@@ -27,7 +27,7 @@ from perfguard.units import (
 
 _PART = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 """An optional part without another one inside."""
-_PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w ]+)|\?([^|}]*)\|([^}]*))?\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
 _LARGE = 1.0
 """Slowdowns from 100 % on are told as a factor."""
@@ -149,6 +149,7 @@ _SPECS: Mapping[str, Callable[[Value], str]] = {
     "duration": lambda value: format_duration(_number(value)),
     "signed": lambda value: format_signed_seconds(_number(value)),
     "number": lambda value: format_number(_number(value)),
+    "id": str,
     "p": lambda value: f"{_number(value):.2g}",
     "factor": lambda value: f"{_number(value):.2f}×",
     "names": _named,

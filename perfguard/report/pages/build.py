@@ -170,7 +170,9 @@ def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
         return None
     try:
         data = json.loads(content)
-        return from_builtins(with_nan(data, ProfileReport), ProfileReport, source="profile.json")
+        return from_builtins(
+            with_nan(upgraded(data, ProfileReport), ProfileReport), ProfileReport, source="profile.json"
+        )
     except (ValueError, RecursionError, StoreError) as error:
         problems.append(f"profile.json cannot be read: {error}")
         return None

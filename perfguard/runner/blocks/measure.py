@@ -21,6 +21,7 @@ from perfguard.records.events import (
     Noted,
     SliceTimed,
 )
+from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
@@ -80,7 +81,7 @@ def _canary(measuring: Measuring) -> Iterator[Worker | None]:
             closing.callback(worker.close)
             worker.receive(_CANARY_TIMEOUT_S)
         except (WorkerFailure, MeasurementError) as error:
-            measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
+            measuring.emit(Noted(fact=fact("canary.missing", severity=Severity.NOTABLE, error=str(error))))
             closing.close()
             worker = None
         yield worker
@@ -183,7 +184,10 @@ class _Loop:
                     raise MeasurementError(
                         f"workers of the {arm.value} cannot be started: {failure.reason}\n{failure.detail}".strip()
                     ) from failure
-                self._m.emit(Noted(level="warning", text=f"{arm.value} worker did not start: {failure.reason}"))
+                missing = fact(
+                    "arms.worker_not_started", severity=Severity.NOTABLE, arm=arm.value, error=failure.reason
+                )
+                self._m.emit(Noted(fact=missing))
                 raise _BlockAborted from failure
         self._start_failures = 0
 
@@ -332,4 +336,4 @@ class _Loop:
             reply = canary.receive(_CANARY_TIMEOUT_S)
             self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
         except (WorkerFailure, KeyError, ValueError):
-            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block + 1}"))
+            self._m.emit(Noted(fact=fact("canary.no_answer", severity=Severity.NOTABLE, block=block + 1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -174,7 +175,7 @@ class RunView:
     """Exit code of the command; None while it runs."""
     reason: str = ""
     """What the run concluded, one sentence."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the run's reader should know, in order."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recording, one sentence each: cut, corrupt, foreign, vanished."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfguard.records.facts import Fact, fact
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase
 from perfguard.worker.adopted.targets import AdoptedTarget
 
@@ -18,21 +19,25 @@ class Found:
 
     benchmarks: list[BenchmarkSpec] = field(default_factory=list)
     """In the order of their files."""
-    notes: list[str] = field(default_factory=list)
-    """What is not timed, or otherwise than the tool would."""
+    notes: list[Fact] = field(default_factory=list)
+    """What is not timed, or otherwise than the tool would; each names its `tool`."""
     errors: list[dict[str, Any]] = field(default_factory=list)
     """`path` and `detail` of what cannot be imported."""
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How much of a tool's suites is left out, by tool and reason."""
+    counts: dict[tuple[str, str, int | None], int] = field(default_factory=dict)
+    """How much of a tool's suites is left out, by tool, code and threads."""
 
-    def count(self, tool: str, reason: str, number: int) -> None:
+    def count(self, tool: str, code: str, number: int, *, threads: int | None = None) -> None:
         """Remember what is left out; all files together make one note."""
         if number:
-            self.counts[tool, reason] = self.counts.get((tool, reason), 0) + number
+            self.counts[tool, code, threads] = self.counts.get((tool, code, threads), 0) + number
 
-    def all_notes(self) -> list[str]:
-        """The notes, each beginning with its tool's name, those on counts last."""
-        return [*self.notes, *(f"{tool}: {number} {reason}" for (tool, reason), number in self.counts.items())]
+    def all_notes(self) -> list[Fact]:
+        """The notes, those on counts last."""
+        counted = [
+            fact(code, tool=tool, number=number, **({} if threads is None else {"threads": threads}))
+            for (tool, code, threads), number in self.counts.items()
+        ]
+        return [*self.notes, *counted]
 
     def add(
         self, target: AdoptedTarget, name: str, names: Sequence[str], combinations: Iterable[Combination], *, doc: str

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.contract import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.records.estimate import Interval
 from perfguard.records.pace import CasePace, Pace
 from perfguard.records.planning import PlannedCase
