@@ -7,6 +7,7 @@ fit carry another schema number.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import math
@@ -20,32 +21,46 @@ import msgspec
 from perfguard.errors import StoreError
 from perfguard.records.events import (
     EVENT_NAMES,
-    BlockFinished,
-    BlockStarted,
     CanaryTimed,
-    CaseFinished,
     Event,
     Noted,
     OpsCompared,
+    RunFinished,
     RunStarted,
     SliceTimed,
+    VerdictReached,
 )
 from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
 from perfguard.records.steps.profile import ProfileReport
+from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
 T = TypeVar("T")
 _NAME_OF_EVENT = {kind: name for name, kind in EVENT_NAMES.items()}
+
+
+@functools.cache
+def _hints_of(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+_OF_NUMBERS = (SliceTimed, CanaryTimed)
+"""Events that hold no facts; by far the most of a recording."""
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
-_RENAMED: dict[tuple[type, str], str] = {(Noted, "text"): "fact"}
+_RENAMED: dict[tuple[type, str], str] = {
+    (Noted, "text"): "fact",
+    (VerdictReached, "reason"): "reasons",
+    (RunFinished, "reason"): "reasons",
+    (Verdict, "reason"): "reasons",
+    (GateResult, "reason"): "reasons",
+    (RunResult, "reason"): "reasons",
+    (SignalFinding, "reason"): "fact",
+}
 """Fields that schema 1 called otherwise, by type and old name."""
-
-_NEVER_CHANGED = frozenset({SliceTimed, CanaryTimed, CaseFinished, BlockStarted, BlockFinished})
-"""Events that come by the thousand, and are as they were in schema 1."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")
 """What `schema_of` knows."""
@@ -99,7 +114,7 @@ def with_nan(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [with_nan(item, arguments[0]) for item in data]
     if isinstance(data, dict) and dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints_of(kind)
         return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: with_nan(item, arguments[1]) for key, item in data.items()}
@@ -119,7 +134,7 @@ def upgraded(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints_of(kind)
         renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
     if isinstance(data, dict) and len(arguments) == 2:
@@ -175,16 +190,16 @@ def decode_event(line: bytes, *, source: str) -> Event:
     except ValueError as error:
         raise StoreError(f"{source}: not a JSON line: {error}") from error
     except RecursionError:
-        raise StoreError(f"{source}: not an event of schema 1: nested too deeply") from None
+        raise StoreError(f"{source}: not an event of schema 2 or older: nested too deeply") from None
     name = body.get("event") if isinstance(body, dict) else None
     if not isinstance(name, str) or name not in EVENT_NAMES:
-        raise StoreError(f"{source}: not an event of schema 1: {line[:80]!r}")
+        raise StoreError(f"{source}: not an event of schema 2 or older: {line[:80]!r}")
     kind = EVENT_NAMES[body.pop("event")]
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
-    if kind not in _NEVER_CHANGED:
-        body = upgraded(body, kind)
     names = {f.name for f in dataclasses.fields(kind)}
+    if kind not in _OF_NUMBERS:
+        body = upgraded(body, kind)
     known = {key: value for key, value in body.items() if key in names}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
     return from_builtins(with_nan(known, kind) if kind is OpsCompared else known, kind, source=source)
@@ -197,7 +212,7 @@ def schema_of(name: str) -> dict[str, Any]:
         KeyError: Another name.
     """
     titles = {
-        "result": (RunResult, "Result of a perfguard command, version 1"),
+        "result": (RunResult, "Result of a perfguard command, version 2"),
         "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
         "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
     }
@@ -212,7 +227,7 @@ def schema_of(name: str) -> dict[str, Any]:
             definition = components[kind_name["$ref"].rpartition("/")[2]]
             definition["properties"] = {"event": {"const": event}, **envelope, **definition["properties"]}
             definition["required"] = ["event", *envelope, *definition.get("required", [])]
-        title = "One line of events.jsonl, version 1"
+        title = "One line of events.jsonl, version 2"
         schema = {"oneOf": list(variants), "$defs": components}
     for definition in _WITH_UNKNOWN & schema["$defs"].keys():
         _allow_null(schema["$defs"][definition]["properties"])

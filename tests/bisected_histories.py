@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
@@ -106,14 +107,18 @@ def verdict_of(case_id, before, after, config):
             outcome = Outcome.INCONCLUSIVE
     comparison = unmeasured(case_id, estimate=estimate, margin_ratio=config.margin)
     return Verdict(
-        case_id=case_id, outcome=outcome, gating=Gating.GATING, reason=f"is {outcome.value}", comparison=comparison
+        case_id=case_id,
+        outcome=outcome,
+        gating=Gating.GATING,
+        reasons=(recorded_text(f"is {outcome.value}"),),
+        comparison=comparison,
     )
 
 
 def gate_of(verdicts, outcome):
     return GateResult(
         outcome=outcome,
-        reason=f"is {outcome.value}",
+        reasons=(recorded_text(f"is {outcome.value}"),),
         verdicts=verdicts,
         policy=Policy(),
         blocks_total=10,
@@ -134,7 +139,7 @@ def result_of(request, gate, *, exit_code, verdict):
         gate=gate,
         exit_code=exit_code,
         verdict=verdict,
-        reason="because",
+        reasons=(recorded_text("because"),),
         duration_s=1.0,
     )
 

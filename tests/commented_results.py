@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
@@ -33,7 +34,14 @@ def judged(
     if effect is not None:
         comparison = compared(case_id, effect, gating=gating)
         comparison = replace(comparison, candidate_median_s=1e-3 * (1 + effect))
-    return Verdict(case_id=case_id, outcome=outcome, gating=gating, reason=reason, comparison=comparison, **fields)
+    return Verdict(
+        case_id=case_id,
+        outcome=outcome,
+        gating=gating,
+        reasons=(recorded_text(reason),),
+        comparison=comparison,
+        **fields,
+    )
 
 
 def regressed(case_id: str = SLOWER, effect: float = 0.062, **fields: Any) -> Verdict:
@@ -41,11 +49,11 @@ def regressed(case_id: str = SLOWER, effect: float = 0.062, **fields: Any) -> Ve
     known: dict[str, Any] = {
         "reason": "6.20 % slower [+5.90 %, +6.50 %] in 10 paired blocks; p = 2e-09 after correction for 6 cases",
         "blame": attribution_of(case_id).sentence,
-        "confirmation": Confirmation(confirmed=True, estimate=None, p_slower=0.001, reason="it came back"),
+        "confirmation": Confirmation(confirmed=True, estimate=None, p_slower=0.001),
         "signals": (
             SignalFinding(
                 signal="faults", outcome=Outcome.REGRESSED, gating=False, unit="", baseline=0.0, candidate=120.0,
-                p_adjusted=0.001, reason="0 → 120 in 10 paired blocks",
+                p_adjusted=0.001, fact=recorded_text("0 → 120 in 10 paired blocks"),
             ),
         ),
         **fields,
@@ -58,7 +66,7 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
     arm = {"interpreter": "/py", "python": "3.11.7", "torch": "2.13.0", "stack_id": "torch-2.13.0-ab12cd34"}
     gate = GateResult(
         outcome=outcome,
-        reason=reason,
+        reasons=(recorded_text(reason),),
         verdicts=verdicts,
         policy=Policy(),
         blocks_total=10,
@@ -82,7 +90,7 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
         "gate": gate,
         "exit_code": codes.get(outcome.value, 3),
         "verdict": outcome.value,
-        "reason": reason,
+        "reasons": (recorded_text(reason),),
         "notes": ("seed 7",),
         "duration_s": 125.0,
     }

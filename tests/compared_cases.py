@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.stats.one_sided import p_faster, p_slower
@@ -66,12 +67,12 @@ def unmeasured(case_id: str = "x", **fields: Any) -> Comparison:
     )
 
 
-def verdict_without_times(case_id: str, outcome: Outcome, reason: str = "as told") -> Verdict:
+def verdict_without_times(case_id: str, outcome: Outcome, code: str = "as.seen") -> Verdict:
     """A verdict, for tests in which its times have no part."""
     return Verdict(
         case_id=case_id,
         outcome=outcome,
         gating=Gating.GATING,
-        reason=reason,
+        reasons=(fact(code),),
         comparison=unmeasured(case_id),
     )

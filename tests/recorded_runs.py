@@ -16,6 +16,7 @@ from perfguard.gate.paired.judging import PairedJudge
 from perfguard.gate.rules.confirmation import flagged_cases
 from perfguard.gate.rules.policy import exit_code
 from perfguard.records import events as happened
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import (
     Cache,
     CoreClass,
@@ -192,7 +193,7 @@ def record_rounds(folder: Path) -> Path:
     recording.emit(_arm(Arm.CANDIDATE, "dir:.", "tree-2222222222"), after_s=2.0)
     for index in range(3):
         recording.block(index, cases, (Arm.CANDIDATE,))
-    recording.emit(happened.RunFinished(outcome="measured", exit_code=0, reason="3 cases measured"))
+    recording.emit(happened.RunFinished(outcome="measured", exit_code=0, reasons=(fact("run.measured", cases=3),)))
     return recording.write(fingerprint=_fingerprint(), plan=_plan(max_blocks=3))
 
 
@@ -287,11 +288,11 @@ def _judge(recording: Recording, judge: PairedJudge) -> None:
                 log_ratio=estimate.log_ratio if estimate else None,
                 lower=estimate.interval.lower if estimate else None,
                 upper=estimate.interval.upper if estimate else None,
-                reason=verdict.reason,
+                reasons=verdict.reasons,
             )
         )
     code = int(exit_code(result))
-    recording.emit(happened.RunFinished(outcome=result.outcome.value, exit_code=code, reason=result.reason))
+    recording.emit(happened.RunFinished(outcome=result.outcome.value, exit_code=code, reasons=result.reasons))
 
 
 def _fingerprint() -> Fingerprint:

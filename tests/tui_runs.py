@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfguard.records.facts import recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
     Attribution,
@@ -51,7 +52,7 @@ def a_case(case_id: str = "step.resnet[batch=8,dtype=bf16]", **fields) -> CaseVi
         "upper": 0.069,
         "noise_ratio": 0.012,
         "outcome": "regressed",
-        "reason": "5.7 % slower in 8 paired blocks",
+        "reasons": (recorded_text("5.7 % slower in 8 paired blocks"),),
     }
     return CaseView(case_id=case_id, **{**known, **fields})
 
@@ -64,7 +65,7 @@ def an_open_case(case_id: str, **fields) -> CaseView:
         "lower": -0.012,
         "upper": 0.014,
         "outcome": None,
-        "reason": "",
+        "reasons": (),
     }
     return a_case(case_id, **{**known, **fields})
 
@@ -215,7 +216,7 @@ def a_run(**fields) -> RunView:
         red,
         a_case("kernel.gelu[n=65536]", outcome="improved", log_ratio=-0.08, lower=-0.1, upper=-0.06),
         an_open_case("step.lstm[hidden=256]", is_gating=False, state=CaseState.MEASURING),
-        a_case("kernel.sdpa[heads=8]", outcome="different", reason="loss differs", **NO_EFFECT),
+        a_case("kernel.sdpa[heads=8]", outcome="different", reasons=(recorded_text("loss differs"),), **NO_EFFECT),
         an_open_case("kernel.embedding[rows=10000]", state=CaseState.WAITING, **NO_EFFECT, **NOT_MEASURED),
     )
     known = {

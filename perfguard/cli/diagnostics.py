@@ -1,4 +1,4 @@
-"""Errors to stderr and exit codes; the only place where an error is caught for good."""
+"""Standard streams, errors to stderr and exit codes; the only place where an error is caught for good."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import select
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
 from perfguard.errors import ExitCode, PerfguardError
 from perfguard.units import printable
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end; nobody is at the end of a stream that was closed before the start."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 @contextlib.contextmanager

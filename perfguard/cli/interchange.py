@@ -9,9 +9,8 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.diagnostics import is_terminal, reader_may_leave
 from perfguard.cli.output import print_parts
-from perfguard.cli.streams import is_terminal
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.integrations.formats.series import (

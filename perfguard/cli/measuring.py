@@ -14,7 +14,7 @@ from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
 from perfguard.records.facts import Fact
-from perfguard.records.plan import GateSettings, Injection
+from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Catalog
 from perfguard.runner.session import Request
@@ -28,7 +28,7 @@ def build_request(
     *,
     injections: tuple[str, ...] = (),
     notes: tuple[Fact, ...] = (),
-    gate: GateSettings | None = None,
+    gate: GateSettings = DEFAULT_GATE,
 ) -> Request:
     """The request that a command's options describe.
 
@@ -54,7 +54,7 @@ def build_request(
         ops=options.get("ops"),
         patterns=patterns,
         notes=(*notes, *_suite_notes(catalog, cases)),
-        gate=gate or GateSettings(),
+        gate=gate,
     )
 
 

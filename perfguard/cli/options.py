@@ -29,6 +29,18 @@ ARM is one of, or several joined by '+':
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Options as one decorator, in this order in the help."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 MEASURING_KEYS = (
     "suite",
     "budget_s",
@@ -45,107 +57,88 @@ MEASURING_KEYS = (
     "confine",
 )
 
+setup_option = click.option(
+    "--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'."
+)
+margin_option = click.option(
+    "--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %."
+)
 
-def measuring_options(function: F) -> F:
-    """Options of every command that measures."""
-    for option in reversed(
-        (
-            click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
-            click.option(
-                "-c",
-                "--case",
-                "patterns",
-                multiple=True,
-                metavar="PATTERN",
-                help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
-            ),
-            click.option(
-                "--budget",
-                "budget_s",
-                type=float,
-                metavar="SECONDS",
-                help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
-            ),
-            click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
-            click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
-            click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
-            click.option(
-                "--env-profile",
-                type=click.Choice(["stable", "production"]),
-                help="stable pins allocator and threading; production leaves your environment alone.",
-            ),
-            click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
-            click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
-            click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
-            click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
-            click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def output_options(function: F) -> F:
-    """Options on how a result is shown."""
-    for option in reversed(
-        (
-            click.option(
-                "--format",
-                "output_format",
-                type=click.Choice(["table", "json", "md", "comment"]),
-                default="table",
-                show_default=True,
-                help="How to print the result on stdout; comment: as the Action comments on a pull request.",
-            ),
-            click.option("--no-progress", is_flag=True, help="Do not show progress on stderr."),
-        )
-    ):
-        function = option(function)
-    return function
+measuring_options = together(
+    click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
+    click.option(
+        "-c",
+        "--case",
+        "patterns",
+        multiple=True,
+        metavar="PATTERN",
+        help="Cases instead of a suite: an id, a benchmark, a glob or tag:NAME; may be repeated.",
+    ),
+    click.option(
+        "--budget",
+        "budget_s",
+        type=float,
+        metavar="SECONDS",
+        help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
+    ),
+    click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
+    click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
+    click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
+    click.option(
+        "--env-profile",
+        type=click.Choice(["stable", "production"]),
+        help="stable pins allocator and threading; production leaves your environment alone.",
+    ),
+    click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
+    click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
+    click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
+    click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
+    click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
+)
+"""Options of every command that measures."""
 
 
-def verdict_options(function: F) -> F:
-    """Options on what a verdict does to the exit code."""
-    for option in reversed(
-        (
-            click.option(
-                "--fail-on",
-                metavar="LIST",
-                help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
-                f"{','.join(FAIL_ON_CHOICES)}.",
-            ),
-            click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
-            click.option(
-                "--margin",
-                type=float,
-                metavar="RATIO",
-                help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+output_options = together(
+    click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["table", "json", "md", "comment"]),
+        default="table",
+        show_default=True,
+        help="How to print the result on stdout; comment: as the Action comments on a pull request.",
+    ),
+    click.option("--no-progress", is_flag=True, help="Do not show progress on stderr."),
+)
+"""Options on how a result is shown."""
 
 
-def trust_options(function: F) -> F:
-    """Options of gates on code that is not trusted."""
-    for option in reversed(
-        (
-            click.option(
-                "--policy-from",
-                metavar="REV",
-                help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
-            ),
-            click.option(
-                "--confine/--no-confine",
-                "confine",
-                default=None,
-                help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+verdict_options = together(
+    click.option(
+        "--fail-on",
+        metavar="LIST",
+        help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
+        f"{','.join(FAIL_ON_CHOICES)}.",
+    ),
+    click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
+    margin_option,
+)
+"""Options on what a verdict does to the exit code."""
+
+
+trust_options = together(
+    click.option(
+        "--policy-from",
+        metavar="REV",
+        help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
+    ),
+    click.option(
+        "--confine/--no-confine",
+        "confine",
+        default=None,
+        help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
+    ),
+)
+"""Options of gates on code that is not trusted."""
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from perfguard.cli.streams import is_terminal
+from perfguard.cli.diagnostics import is_terminal
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.records.result import RunResult
 from perfguard.report.terminal.result import render_result

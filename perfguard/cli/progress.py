@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import click
 
-from perfguard.cli.streams import is_terminal
+from perfguard.cli.diagnostics import is_terminal
 from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
@@ -83,10 +83,8 @@ class _Plain:
             case LookTaken() if event.decided:
                 click.echo(f"· {_answers(event)}", err=True)
             case Noted():
-                click.echo(
-                    f"{'·' if event.fact.severity is Severity.INFO else '!'} {printable(describe(event.fact))}",
-                    err=True,
-                )
+                sign = "·" if event.fact.severity is Severity.INFO else "!"
+                click.echo(f"{sign} {printable(describe(event.fact))}", err=True)
             case _:
                 pass
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perfguard.cli.streams import is_terminal
+from perfguard.cli.diagnostics import is_terminal
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 
 if TYPE_CHECKING:

@@ -117,7 +117,7 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
     return _Known(
         noise={c.case_id: CaseNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases},
         pace=summary.pace,
-        source=fact("plan.from_calibration", **false_alarm_values(summary.false_alarms)),
+        source=fact("plan.from_calibration", false_alarm_values(summary.false_alarms)),
     )
 
 
@@ -145,8 +145,8 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
             source=fact("plan.from_run", run_id=folder.name, status=calibrated.state.status.value),
         )
     raise StoreError(
-        f"nothing is known of the noise of suite {request.suite!r} on this machine (its calibration is {calibrated.state.status.value}), and no "
-        "paired run of it is recorded here either"
+        f"nothing is known of the noise of suite {request.suite!r} on this machine: its calibration is "
+        f"{calibrated.state.status.value}, and no paired run of it is recorded here"
     )
 
 

@@ -19,12 +19,12 @@ from perfguard.gate.paired.results import describe_rounds
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import ArmReady, Event, Noted, RunFinished, RunStarted
+from perfguard.records.facts import fact
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult
 from perfguard.runner.run_folder import read_events
-from perfguard.units import format_count
 from perfguard.watch.run_files import host_of, selection_of
 from perfguard.watch.sources.event_sources import read_beside
 
@@ -79,8 +79,8 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
     gate = blamed(judged, data.attributions) if judged is not None else None
     end = next((event for event in events if isinstance(event, RunFinished)), None)
     measured = () if gate else _measured(start, data)
-    broken = "" if end else "; the run ended before it could conclude"
     notes = tuple(event.fact for event in events if isinstance(event, Noted))
+    reasons = gate.reasons if gate else (fact("run.measured", cases=len(measured)),)
     return RunResult(
         command="show",
         run_id=start.run_id,
@@ -94,7 +94,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         measured=measured,
         exit_code=int(_code(loaded, gate, end)),
         verdict=gate.outcome.value if gate else "measured",
-        reason=(gate.reason if gate else f"{format_count(len(measured), 'case')} measured") + broken,
+        reasons=reasons if end else (*reasons, fact("run.unfinished")),
         notes=notes,
         error_rate=next((note for note in notes if is_error_rate(note)), None),
         duration_s=recorded_duration_s(folder, data),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.records.calibration import Scope
+from perfguard.records.facts import Fact
 
-BISECTION_SCHEMA = 1
+BISECTION_SCHEMA = 2
 
 
 class Answer(str, Enum):
-    """What a commit is, compared with the good one."""
+    """What a commit is, compared with the good one; the values are those of `git bisect`."""
 
     GOOD = "good"
     BAD = "bad"
@@ -77,8 +77,8 @@ class CaseEffect:
     """Upper bound."""
     blocks: int
     """Paired blocks behind it."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """Of the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,8 @@ class MeasuredTree:
     """What follows for the search."""
     gate: str
     """Outcome of the gate, or `error` where it could not be made."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...]
+    """Of the gate, or why there is none."""
     cases: tuple[CaseEffect, ...] = ()
     """In the order of the selection."""
     run_id: str | None = None
@@ -107,16 +107,8 @@ class BisectionLog:
 
     schema: int = BISECTION_SCHEMA
     """Version of this layout."""
-    good: str
-    """Tree of the good commit."""
-    bad: str
-    """Tree of the bad commit."""
-    cases: tuple[str, ...]
-    """Cases that were asked for."""
-    scope: Scope
-    """Machine, software stack and rule."""
     settings: dict[str, str]
-    """Everything else that the answers depend on, as JSON by name."""
+    """Everything that the answers depend on, as JSON by name: ends, cases, machine, software, settings."""
     trees: dict[str, MeasuredTree] = field(default_factory=dict)
     """Answers by tree."""
 
@@ -141,8 +133,6 @@ class Bisection:
     """Version of this layout."""
     outcome: BisectionOutcome
     """How it ended."""
-    reason: str
-    """One or more sentences."""
     exit_code: int
     """Exit code of the command."""
     cases: tuple[str, ...]
@@ -163,8 +153,8 @@ class Bisection:
     """The first bad commit, where one can be named."""
     effects: tuple[CaseEffect, ...] = ()
     """The culprit against the good revision."""
-    unexplained: tuple[str, ...] = ()
-    """What of the total the culprit does not explain, a sentence for each such case."""
+    unexplained: tuple[Fact, ...] = ()
+    """What of the total the culprit does not explain, for each such case."""
     suspects: tuple[Commit, ...] = ()
     """Commits one of which is the first bad one, oldest first."""
     gates: int = 0

@@ -1,7 +1,7 @@
 """What happens during a run, as it happens: the lines of `events.jsonl`.
 
 A run's data is a fold over its events (`perfguard.records.run_data`), so what was written is enough to judge it again.
-Schema version 1. Fields may be added; removing or changing one makes it version 2.
+Schema version 2. Fields may be added; removing or changing one makes it version 3.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfguard.records.facts import Fact
-from perfguard.records.plan import GateSettings
+from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 
-EVENT_SCHEMA = 1
+EVENT_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class RunStarted:
     """Identity of the machine."""
     advisory_ids: tuple[str, ...] = ()
     """Those of the cases that cannot fail a gate."""
-    gate: GateSettings = GateSettings()
+    gate: GateSettings = DEFAULT_GATE
     """What its gates do."""
     is_injected: bool = False
     """Whether cases are slowed on purpose, so that its times say nothing of the code."""
@@ -286,8 +286,8 @@ class VerdictReached:
     """Lower bound of its interval."""
     upper: float | None
     """Upper bound."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What was seen and why it leads to the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,8 +306,8 @@ class RunFinished:
     """Value of GateOutcome, `measured` where nothing was compared, or `interrupted`."""
     exit_code: int
     """Exit code of the command."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What led to it, the deciding fact first."""
 
 
 Event = (

@@ -17,6 +17,9 @@ RECORDED_TEXT = "recorded.text"
 """Code of a sentence from a recording that is older than codes."""
 
 
+_NOTHING: Mapping[str, Value] = {}
+
+
 class Severity(str, Enum):
     """How much a fact matters, the gravest first."""
 
@@ -63,6 +66,7 @@ class Fact:
 
 def fact(
     code: str,
+    values: Mapping[str, Value] = _NOTHING,
     /,
     *,
     severity: Severity = Severity.INFO,
@@ -70,11 +74,11 @@ def fact(
     arm: str | None = None,
     op: str | None = None,
     place: str | None = None,
-    **values: Value,
+    **more: Value,
 ) -> Fact:
     """A fact in one call: `fact("host.waited_for_cpu", waited_share=0.2, cpus="0,1")`."""
     subject = Subject(case_id=case_id, arm=arm, op=op, place=place)
-    return Fact(code=code, severity=severity, subject=subject, values=values)
+    return Fact(code=code, severity=severity, subject=subject, values={**values, **more})
 
 
 def recorded_text(text: str) -> Fact:

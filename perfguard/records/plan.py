@@ -86,6 +86,7 @@ class GateSettings:
     """Whether a gate of identical arms is kept for the next calibration."""
 
 
+DEFAULT_GATE = GateSettings()
 FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
 """Gates that count false alarms and measure the margins."""
 FOR_BISECTION = GateSettings(uses_allowances=False)

@@ -18,7 +18,7 @@ profile(case, kind, trace, log)    -> profiled(wall_s, …)       one call of a 
 program(case)                      -> program(modules, denormals, …)   what runs it: who learns, what is denormal
 script(path, arguments, skip)      -> waiting | ended(exit_code, …)    a user's script, up to its `skip`-th step
 step(kind, trace, log)             -> profiled, then it waits again | ended    its next step
-go_on | stop                       -> ended                     the script runs to its end, or is ended here
+stop                               -> ended                     the script is ended here
 whole(path, arguments, kind, …)    -> profiled, then ended      a script that makes no optimizer step, as one step
 replay(op)                         -> replayed(seconds_s or reason, …)  one op alone
 ceilings(dtypes, cache_bytes)      -> ceilings(gemms, streams, …)

@@ -1,4 +1,4 @@
-"""The result of a command, as `result.json` and `--format json` show it. Schema version 1."""
+"""The result of a command, as `result.json` and `--format json` show it. Schema version 2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 from perfguard.records.verdict import GateResult
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class RunResult:
     """Exit code of the command."""
     verdict: str
     """Value of GateOutcome, `measured` or `interrupted`."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...]
+    """What led to it, the deciding fact first."""
     notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     duration_s: float

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.records.estimate import Estimate
+from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import Fact
 from perfguard.records.spec import Gating
 
@@ -111,8 +112,8 @@ class Comparison:
     """Paired blocks, or rounds against a stored baseline."""
     blocks_voided: int = 0
     """Blocks left out by the arm-blind rule."""
-    problem: str | None = None
-    """Why there is no estimate, one sentence."""
+    problem: Fact | None = None
+    """Why there is no estimate."""
     problem_outcome: Outcome | None = None
     """`failed`, `incomparable`, `no-baseline` or `inconclusive` when `problem` is set."""
 
@@ -124,11 +125,11 @@ class Confirmation:
     confirmed: bool
     """Whether they were slower too."""
     estimate: Estimate | None
-    """From the blocks of the confirmation alone; None where none completed."""
+    """From the blocks of the confirmation alone; None where too few completed."""
     p_slower: float | None
     """One-sided p of H0 `not slower`, corrected for the looks."""
-    reason: str
-    """One sentence."""
+    problem: Fact | None = None
+    """Why there is no estimate, where more is known than that blocks are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +148,10 @@ class ModeReport:
     """Whether it was rejected."""
     explains_effect: bool
     """Whether no shift is left within the modes."""
-    reason: str
-    """One sentence."""
+    within_log_ratio: float = math.nan
+    """Effect within the modes; nan in recordings that do not hold it."""
+    within: Interval | None = None
+    """Its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +172,8 @@ class SignalFinding:
     """Typical value of the candidate."""
     p_adjusted: float | None
     """p of a regression after correction over cases and signals."""
-    reason: str
-    """One sentence."""
+    fact: Fact
+    """What was seen, or why nothing can be said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +186,8 @@ class Verdict:
     """What is said of it."""
     gating: Gating
     """After demotion of noisy cases."""
-    reason: str
-    """One sentence: what was seen and why it leads to the outcome."""
+    reasons: tuple[Fact, ...]
+    """What was seen and why it leads to the outcome; what decided comes first."""
     comparison: Comparison
     """The evidence."""
     p_adjusted: float | None = None
@@ -197,8 +200,8 @@ class Verdict:
     """Where the case is bimodal."""
     signals: tuple[SignalFinding, ...] = ()
     """Signals beyond wall time that the machine has, in a fixed order."""
-    allowance: str | None = None
-    """The entry of the allow-list that applies, as a sentence."""
+    allowance: Fact | None = None
+    """The entry of the allow-list that applies."""
     blame: str | None = None
     """Which ops the difference is in, as a sentence; None where they were not compared."""
 
@@ -209,8 +212,8 @@ class GateResult:
 
     outcome: GateOutcome
     """The gate's verdict."""
-    reason: str
-    """One sentence."""
+    reasons: tuple[Fact, ...]
+    """What holds of the gate, the deciding fact first."""
     verdicts: tuple[Verdict, ...]
     """In the order of the suite."""
     policy: Policy

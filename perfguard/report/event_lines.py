@@ -26,7 +26,7 @@ from perfguard.records.events import (
 from perfguard.records.facts import Severity
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
-from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
@@ -136,10 +136,10 @@ def _conclusion(event: Event) -> tuple[str, str]:
         case OpsCompared():
             text = f"{event.attribution.case_id}: {event.attribution.sentence}"
         case VerdictReached():
-            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {event.reason}"
+            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():
             level = _worst([event.outcome])
-            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {event.reason}"
+            text = f"run ended, {event.outcome}, exit code {event.exit_code}: {describe_all(event.reasons)}"
         case _:
             pass
     return level, text

@@ -25,7 +25,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
     CPU seconds that only follow the time, or that the verdict names already, are left out.
     """
     return [
-        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {finding.reason}"
+        f"{finding.signal} {finding.outcome.value}{'' if finding.gating else ' (advisory)'}: {describe(finding.fact)}"
         for finding in verdict.signals
         if finding.outcome in _WORTH_A_LINE and not (finding.signal == "cpu" and finding.outcome is verdict.outcome)
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Severity, Value, fact
 from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import ArmSpec, CasePlan, ResolvedArm
 from perfguard.records.result import ArmSummary
@@ -79,8 +79,8 @@ def start_arms(
         session.request.progress(f"preparing the {role.value}: {spec.text}")
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
         for name, value in mismatched_threads(spec.environment, session.selection.threads):
-            found = {"name": name, "value": value, "cpus": session.selection.threads}
-            session.note(fact("arms.too_many_threads", severity=Severity.NOTABLE, arm=role.value, **found))
+            found: dict[str, Value] = {"name": name, "value": value, "cpus": session.selection.threads}
+            session.note(fact("arms.too_many_threads", found, severity=Severity.NOTABLE, arm=role.value))
     environments = {role: dict(arm.environment) for role, arm in arms.items()}
     if len(arms) == 2:
         require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])

@@ -19,7 +19,7 @@ from perfguard.host.probe import probe
 from perfguard.records.events import EVENT_SCHEMA, Event, Noted, RunStarted
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
-from perfguard.records.plan import GateSettings, Injection, MeasureSettings
+from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection, MeasureSettings
 from perfguard.records.result import ArmSummary
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
@@ -59,7 +59,7 @@ class Request:
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
     patterns: tuple[str, ...] = ()
     """Which cases were asked for instead of a suite."""
-    gate: GateSettings = GateSettings()
+    gate: GateSettings = DEFAULT_GATE
     """What its gates do."""
 
 

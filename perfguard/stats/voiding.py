@@ -16,7 +16,7 @@ import numpy.typing as npt
 from perfguard.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perfguard.records.run import BlockConditions
 

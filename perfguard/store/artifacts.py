@@ -13,7 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
 from perfguard.codec import from_builtins, upgraded, with_nan
@@ -65,25 +65,6 @@ class _SmallReads:
         return content
 
 
-def result_in(source: Path) -> RunResult:
-    """The result in a folder, or in a zip as GitHub gives out artifacts.
-
-    Raises:
-        StoreError: There is none, or what is there is not what perfguard writes; says which.
-    """
-    if source.is_dir():
-        path = source / RESULT_NAME
-        if path.is_symlink() or not path.is_file():
-            raise StoreError(f"{source} holds no {RESULT_NAME}; give the folder or the zip that a gate wrote")
-        with path.open("rb") as file:
-            return parse_result(_read_at_most(file, str(path)), source=str(path))
-    try:
-        with source.open("rb") as file:
-            return result_in_zip(file, source=str(source))
-    except OSError as error:
-        raise StoreError(f"{source} cannot be read: {error.strerror}") from error
-
-
 def result_in_zip(file: IO[bytes], *, source: str) -> RunResult:
     """The result in a zip.
 
@@ -115,9 +96,9 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
     if _depth(data) > _DEEPEST:
         raise StoreError(f"{source} is nested deeper than any result")
     found = data.get("schema") if isinstance(data, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= RESULT_SCHEMA:
+    if found not in (1, RESULT_SCHEMA) or isinstance(found, bool):
         raise StoreError(f"{source} has schema {found!r}, this perfguard reads {RESULT_SCHEMA}; use the same version")
-    result = from_builtins(with_nan(upgraded(data, RunResult), RunResult), RunResult, source=source)
+    result = from_builtins(upgraded(with_nan(data, RunResult), RunResult), RunResult, source=source)
     cases = len(result.gate.verdicts) if result.gate is not None else len(result.measured)
     if cases > MOST_CASES:
         raise StoreError(f"{source} has {cases} cases; no gate has more than {MOST_CASES}")

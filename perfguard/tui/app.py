@@ -14,10 +14,9 @@ from textual.message import Message
 from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
-from perfguard.tui.dialogs.export import ExportDialog
+from perfguard.tui.dialogs.asking import export_dialog, start_dialog
 from perfguard.tui.dialogs.help import HelpDialog
 from perfguard.tui.dialogs.notice import NoticeDialog
-from perfguard.tui.dialogs.start import StartDialog
 from perfguard.tui.export import as_markdown, exported
 from perfguard.tui.keymap import KEYS, Scope
 from perfguard.tui.options import StartedCommand
@@ -187,7 +186,7 @@ class PerfguardApp(ReaderApp):
     def action_export(self) -> None:
         """Ask where to write, then write."""
         name = self.session.view.run_id or "run"
-        self.push_screen(ExportDialog(f"perfguard-{name}-{self.current_mode}.md"), self._export)
+        self.push_screen(export_dialog(f"perfguard-{name}-{self.current_mode}.md"), self._export)
 
     def _export(self, path: Path | None) -> None:
         if path is None:
@@ -214,7 +213,7 @@ class PerfguardApp(ReaderApp):
         """Show what would be started, and start it if that is wanted."""
         title = "store a new baseline" if kind == "baseline" else "start a run"
         is_read_only = self.session.options.start_command is None
-        dialog = StartDialog(words_to_start(kind, self.session), title=title, is_read_only=is_read_only)
+        dialog = start_dialog(words_to_start(kind, self.session), title=title, is_read_only=is_read_only)
         self.push_screen(dialog, self._start)
 
     def _start(self, words: tuple[str, ...] | None) -> None:

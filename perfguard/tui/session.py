@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from perfguard.records.run import Arm
 from perfguard.tui.drawing.verdicts import is_worth_a_look
 from perfguard.tui.options import TuiOptions, Watch
-from perfguard.tui.tables.swapping import swapped_case, swapped_series
 from perfguard.watch.view.run_view import CaseSeries, CaseView, RunState, RunView
 
 
@@ -115,3 +115,25 @@ def words_to_start(kind: str, session: Session) -> list[str]:
     if command and not command[0].startswith("-") and command[0].rpartition("/")[2].startswith("perfguard"):
         command = command[1:]
     return command or ["gate", *suite]
+
+
+def swapped_case(case: CaseView) -> CaseView:
+    """A case with its effect inverted; its verdict stays what it is, since it was judged the right way round."""
+    return replace(
+        case,
+        baseline_s=case.candidate_s,
+        candidate_s=case.baseline_s,
+        log_ratio=-case.log_ratio if case.log_ratio is not None else None,
+        lower=-case.upper if case.upper is not None else None,
+        upper=-case.lower if case.lower is not None else None,
+    )
+
+
+def swapped_series(series: CaseSeries) -> CaseSeries:
+    """The curves of `swapped_case`."""
+    return replace(
+        series,
+        baseline_s=series.candidate_s,
+        candidate_s=series.baseline_s,
+        block_log_ratios=tuple(-ratio for ratio in series.block_log_ratios),
+    )

@@ -143,7 +143,6 @@ class TestWatch:
             (("tui", "--replay", "absent"), 2, "the TUI needs a terminal"),
             (("run", "--tui"), 2, "the TUI needs a terminal"),
             (("baseline", "update", "--tui"), 2, "the TUI needs a terminal"),
-            (("doctor", "--pairs", "5"), 2, "only --observer-effect measures anything"),
         ],
     )
     def test_what_makes_no_sense_is_one_sentence(self, project, arguments, code, said):
@@ -206,11 +205,3 @@ class TestUnderTheTui:
         screen.type("q")
         wait_for(screen.has_ended)
         assert screen.code == 3
-
-    def test_the_observer_effect_is_measured(self, project):
-        pytest.importorskip("textual")
-        done = project.run("doctor", "--observer-effect", "--pairs", "3", "--budget", "60")
-        assert done.returncode == 0, done.stderr
-        lines = done.stdout.splitlines()
-        assert lines[0].startswith("effect of `perfguard tui`, 3 pairs of rounds with and without it: ")
-        assert [line.split()[0] for line in lines[1:3]] == ["tiny.sum", "tiny.sort"]

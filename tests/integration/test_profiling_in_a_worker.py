@@ -290,15 +290,6 @@ def test_ops_of_a_script_know_the_line_that_ran_them(start, script, tmp_path):
     assert censuses[0] == censuses[1] == censuses[2] == censuses[3]
 
 
-def test_a_script_that_may_go_on_ends_by_itself(start, script, tmp_path):
-    with start() as worker:
-        worker.start_script(script(TRAINING), ["30"], skip=2, timeout_s=TIMEOUT_S)
-        worker.script_step(StepKind.TRACE, trace=tmp_path / "0.json.gz", timeout_s=TIMEOUT_S)
-        ended = worker.finish_script(timeout_s=TIMEOUT_S)
-    assert (ended.exit_code, ended.was_ended) == (0, False)
-    assert (tmp_path / "tree" / "steps").read_text() == "30"
-
-
 def test_a_script_that_fails_within_a_profiled_step_is_told_of(start, script, tmp_path):
     with start() as worker:
         worker.start_script(script(TRAINING), ["1000", "fail"], skip=5, timeout_s=TIMEOUT_S)

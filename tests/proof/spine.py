@@ -82,7 +82,7 @@ def run(arguments: tuple[str, ...]) -> dict[str, Any]:
 def _case(verdict: dict[str, Any]) -> dict[str, Any]:
     estimate = verdict["comparison"]["estimate"]
     if estimate is None:
-        return {"outcome": verdict["outcome"], "reason": verdict["reason"]}
+        return {"outcome": verdict["outcome"], "reasons": [reason["code"] for reason in verdict["reasons"]]}
     return {
         "outcome": verdict["outcome"],
         "effect": math.expm1(estimate["log_ratio"]),

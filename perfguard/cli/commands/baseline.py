@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfguard.cli.options import load, measuring_options, output_options
 from perfguard.cli.watching import tui_option
+from perfguard.codec import to_json
+from perfguard.errors import StoreError, UsageError
+from perfguard.units import format_effect, format_ratio, format_seconds, printable
+
+if TYPE_CHECKING:
+    from perfguard.gate.stored.changes import CaseChange
+    from perfguard.records.record import BaselineInfo, StoredBaseline
+    from perfguard.records.steps.ops import CensusChange
+    from perfguard.store.baselines import BaselineStore
 
 
 @click.group("baseline")
@@ -21,19 +33,18 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
-    from perfguard.cli.baselines import print_baseline, print_stored
     from perfguard.gate.stored.anchors import anchor_of
     from perfguard.gate.stored.lookup import require_stored, store_of
 
     loaded = load({})
     store = store_of(loaded)
     if suite is None and machine is None:
-        print_stored(store, as_json=as_json)
+        _print_stored(store, as_json=as_json)
         return
     suite = suite or loaded.config.suite
     place = store.place(machine, suite) if machine else require_stored(loaded, suite)
     anchor = anchor_of(loaded, place)
-    print_baseline(store.load(place), place, anchor=anchor.info if anchor else None, as_json=as_json)
+    _print_baseline(store.load(place), place, anchor=anchor.info if anchor else None, as_json=as_json)
 
 
 @command.command("diff")
@@ -47,7 +58,6 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     AFTER defaults to this machine's baseline in the working tree. Each case is told with the 95 % interval of its
     difference, and with what its step executes otherwise.
     """
-    from perfguard.cli.baselines import print_changes
     from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
 
@@ -68,8 +78,6 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     `baseline update` leaves it alone. Gates against the stored baseline compare with it, too; `gate --anchor` pairs
     with its commit.
     """
-    from perfguard.cli.baselines import describe_anchor
-    from perfguard.errors import UsageError
     from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
 
     if remove and (source is not None or replace):
@@ -80,7 +88,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
         click.echo(f"removed {place}; commit it: git add -A {place}")
         return
     place, info = freeze_anchor(loaded, source, replace=replace)
-    click.echo(describe_anchor(info))
+    click.echo(_describe_anchor(info))
     click.echo(f"stored at {place}; commit it: git add {place}", err=True)
 
 
@@ -101,10 +109,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 @output_options
 def update(**options: Any) -> None:
     """Measure independent rounds and store them as this machine's baseline, then commit the files."""
-    from perfguard.cli.baselines import print_changes
     from perfguard.cli.measuring import build_request, show
-    from perfguard.errors import UsageError
-    from perfguard.gate.stored.changes import CaseChange
     from perfguard.gate.stored.update import UpdateOptions, update_baseline
 
     if options["patterns"] and not options["dry_run"]:
@@ -131,3 +136,101 @@ def update(**options: Any) -> None:
     stored = f"stored at {place}; commit it: git add {place}" if place else "nothing was stored"
     click.echo(stored, err=True)
     show(result, options)
+
+
+def _print_stored(store: BaselineStore, *, as_json: bool) -> None:
+    """One line for each stored baseline; a corrupt one says so instead.
+
+    Raises:
+        StoreError: One was corrupt; after all lines.
+    """
+    from perfguard.store.anchors import anchor_place, has_anchor
+
+    places = store.stored()
+    if as_json:
+        click.echo(to_json([str(place) for place in places], indent=1))
+        return
+    if not places:
+        click.echo(f"no baseline is stored in {store.root}; run `perfguard baseline update`")
+    corrupt = []
+    for place in places:
+        try:
+            info = store.load(place).info
+        except StoreError as error:
+            corrupt.append(place.name)
+            click.echo(f"{place.parent.name}  {place.name:<8} corrupt: {error}")
+            continue
+        click.echo(
+            f"{info.machine_id}  {info.suite:<8} {info.created_at}  commit {(info.commit or 'unknown')[:12]}  "
+            f"{info.cpus} CPU, {info.env_profile}, over {info.span_s:.0f} s"
+        )
+        if has_anchor(place):
+            try:
+                click.echo(f"  {_describe_anchor(store.load(anchor_place(place)).info)}")
+            except StoreError as error:
+                corrupt.append(place.name)
+                click.echo(f"  anchor corrupt: {error}")
+    if corrupt:
+        raise StoreError(f"{len(corrupt)} of {len(places)} stored baselines cannot be read, see above")
+
+
+def _describe_anchor(info: BaselineInfo) -> str:
+    """`anchor of 2026-08-01, commit 0123456789ab`."""
+    return f"anchor of {info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}"
+
+
+def _print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineInfo | None, as_json: bool) -> None:
+    """Provenance and each case's median and spread."""
+    if as_json:
+        click.echo(to_json({"anchor": anchor, "info": baseline.info, "noise": baseline.noise}, indent=1))
+        return
+    info = baseline.info
+    click.echo(
+        f"{place}\n  measured {info.created_at} by perfguard {info.perfguard}, commit {info.commit or 'unknown'}"
+    )
+    click.echo(f"  {info.cpus} CPU, profile {info.env_profile}, rounds over {info.span_s:.0f} s")
+    if anchor is not None:
+        click.echo(f"  {_describe_anchor(anchor)}")
+    width = max((len(case_id) for case_id in baseline.noise), default=4)
+    click.echo(f"  {'case':<{width}}  rounds      median   between    within")
+    for case_id, noise in sorted(baseline.noise.items()):
+        click.echo(
+            f"  {case_id:<{width}}  {noise.rounds:>6}  {format_seconds(noise.median_s):>10}  "
+            f"{format_ratio(noise.between_round_sd_ratio):>8}  {format_ratio(noise.within_round_sd_ratio):>8}"
+        )
+
+
+def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
+    """Each case before and after, and below it what it executes otherwise."""
+    if as_json:
+        click.echo(to_json(changes, indent=1))
+        return
+    width = max((len(change.case_id) for change in changes), default=4)
+    for change in changes:
+        click.echo(f"{change.case_id:<{width}}  {_times(change)}", err=to_stderr)
+        for line in _executed(change.executes_otherwise):
+            click.echo(f"  {line}", err=to_stderr)
+
+
+def _times(change: CaseChange) -> str:
+    before, after = change.before, change.after
+    if before is None:
+        return f"new        {format_seconds(after.median_s) if after else '-':>10}"
+    if after is None:
+        return f"gone       {format_seconds(before.median_s):>10}"
+    effect = format_effect(math.log(after.median_s / before.median_s))
+    times = f"{effect:>9}  {format_seconds(before.median_s):>10} -> {format_seconds(after.median_s):>10}"
+    if change.interval is None:
+        return f"{times}  too few rounds for an interval"
+    noise = ", within the noise of the rounds" if change.is_within_noise else ""
+    return f"{times}  [{format_effect(change.interval.lower)}, {format_effect(change.interval.upper)}]{noise}"
+
+
+def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
+    """Lines on what is executed otherwise; none where that is not known."""
+    from perfguard.report.lines import change_lines
+
+    if changes is None:
+        return []
+    told = change_lines("executes otherwise", "in what it executes", changes) or ["executes the same, by count"]
+    return [printable(line) for line in told]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options
+from perfguard.cli.options import load, measuring_options, setup_option
 
 
 @click.command("calibrate")
@@ -23,13 +23,13 @@ from perfguard.cli.options import load, measuring_options
 @click.option("--show", "only_show", is_flag=True, help="Measure nothing; show what is stored.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
+@setup_option
 @click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
 
-    Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
-    length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
+    Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is
+    the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
     from perfguard.cli.calibrations import print_calibrated
     from perfguard.cli.measuring import build_request

@@ -1,4 +1,4 @@
-"""`perfguard compare`."""
+"""`perfguard compare`, and what `perfguard gate` shares with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from perfguard.cli.options import (
     load_policy,
     measuring_options,
     output_options,
+    setup_option,
+    together,
     trust_options,
     verdict_options,
 )
@@ -20,49 +22,74 @@ _EPILOG = f"""{ARMS_HELP}  stored             the stored baseline of this machin
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
 """
 
+judging_options = together(
+    click.option(
+        "--anchor",
+        is_flag=True,
+        help="Pair with the anchor's revision: many small slips against anchor_margin.",
+    ),
+    click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
+    measuring_options,
+    setup_option,
+    click.option(
+        "--inject",
+        "injections",
+        multiple=True,
+        metavar="PATTERN=+5%",
+        help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
+    ),
+    click.option(
+        "--ops/--no-ops",
+        "ops",
+        default=None,
+        help="Compare the ops of all cases, or of none; default: of those that regressed.",
+    ),
+    trust_options,
+    verdict_options,
+    tui_option,
+    output_options,
+)
+"""Options of both, but for the baseline."""
+
 
 @click.command("compare", epilog=_EPILOG)
 @click.option("--baseline", metavar="ARM", help="What to compare with.  [default: git:HEAD]")
-@click.option(
-    "--anchor", is_flag=True, help="Compare with the anchor's revision: many small slips against anchor_margin."
-)
-@click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge.")
-@measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'.")
-@click.option(
-    "--inject",
-    "injections",
-    multiple=True,
-    metavar="PATTERN=+5%",
-    help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
-)
-@click.option(
-    "--ops/--no-ops",
-    "ops",
-    default=None,
-    help="Compare the ops of all cases, or of none; default: of those that regressed.",
-)
-@trust_options
-@verdict_options
-@tui_option
-@output_options
+@judging_options
 def command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
+    judge("compare", options, default_baseline="git:HEAD")
+
+
+def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
+    """Measure both arms, print the verdicts and exit with their code.
+
+    Args:
+        name: Of the command.
+        options: Of the command.
+        default_baseline: Without `--baseline`; None: the stored baseline where one fits, else the last commit.
+
+    Raises:
+        UsageError: `--anchor` with `--baseline`.
+        ArmError: No such arm.
+    """
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import ArmError, UsageError
-    from perfguard.gate.choose import compare_or_gate
+    from perfguard.gate.choose import compare_or_gate, default_gate
     from perfguard.gate.stored.anchors import gate_against_anchor
     from perfguard.runner.arms.arm_spec import parse_arm
 
     if options["anchor"] and options["baseline"] is not None:
         raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
-    baseline, candidate = parse_arm(options["baseline"] or "git:HEAD"), parse_arm(options["candidate"])
+    text = options["baseline"] or default_baseline
+    baseline, candidate = parse_arm(text) if text else None, parse_arm(options["candidate"])
     if candidate.stored:
         raise ArmError("--candidate stored: only the baseline can be a stored one")
     with load_policy(options) as policy:
-        request = build_request("compare", policy.loaded, options, injections=options["injections"], notes=policy.notes)
+        request = build_request(name, policy.loaded, options, injections=options["injections"], notes=policy.notes)
         if options["anchor"]:
             result = gate_against_anchor(request, candidate)
+        elif baseline is None:
+            result = default_gate(request, candidate)
         else:
             result = compare_or_gate(request, baseline, candidate)
     show(result, options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load, load_policy, measuring_options, verdict_options, working_directory
+from perfguard.cli.options import load, load_policy, measuring_options, setup_option, verdict_options, working_directory
 from perfguard.errors import ExitCode, PerfguardError
 from perfguard.records.facts import Severity, fact
 
@@ -66,7 +66,7 @@ def command() -> None:
 )
 @_label_option
 @measuring_options
-@click.option("--setup", metavar="COMMAND", help="Installs each revision into a venv of its own: 'pip install .'.")
+@setup_option
 @verdict_options
 @click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
 def gate(**options: Any) -> None:

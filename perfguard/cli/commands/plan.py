@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load
+from perfguard.cli.options import load, margin_option
 
 
 @click.command("plan")
@@ -14,7 +14,7 @@ from perfguard.cli.options import load
 @click.option("--power", default="80%", show_default=True, metavar="CHANCE", help="Chance to find it, such as 95%.")
 @click.option("-s", "--suite", help="Suite to plan for.")
 @click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of one gate; default: the suite's.")
-@click.option("--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005.")
+@margin_option
 @click.option("--write", is_flag=True, help="Store the plan: gates on this machine then honour its demotions.")
 @click.option("--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(**options: Any) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfguard.cli.options import load
+from perfguard.codec import to_json
+from perfguard.errors import ExitCode, StoreError, UsageError
+from perfguard.store.whole_files import write_whole
+from perfguard.units import format_count, format_seconds, format_share, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 
 _FORMATS = ("table", "json", "csv", "collapsed", "speedscope")
 _EPILOG = """\b
@@ -111,8 +121,6 @@ def target(**options: Any) -> None:
     What was profiled is shown also where a case or the script failed (exit code 3) or Ctrl-C ended it (130).
     """
     from perfguard.cli.measuring import build_request
-    from perfguard.cli.profiles import print_report
-    from perfguard.errors import ExitCode
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
     from perfguard.runner.arms.arm_spec import parse_arm
 
@@ -130,7 +138,7 @@ def target(**options: Any) -> None:
     else:
         patterns = (options["target"], *options["arguments"])
         report = profile_arm(build_request("profile", loaded, {**options, "patterns": patterns}), spec, size)
-    print_report(report, options["output_format"], options["output"], rows=options["top"])
+    _print_report(report, options["output_format"], options["output"], rows=options["top"])
     code = ExitCode.INTERRUPTED if report.interrupted else ExitCode.INFRASTRUCTURE if report.problems else ExitCode.PASS
     if code is not ExitCode.PASS:
         raise click.exceptions.Exit(int(code))
@@ -147,7 +155,6 @@ def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
     One trace a side gives no intervals: only what is executed otherwise is sure, times are told as they are.
     """
     from perfguard.cli.output import print_parts
-    from perfguard.codec import to_json
     from perfguard.profile.runs.trace_diff import diff_traces
     from perfguard.report.terminal.ops import render_attribution
 
@@ -156,3 +163,105 @@ def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
         click.echo(to_json(attribution, indent=1))
     else:
         print_parts(lambda _: render_attribution(attribution, rows=top))
+
+
+def _print_report(report: ProfileReport, output_format: str, output: Path | None, *, rows: int) -> None:
+    """Print a report, or write it to a file.
+
+    Raises:
+        UsageError: The file cannot be written, or the format holds one case only.
+    """
+    if output_format == "table" and output is None:
+        from perfguard.cli.output import print_parts
+
+        print_parts(lambda _: _rendered(report, rows))
+        return
+    text = _text(report, output_format, rows)
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        write_whole(output, (text if text.endswith("\n") else text + "\n").encode())
+    except StoreError as error:
+        raise UsageError(f"{error}; the report is in {report.folder}") from error
+    click.echo(f"written to {output}", err=True)
+
+
+def _text(report: ProfileReport, output_format: str, rows: int) -> str:
+    from perfguard.integrations.formats.profiles import to_collapsed, to_csv, to_speedscope
+
+    if output_format == "json":
+        return to_json(report, indent=1)
+    if output_format == "table":
+        return _plain(_rendered(report, rows))
+    if len(report.cases) > 1:
+        raise UsageError(
+            f"{output_format} holds one case, and {len(report.cases)} were profiled; choose one, or use --format json"
+        )
+    (case,) = report.cases
+    if output_format == "csv":
+        return to_csv(case.ops)
+    return to_collapsed(case.ops) if output_format == "collapsed" else to_speedscope(case.ops, name=case.case_id)
+
+
+def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
+    from rich.text import Text
+
+    from perfguard.report.messages.catalog import describe
+
+    cpus = ",".join(map(str, report.cpus))
+    parts: list[RenderableType] = [
+        Text(f"machine    {report.machine} [{report.machine_id}], on CPU {cpus}, torch {report.torch}", style="dim"),
+        *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
+        Text(f"run        {report.folder}", style="dim"),
+    ]
+    for case in report.cases:
+        parts += _case(case, rows)
+    for case_id, reason in report.problems.items():
+        sentence, *detail = reason.splitlines()
+        parts.append(Text(printable(f"✗ {case_id}: {sentence}"), style="bold red"))
+        parts += [Text(f"  {printable(line)}", style="dim") for line in detail]
+    return parts
+
+
+def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
+    from rich.text import Text
+
+    from perfguard.report.terminal.findings import render_findings
+    from perfguard.report.terminal.ops import render_breakdown
+    from perfguard.report.terminal.projection import render_projection
+
+    projection = render_projection(case.projection, rows=rows) if case.projection is not None else []
+    return [
+        Text(printable(case.case_id), style="bold"),
+        Text(_step_line(case)),
+        *(Text(printable(f"! {note}"), style="yellow") for note in case.notes),
+        *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.census is not None),
+        *projection,
+        *render_findings(case.findings),
+    ]
+
+
+def _step_line(case: ProfiledCase) -> str:
+    from perfguard.profile.op_times.typical_steps import leaves_steps_out
+
+    of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
+    if case.step_s is None or case.overhead_ratio is None:
+        return f"a step takes {format_seconds(case.profiled_step_s)} with the profiler ({of}); without it: not measured"
+    told = ", the middle third of which is told" if leaves_steps_out(case.steps // case.processes) else ""
+    more = "less" if case.overhead_ratio < 0 else "more"
+    return (
+        f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{told}); "
+        "shares are of the profiled step"
+    )
+
+
+def _plain(parts: Sequence[RenderableType]) -> str:
+    from rich.console import Console
+
+    console = Console(width=200, highlight=False, no_color=True)
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part)
+    return capture.get()

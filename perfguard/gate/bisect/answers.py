@@ -5,42 +5,28 @@ from __future__ import annotations
 import math
 
 from perfguard.config import Config
-from perfguard.errors import PerfguardError
 from perfguard.records.bisection import Answer, CaseEffect, MeasuredTree
+from perfguard.records.facts import Fact, fact
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
-from perfguard.units import format_effect
 
 NOT_SLOWER = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 """Outcomes of a commit that does not hold the culprit."""
 
-UNMEASURABLE = "error"
-"""Stands for the gate's outcome where no gate could be made."""
-
 
 def measured_tree(tree: str, result: RunResult) -> MeasuredTree:
     """What a finished gate of the good commit says of a tree."""
-    answer, reason = _answer(result.gate)
+    answer, reasons = _answer(result.gate)
     verdicts = result.gate.verdicts if result.gate else ()
     return MeasuredTree(
         tree=tree,
         answer=answer,
         gate=result.verdict,
-        reason=reason,
+        reasons=reasons,
         cases=tuple(_effect(verdict) for verdict in verdicts),
         run_id=result.run_id,
         duration_s=result.duration_s,
     )
-
-
-def unmeasurable_tree(tree: str, error: PerfguardError) -> MeasuredTree:
-    """What a gate says that could not be made, for instance because the commit does not install."""
-    return MeasuredTree(tree=tree, answer=Answer.SKIP, gate=UNMEASURABLE, reason=str(error).splitlines()[0])
-
-
-def is_worth_keeping(measured: MeasuredTree) -> bool:
-    """Whether a later bisection should believe it: not where the host, rather than the commit, prevented an answer."""
-    return measured.gate != GateOutcome.HOST_UNSTABLE.value
 
 
 def regressed_cases(total: MeasuredTree) -> tuple[CaseEffect, ...]:
@@ -63,7 +49,7 @@ def equivalence_for(total: MeasuredTree, config: Config) -> float:
     return max(min(slower) / 2, config.margin) if slower else config.equivalence
 
 
-def unexplained(total: MeasuredTree, culprit: MeasuredTree) -> tuple[str, ...]:
+def unexplained(total: MeasuredTree, culprit: MeasuredTree) -> tuple[Fact, ...]:
     """What the culprit leaves unexplained of each case, where the two effects differ by more than their intervals."""
     found = []
     at_culprit = {effect.case_id: effect for effect in culprit.cases}
@@ -74,31 +60,27 @@ def unexplained(total: MeasuredTree, culprit: MeasuredTree) -> tuple[str, ...]:
         rest = whole.log_ratio - part.log_ratio
         if abs(rest) <= math.hypot(_half_width(whole), _half_width(part)):
             continue
-        shown = f"{whole.case_id}: {format_effect(part.log_ratio)} here, {format_effect(whole.log_ratio)} in total"
         found.append(
-            f"{shown}: later commits make it slower still; bisect again from this one"
-            if rest > 0
-            else f"{shown}: later commits win a part of it back"
+            fact(
+                "bisect.unexplained",
+                case_id=whole.case_id,
+                culprit_log_ratio=part.log_ratio,
+                total_log_ratio=whole.log_ratio,
+                slower_later=rest > 0,
+            )
         )
     return tuple(found)
 
 
-def _answer(gate: GateResult | None) -> tuple[Answer, str]:
+def _answer(gate: GateResult | None) -> tuple[Answer, tuple[Fact, ...]]:
     if gate is None:
-        return Answer.SKIP, "nothing was judged"
+        return Answer.SKIP, (fact("bisect.nothing_judged"),)
     if gate.identical and gate.outcome is GateOutcome.PASS:
-        return Answer.GOOD, "runs the same files as the good revision"
-    regressed = [verdict for verdict in gate.verdicts if verdict.outcome is Outcome.REGRESSED]
-    if regressed:
-        return Answer.BAD, "; ".join(f"{verdict.case_id}: {verdict.reason}" for verdict in regressed)
-    if gate.outcome is GateOutcome.HOST_UNSTABLE:
-        return Answer.SKIP, gate.reason
-    unclear = [verdict for verdict in gate.verdicts if verdict.outcome not in NOT_SLOWER]
-    if unclear:
-        return Answer.SKIP, "; ".join(
-            f"{verdict.case_id} {verdict.outcome.value}: {verdict.reason}" for verdict in unclear
-        )
-    return Answer.GOOD, gate.reason
+        return Answer.GOOD, (fact("bisect.same_files"),)
+    if any(verdict.outcome is Outcome.REGRESSED for verdict in gate.verdicts):
+        return Answer.BAD, gate.reasons
+    is_clear = all(verdict.outcome in NOT_SLOWER for verdict in gate.verdicts)
+    return Answer.GOOD if is_clear and gate.outcome is not GateOutcome.HOST_UNSTABLE else Answer.SKIP, gate.reasons
 
 
 def _effect(verdict: Verdict) -> CaseEffect:
@@ -110,7 +92,7 @@ def _effect(verdict: Verdict) -> CaseEffect:
         lower=_finite(estimate.interval.lower) if estimate else None,
         upper=_finite(estimate.interval.upper) if estimate else None,
         blocks=estimate.blocks if estimate else 0,
-        reason=verdict.reason,
+        reasons=verdict.reasons,
     )
 
 

@@ -1,43 +1,34 @@
-"""Answers for the commits of a bisection: the kept one where there is one, else that of a gate, which is then kept."""
+"""What a commit of a bisection is: the kept answer where there is one, else that of a gate, which is then kept."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Protocol
 
 from perfguard import __version__
 from perfguard.codec import to_json
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
-from perfguard.gate.bisect.answers import (
-    equivalence_for,
-    is_worth_keeping,
-    measured_tree,
-    regressed_cases,
-    unmeasurable_tree,
-)
-from perfguard.gate.bisect.history import History
+from perfguard.gate.bisect.answers import measured_tree
 from perfguard.gate.calibrate import current_scope
-from perfguard.records.bisection import Answer, BisectionLog, BisectionStep, Commit, MeasuredTree
+from perfguard.records.bisection import BISECTION_SCHEMA, Answer, BisectionLog, BisectionStep, Commit, MeasuredTree
+from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome
 from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.session import Request
-from perfguard.store.bisections import bisection_file, load_answers, save_log
+from perfguard.store.json_files import load_json
+from perfguard.store.pyperf_files import write_text
+
+RunGate = Callable[[Request, ArmSpec, ArmSpec], RunResult]
+"""Measures and judges one gate; `compare_arms`, or a fake of it."""
 
 _WITHOUT_EFFECT = frozenset({"suite", "suites", "baselines", "stored_equivalence", "rounds", "spread_s", "fail_on"})
 """Settings that no answer depends on; all others, also those to come, are part of what an answer is kept for."""
-
-
-class RunGate(Protocol):
-    """Measures and judges one gate; `compare_arms`, or a fake of it."""
-
-    def __call__(self, request: Request, baseline: ArmSpec, candidate: ArmSpec) -> RunResult:
-        """The gate's result."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,101 +44,75 @@ class Gates:
     path: Path
     """File that keeps the answers."""
     log: BisectionLog
-    """What they are kept for."""
-    answers: dict[str, MeasuredTree]
-    """By tree; grows."""
+    """Its content; its answers grow."""
 
     def compare_ends(self, bad: Commit) -> BisectionStep:
-        """The good revision against the bad one; only an answer is kept, so that anything else can be tried again.
+        """The good revision against the bad one; only an answer is kept, so that anything else is tried again.
 
         Raises:
             InterruptedRunError: The user ended it.
             PerfguardError: The two cannot be compared.
         """
-        known = self._known(bad.tree)
-        total = known or self._measure(bad)
-        if total.answer is not Answer.SKIP:
-            self._keep(total)
-        return BisectionStep(commit=bad, measured=total, is_reused=known is not None)
-
-    def narrowed(self, total: MeasuredTree) -> Gates:
-        """The same for the cases that regressed, with a measure for `unchanged` that fits how much they did."""
-        regressed = {effect.case_id for effect in regressed_cases(total)}
-        loaded = self.request.loaded
-        config = replace(loaded.config, equivalence=equivalence_for(total, loaded.config))
-        cases = tuple(case for case in self.request.cases if case.id in regressed)
-        return replace(self, request=replace(self.request, cases=cases, loaded=replace(loaded, config=config)))
+        step = self._known(bad) or self._measured(bad)
+        return self._keep(step) if step.measured.answer is not Answer.SKIP else step
 
     def ask(self, commit: Commit) -> BisectionStep:
-        """What a commit between the two is.
+        """What a commit between the two is; only an answer that the host prevented is not kept.
 
         Raises:
             InterruptedRunError: The user ended it.
             HostUnfitError: The host cannot be measured on.
         """
-        known = self._known(commit.tree)
-        if known is not None:
-            return BisectionStep(commit=commit, measured=known, is_reused=True)
         try:
-            measured = self._measure(commit)
-        except (ArmError, MeasurementError) as error:  # both ends could be measured, so this is the commit's own fault
-            measured = unmeasurable_tree(commit.tree, error)
-        if is_worth_keeping(measured):
-            self._keep(measured)
-        return BisectionStep(commit=commit, measured=measured, is_reused=False)
+            step = self._known(commit) or self._measured(commit)
+        except (ArmError, MeasurementError) as error:  # both ends could be measured: it is the commit's own fault
+            refused = fact("bisect.not_measurable", error=str(error).splitlines()[0])
+            tree = MeasuredTree(tree=commit.tree, answer=Answer.SKIP, gate="error", reasons=(refused,))
+            step = BisectionStep(commit=commit, measured=tree, is_reused=False)
+        return self._keep(step) if step.measured.gate != GateOutcome.HOST_UNSTABLE.value else step
 
-    def _known(self, tree: str) -> MeasuredTree | None:
-        if tree == self.good.tree:
-            reason = "the same tree as the good revision"
-            return MeasuredTree(tree=tree, answer=Answer.GOOD, gate=GateOutcome.PASS.value, reason=reason)
-        return self.answers.get(tree)
+    def _known(self, commit: Commit) -> BisectionStep | None:
+        known = self.log.trees.get(commit.tree)
+        if commit.tree == self.good.tree:
+            same = (fact("bisect.same_tree"),)
+            known = MeasuredTree(tree=commit.tree, answer=Answer.GOOD, gate=GateOutcome.PASS.value, reasons=same)
+        return BisectionStep(commit=commit, measured=known, is_reused=True) if known else None
 
-    def _measure(self, commit: Commit) -> MeasuredTree:
+    def _measured(self, commit: Commit) -> BisectionStep:
         result = self.run_gate(self.request, parse_arm(f"git:{self.good.id}"), parse_arm(f"git:{commit.id}"))
         if result.exit_code == ExitCode.INTERRUPTED:
-            raise InterruptedRunError(result.reason)
-        return measured_tree(commit.tree, result)
+            raise InterruptedRunError(f"the gate of {commit.short_id} was interrupted")
+        return BisectionStep(commit=commit, measured=measured_tree(commit.tree, result), is_reused=False)
 
-    def _keep(self, measured: MeasuredTree) -> None:
-        if measured.run_id is None and measured.answer is Answer.GOOD:
-            return  # known from the trees alone
-        if self.answers.get(measured.tree) != measured:
-            self.answers[measured.tree] = measured
-            save_log(self.path, replace(self.log, trees=dict(self.answers)))
+    def _keep(self, step: BisectionStep) -> BisectionStep:
+        if not step.is_reused:
+            self.log.trees[step.measured.tree] = step.measured
+            write_text(self.path, to_json(self.log, indent=1) + "\n")
+        return step
 
 
-def open_gates(request: Request, history: History, run_gate: RunGate, *, is_fresh: bool) -> Gates:
+def open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, *, is_fresh: bool) -> Gates:
     """Gates with the answers that an earlier bisection kept for the same trees, cases, machine, software and settings.
-
-    Args:
-        request: Cases, and the budget of one gate.
-        history: What is searched.
-        run_gate: Runs one gate.
-        is_fresh: Believe no kept answer.
 
     Raises:
         StoreError: Kept answers cannot be read.
     """
-    log = BisectionLog(
-        good=history.good.tree,
-        bad=history.bad.tree,
-        cases=tuple(case.id for case in request.cases),
-        scope=current_scope(request.loaded, request.cases),
-        settings=_settings(request),
-    )
-    path = bisection_file(request.loaded.project, log)
-    answers = {} if is_fresh else load_answers(path)
-    return Gates(request=request, good=history.good, run_gate=run_gate, path=path, log=log, answers=answers)
-
-
-def _settings(request: Request) -> dict[str, str]:
     config, project = request.loaded.config, request.loaded.project
-    found = {entry.name: to_json(getattr(config, entry.name)) for entry in fields(config)}
-    kept = {name: value for name, value in found.items() if name not in _WITHOUT_EFFECT}
-    return {
-        **kept,
-        "budget_s": to_json(request.budget_s),
+    settings = {
+        **{entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name not in _WITHOUT_EFFECT},
+        "good": good.tree,
+        "bad": bad.tree,
+        "cases": tuple(case.id for case in request.cases),
+        "scope": current_scope(request.loaded, request.cases),
+        "budget_s": request.budget_s,
         "perfguard": __version__,
         "project": os.path.relpath(project, git.top_level(project)),
-        "variables": to_json({name: request.inherited.get(name) for name in config.pass_env}),
+        "variables": {name: request.inherited.get(name) for name in config.pass_env},
     }
+    log = BisectionLog(settings={name: to_json(value) for name, value in settings.items()})
+    key = hashlib.sha256(to_json(log).encode()).hexdigest()[:16]
+    path = project / ".perfguard" / "bisect" / f"{key}.json"
+    if not is_fresh:
+        remedy = "begin anew with --fresh"
+        log = load_json(path, BisectionLog, schema=BISECTION_SCHEMA, if_corrupt=remedy, if_foreign=remedy) or log
+    return Gates(request=request, good=good, run_gate=run_gate, path=path, log=log)

@@ -94,15 +94,15 @@ def error_rate(
     if state.status is CalibrationStatus.ABSENT or summary is None:
         return nominal(alpha)
     found: dict[str, Value] = {"screens": screens}
-    if reach is not None:
-        found |= {"low_ratio": reach.effects[0], "high_ratio": reach.effects[1], "budget_s": reach.budget_s}
     alarms = false_alarm_values(summary.false_alarms)
     if not state.is_valid:
-        why = {**state.reason.values, **alarms}
-        return _fact("error_rate.expired", alpha_ratio=alpha, reason=state.reason.code, screens=screens, **why)
+        found |= state.reason.values
+        return _fact("error_rate.expired", {**alarms, **found}, alpha_ratio=alpha, reason=state.reason.code)
+    if reach is not None:
+        found |= {"low_ratio": reach.effects[0], "high_ratio": reach.effects[1], "budget_s": reach.budget_s}
     if not summary.false_alarms.gates:
-        return _fact("error_rate.not_yet", alpha_ratio=alpha, gates=summary.gates, needed_blocks=LEAST_BLOCKS, **found)
-    return _fact("error_rate.calibrated", latest=(summary.latest_at or "")[:10], **alarms, **found)
+        return _fact("error_rate.not_yet", found, alpha_ratio=alpha, gates=summary.gates, needed_blocks=LEAST_BLOCKS)
+    return _fact("error_rate.calibrated", {**alarms, **found}, latest=(summary.latest_at or "")[:10])
 
 
 def nominal(alpha: float) -> Fact:
@@ -135,9 +135,9 @@ def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
     }
 
 
-def _fact(code: str, **values: Value) -> Fact:
+def _fact(code: str, values: Mapping[str, Value] | None = None, **more: Value) -> Fact:
     # A verdict without its error rate says little, so no reader is spared it.
-    return fact(code, severity=Severity.NOTABLE, **values)
+    return fact(code, {**(values or {}), **more}, severity=Severity.NOTABLE)
 
 
 def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[Fact]:
@@ -152,21 +152,22 @@ def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Itera
 
 def _scope_differences(stored: Scope, scope: Scope) -> Iterator[Fact]:
     names = sorted(stored.software.keys() & scope.software.keys(), key=lambda name: (name != "torch", name))
-    software = [(name, stored.software[name], scope.software[name]) for name in names]
+    software: list[tuple[str, Value, Value]] = [(name, stored.software[name], scope.software[name]) for name in names]
     if scope.stack_id is not None:  # last: versions tell more, where they differ
         software.append(("software", stored.stack_id or "unknown", scope.stack_id))
-    for what, before, after in (
+    compared: list[tuple[str, Value, Value]] = [
         ("machine", stored.machine_id, scope.machine_id),
         *software,
         ("CPUs", stored.cpus, scope.cpus),
         ("env_profile", stored.env_profile, scope.env_profile),
-        ("decision_rule", stored.rule, scope.rule),
-    ):
+        ("decision rule", stored.rule, scope.rule),
+    ]
+    for what, before, after in compared:
         if before != after:
             yield fact("calibration.changed", what=what, before=before, after=after)
     if stored.alpha != scope.alpha:
         yield fact("calibration.level_changed", what="alpha", before_ratio=stored.alpha, after_ratio=scope.alpha)
     if stored.margin_ratio > scope.margin_ratio:
         # A wider margin flags less, so what was measured with a narrower one still bounds it.
-        before, after = stored.margin_ratio, scope.margin_ratio
-        yield fact("calibration.level_changed", what="margin", before_ratio=before, after_ratio=after)
+        values = {"before_ratio": stored.margin_ratio, "after_ratio": scope.margin_ratio}
+        yield fact("calibration.level_changed", values, what="margin")

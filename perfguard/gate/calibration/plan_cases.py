@@ -144,9 +144,9 @@ def _impossible(noise: CaseNoise | None, blocks: int | None, target: Target) -> 
     if math.isnan(noise.block_sd):
         return fact("plan.noise_unknown")
     if noise.margin_ratio >= target.detect_ratio:
-        return fact("plan.below_floor", floor_ratio=noise.margin_ratio, **_effect(target))
+        return fact("plan.below_floor", _effect(target), floor_ratio=noise.margin_ratio)
     if blocks is None:
-        return fact("plan.too_noisy", block_sd_ratio=noise.block_sd, **_effect(target))
+        return fact("plan.too_noisy", _effect(target), block_sd_ratio=noise.block_sd)
     return None
 
 
@@ -154,11 +154,11 @@ def _need(case_id: str, blocks: int, pace: Pace, target: Target, *, is_gating: b
     """What a case needs; of one that may not gate, also what the budget has instead."""
     within = pace.blocks_within(target.budget_s, case_id)
     if is_gating:
-        return fact("plan.enough", blocks=blocks, **_effect(target))
+        return fact("plan.enough", _effect(target), blocks=blocks)
     if within > target.max_blocks:
-        return fact("plan.beyond_max_blocks", blocks=blocks, max_blocks=target.max_blocks, **_effect(target))
+        return fact("plan.beyond_max_blocks", _effect(target), blocks=blocks, max_blocks=target.max_blocks)
     limits = {"within": within, "budget_s": target.budget_s}
-    return fact("plan.beyond_budget", blocks=blocks, **limits, **_effect(target))
+    return fact("plan.beyond_budget", {**_effect(target), **limits}, blocks=blocks)
 
 
 def _effect(target: Target) -> Mapping[str, Value]:

@@ -81,7 +81,7 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
         session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
     if both:
         found = {"machine_id": info.machine_id, "date": info.created_at[:10], "commit": (info.commit or "unknown")[:12]}
-        session.note(fact("ops.compared_with_machine", changed=changed, cases=len(both), **found))
+        session.note(fact("ops.compared_with_machine", found, changed=changed, cases=len(both)))
 
 
 def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, Census]:

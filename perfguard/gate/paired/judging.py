@@ -12,14 +12,14 @@ from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.intrusion import guard_intrusion
 from perfguard.gate.rules.modes import report_modes
-from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics
+from perfguard.gate.rules.numerics import different_results, guard_numerics
 from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import ArmsCompared, Event, LooksPlanned, LookTaken
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
@@ -82,7 +82,7 @@ class PairedJudge:
             self.today,
             self.policy,
             tags=tags_of(self.cases),
-            different=computed_otherwise(checks),
+            different=different_results(checks),
         )
 
     def flagged(self, data: RunData) -> frozenset[str]:
@@ -142,8 +142,7 @@ def passed_by_construction(result: GateResult) -> GateResult:
         outcome=GateOutcome.PASS,
         identical=True,
         measured_outcome=result.outcome,
-        reason=f"both arms are identical by their hashes; their times alone would have said {result.outcome.value}: "
-        f"{result.reason}",
+        reasons=(fact("arms.identical", measured_outcome=result.outcome.value),),
     )
 
 

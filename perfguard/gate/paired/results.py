@@ -19,7 +19,6 @@ from perfguard.records.run import Round, Stage
 from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
-from perfguard.units import format_count
 
 _MUCH_WAITING = 0.05
 """Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
@@ -40,7 +39,7 @@ def finish(
     _note_waiting(session)
     if error_rate is not None:
         session.note(error_rate)
-    code, verdict, reason = _conclusion(session, gate, measured)
+    code, verdict, reasons = _conclusion(session, gate, measured)
     result = RunResult(
         command=session.request.command,
         run_id=session.folder.run_id,
@@ -54,7 +53,7 @@ def finish(
         measured=tuple(measured),
         exit_code=int(code),
         verdict=verdict,
-        reason=reason,
+        reasons=reasons,
         notes=tuple(session.notes),
         duration_s=time.monotonic() - session.started,
         error_rate=error_rate,
@@ -63,7 +62,7 @@ def finish(
         findings=dict(session.data.findings),
         stored_census_changes=dict(session.data.stored_census_changes),
     )
-    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reason=reason))
+    session.emit(RunFinished(outcome=verdict, exit_code=int(code), reasons=reasons))
     session.folder.write_json("result.json", result)
     return result
 
@@ -119,17 +118,17 @@ def describe_rounds(
 
 def _conclusion(
     session: Session, gate: GateResult | None, measured: Sequence[CaseMeasured]
-) -> tuple[ExitCode, str, str]:
+) -> tuple[ExitCode, str, tuple[Fact, ...]]:
     config = session.request.loaded.config
     if session.interrupts.asked:
         blocks = session.data.blocks_finished
-        return ExitCode.INTERRUPTED, "interrupted", f"interrupted; {blocks} blocks were measured and are kept"
+        return ExitCode.INTERRUPTED, "interrupted", (fact("run.interrupted", blocks=blocks),)
     if gate is not None:
-        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reason
+        return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reasons
     failed = [m.case_id for m in measured if m.problem]
     if failed:
-        return ExitCode.INFRASTRUCTURE, "failed", f"{len(failed)} of {len(measured)} cases failed"
-    return ExitCode.PASS, "measured", f"{format_count(len(measured), 'case')} measured"
+        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=len(failed), cases=len(measured)),)
+    return ExitCode.PASS, "measured", (fact("run.measured", cases=len(measured)),)
 
 
 def _emit_verdicts(session: Session, gate: GateResult) -> None:
@@ -142,7 +141,7 @@ def _emit_verdicts(session: Session, gate: GateResult) -> None:
                 log_ratio=estimate.log_ratio if estimate else None,
                 lower=estimate.interval.lower if estimate else None,
                 upper=estimate.interval.upper if estimate else None,
-                reason=verdict.reason,
+                reasons=verdict.reasons,
             )
         )
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from datetime import date
 
 from perfguard.benchmarks.selection import names_case
+from perfguard.gate.rules.reasons import effect_values
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.one_sided import p_slower
-from perfguard.units import format_effect, format_ratio
 
 
 def apply_allowances(
@@ -78,9 +78,9 @@ def _note(entry: Allowance, used: Sequence[str], today: date) -> Fact:
     until = entry.until.isoformat()
     if entry.has_expired(today):
         return fact("allowance.expired", severity=Severity.NOTABLE, pattern=entry.case, until=until)
-    found = {"pattern": entry.case, "limit_ratio": entry.max_ratio, "until": until, "why": entry.reason}
     severity = Severity.NOTABLE if used else Severity.INFO
-    return fact("allowance.used" if used else "allowance.unused", severity=severity, case_ids=tuple(used), **found)
+    values: dict[str, Value] = {"pattern": entry.case, "why": entry.reason, "case_ids": tuple(used)}
+    return fact("allowance.used" if used else "allowance.unused", {**_limits(entry), **values}, severity=severity)
 
 
 def _naming(case_id: str, allowances: Sequence[Allowance], tags: Mapping[str, Sequence[str]]) -> tuple[Allowance, ...]:
@@ -94,35 +94,32 @@ def _ruled(verdict: Verdict, named: tuple[Allowance, ...], policy: Policy, *, is
     if not named or verdict.outcome is not Outcome.REGRESSED or verdict.gating is not Gating.GATING:
         return verdict
     entry = named[0]
-    strictest = f", the strictest of {len(named)} entries that name it" if len(named) > 1 else ""
+    entries = len(named) if len(named) > 1 else None
     obstacle = _obstacle(verdict, entry, policy, is_different=is_different)
     if obstacle is not None or estimate is None:
-        return replace(verdict, reason=f"{verdict.reason}; {obstacle}{strictest}")
-    text = f"allowed {_entry(entry)}{strictest}"
-    interval = f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
-    return replace(
-        verdict,
-        outcome=Outcome.ALLOWED,
-        allowance=text,
-        reason=f"{format_effect(estimate.log_ratio)} {interval}, {text}",
-    )
+        return replace(verdict, reasons=(*verdict.reasons, *([obstacle] if obstacle else ())))
+    allowed = fact("allowance.applied", _limits(entry), why=entry.reason, entries=entries)
+    seen = fact("verdict.allowed_effect", effect_values(estimate.log_ratio, estimate.interval))
+    return replace(verdict, outcome=Outcome.ALLOWED, allowance=allowed, reasons=(seen, allowed))
 
 
-def _obstacle(verdict: Verdict, entry: Allowance, policy: Policy, *, is_different: bool) -> str | None:
+def _obstacle(verdict: Verdict, entry: Allowance, policy: Policy, *, is_different: bool) -> Fact | None:
     """Why the entry does not cover the regression; None where it does."""
-    limit, until = format_ratio(entry.max_ratio), entry.until.isoformat()
+    limits = _limits(entry)
     estimate = verdict.comparison.estimate
     if not _is_slow_in_time(verdict, policy) or estimate is None:
-        return f"the allow-list's {limit} until {until} is for its time, not for other signals"
+        return fact("allowance.only_for_time", limits)
     if is_different:
-        return f"the allow-list's {limit} until {until} is for the same computation only"
+        return fact("allowance.only_for_same_results", limits)
     # The estimate alone would wave through a case of which nothing is known; the test alone a slow but noisy one.
     if estimate.log_ratio > math.log1p(entry.max_ratio) or p_slower(estimate, entry.max_ratio) <= policy.alpha:
-        return f"more than the {limit} that the allow-list accepts until {until}"
-    beyond = [finding.signal for finding in verdict.signals if _is_beyond(finding, entry)]
-    if beyond:
-        return f"the allow-list's {limit} until {until} is exceeded by {', '.join(beyond)}"
-    return None
+        return fact("allowance.exceeded", limits)
+    beyond = tuple(finding.signal for finding in verdict.signals if _is_beyond(finding, entry))
+    return fact("allowance.exceeded_by_signals", limits, signals=beyond) if beyond else None
+
+
+def _limits(entry: Allowance) -> Mapping[str, Value]:
+    return {"limit_ratio": entry.max_ratio, "until": entry.until.isoformat()}
 
 
 def _is_slow_in_time(verdict: Verdict, policy: Policy) -> bool:
@@ -139,8 +136,3 @@ def _is_beyond(finding: SignalFinding, entry: Allowance) -> bool:
     if not finding.gating or finding.outcome is not Outcome.REGRESSED:
         return False
     return finding.baseline <= 0 or finding.candidate / finding.baseline - 1 > entry.max_ratio
-
-
-def _entry(entry: Allowance) -> str:
-    """`up to 3.00 % until 2027-01-31: new padding code, see #12`."""
-    return f"up to {format_ratio(entry.max_ratio)} until {entry.until.isoformat()}: {entry.reason}"

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, Outcome
@@ -96,7 +97,9 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
     try:
         effects = [block_effect(slices.baseline_s, slices.candidate_s) for slices in kept]
     except MeasurementError as error:
-        return _problem(case, str(error), Outcome.FAILED, policy, blocks_voided=voided)
+        return _problem(
+            case, fact("case.unusable_times", error=str(error)), Outcome.FAILED, policy, blocks_voided=voided
+        )
     usable = [entry for entry, effect in zip(kept, effects, strict=True) if not math.isnan(effect.log_ratio)]
     if not usable:
         return _nothing_usable(case, len(blocks), voided, policy)
@@ -131,23 +134,25 @@ def _join_blocks(entries: Sequence[CaseSlices]) -> dict[int, _BlockSlices]:
 
 def _nothing_usable(case: Case, blocks: int, voided: int, policy: Policy) -> Comparison:
     if blocks and blocks == voided:
-        reason = f"all {blocks} blocks of this case were voided because the host was disturbed"
-        return _problem(case, reason, Outcome.INCONCLUSIVE, policy, blocks_voided=voided)
-    reason = "no block holds slices of both arms" if blocks else "no block of this case completed"
-    return _problem(case, reason, Outcome.FAILED, policy, blocks_voided=voided)
+        return _problem(
+            case, fact("case.all_blocks_voided", blocks=blocks), Outcome.INCONCLUSIVE, policy, blocks_voided=voided
+        )
+    return _problem(
+        case, fact("case.no_common_block" if blocks else "case.no_block"), Outcome.FAILED, policy, blocks_voided=voided
+    )
 
 
 def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Round], policy: Policy) -> Comparison:
     if not baseline:
         return _problem(
             case,
-            "the stored baseline does not hold this case; record it with `perfguard baseline update`",
+            fact("case.not_in_stored_baseline"),
             Outcome.NO_BASELINE,
             policy,
             design=Design.ROUNDS,
         )
     if not candidate:
-        return _problem(case, "no round of the candidate completed", Outcome.FAILED, policy, design=Design.ROUNDS)
+        return _problem(case, fact("case.no_round"), Outcome.FAILED, policy, design=Design.ROUNDS)
     # Too few rounds, or none with a canary, is thin evidence; what else is refused is a broken measurement.
     thin = min(len(baseline), len(candidate)) < MIN_ROUNDS or not all(
         entry.canary_s for entry in (*baseline, *candidate)
@@ -158,7 +163,7 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
         )
     except MeasurementError as error:
         outcome = Outcome.INCONCLUSIVE if thin else Outcome.FAILED
-        return _problem(case, str(error), outcome, policy, design=Design.ROUNDS)
+        return _problem(case, fact("case.unusable_times", error=str(error)), outcome, policy, design=Design.ROUNDS)
     return Comparison(
         case_id=case.id,
         gating=case.gating,
@@ -175,18 +180,20 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
 def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) -> Comparison:
     if failure.skipped:
         left_out = replace(case, gating=Gating.ADVISORY)
-        return _problem(left_out, f"not measured: {failure.reason}", Outcome.NO_BASELINE, policy, design=design)
+        return _problem(
+            left_out, fact("case.skipped", error=failure.reason), Outcome.NO_BASELINE, policy, design=design
+        )
     if failure.missing and failure.arm is Arm.BASELINE:
         return _problem(
-            case, f"the baseline has no such case: {failure.reason}", Outcome.NO_BASELINE, policy, design=design
+            case, fact("case.not_in_baseline", error=failure.reason), Outcome.NO_BASELINE, policy, design=design
         )
-    reason = f"the {failure.arm.value} failed: {failure.reason}"
-    return _problem(case, reason, Outcome.FAILED, policy, design=design)
+    problem = fact("case.failed", severity=Severity.GRAVE, arm=failure.arm.value, error=failure.reason)
+    return _problem(case, problem, Outcome.FAILED, policy, design=design)
 
 
 def _problem(
     case: Case,
-    reason: str,
+    problem: Fact,
     outcome: Outcome,
     policy: Policy,
     *,
@@ -204,6 +211,6 @@ def _problem(
         margin_ratio=policy.margin_of(case.id),
         design=design,
         blocks_voided=blocks_voided,
-        problem=reason,
+        problem=problem,
         problem_outcome=outcome,
     )

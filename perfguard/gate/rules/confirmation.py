@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.reasons import effect_values
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Confirmation, Outcome, Policy, Verdict
 from perfguard.stats.one_sided import p_slower
-from perfguard.units import format_effect
 
 CONFIRMATION_LOOKS = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
@@ -44,20 +45,13 @@ def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str
     for comparison in compare_paired(data, cases, policy):
         estimate = comparison.estimate
         if estimate is None or estimate.blocks < 2:
-            reason = comparison.problem or "no block of it completed"
             found[comparison.case_id] = Confirmation(
-                confirmed=False, estimate=None, p_slower=None, reason=f"could not be confirmed: {reason}"
+                confirmed=False, estimate=None, p_slower=None, problem=comparison.problem
             )
             continue
         p_value = min(1.0, len(CONFIRMATION_LOOKS) * p_slower(estimate, 0.0))
         confirmed = p_value <= policy.confirm_level
-        interval = f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
-        blocks = f"{estimate.blocks} block{'' if estimate.blocks == 1 else 's'} with relocated arms"
-        verb = "confirmed" if confirmed else "not confirmed"
-        reason = f"{verb} by {blocks}: {format_effect(estimate.log_ratio)} {interval}"
-        found[comparison.case_id] = Confirmation(
-            confirmed=confirmed, estimate=estimate, p_slower=p_value, reason=reason
-        )
+        found[comparison.case_id] = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=p_value)
     return found
 
 
@@ -78,9 +72,27 @@ def _ruled(verdict: Verdict, confirmation: Confirmation | None) -> Verdict:
         return replace(
             verdict,
             outcome=Outcome.INCONCLUSIVE,
-            reason=f"flagged, but the run ended before it could be confirmed with relocated arms: {verdict.reason}",
+            reasons=(fact("confirmation.not_measured", severity=Severity.NOTABLE), *verdict.reasons),
         )
     outcome = Outcome.REGRESSED if confirmation.confirmed else Outcome.INCONCLUSIVE
     return replace(
-        verdict, outcome=outcome, reason=f"{verdict.reason}; {confirmation.reason}", confirmation=confirmation
+        verdict,
+        outcome=outcome,
+        reasons=(*verdict.reasons, *_reasons(confirmation)),
+        confirmation=confirmation,
+    )
+
+
+def _reasons(confirmation: Confirmation) -> tuple[Fact, ...]:
+    estimate = confirmation.estimate
+    if estimate is None:
+        impossible = fact("confirmation.impossible", severity=Severity.NOTABLE)
+        return (impossible,) if confirmation.problem is None else (impossible, confirmation.problem)
+    return (
+        fact(
+            "confirmation.done",
+            effect_values(estimate.log_ratio, estimate.interval),
+            confirmed=confirmation.confirmed,
+            blocks=estimate.blocks,
+        ),
     )

@@ -13,7 +13,6 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.stats.multiple import holm
-from perfguard.units import format_effect
 
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""
@@ -88,7 +87,11 @@ def merge_drift(verdicts: Sequence[Verdict], paired: Sequence[Verdict], since: s
 def _merged(verdict: Verdict, drifted: Verdict | None, since: str) -> Verdict:
     if drifted is None or verdict.outcome not in _OVERRULED or drifted.comparison.estimate is None:
         return verdict
-    effect = format_effect(drifted.comparison.estimate.log_ratio)
-    # Of a step that nobody could measure it cannot be said that it was small.
-    steps = ", in many small steps" if verdict.outcome in _SMALL_STEP else ""
-    return replace(drifted, reason=f"{effect} since the anchor of {since}{steps}: {drifted.reason}")
+    drift = fact(
+        "drift.since_anchor",
+        log_ratio=drifted.comparison.estimate.log_ratio,
+        since=since,
+        # Of a step that nobody could measure it cannot be said that it was small.
+        in_small_steps=verdict.outcome in _SMALL_STEP,
+    )
+    return replace(drifted, reasons=(drift, *drifted.reasons))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, CaseIntrusion
 from perfguard.records.verdict import Outcome, Verdict
 
@@ -46,13 +47,15 @@ def _intruders(entries: Sequence[CaseIntrusion]) -> dict[Arm, float]:
 def _guarded(verdict: Verdict, intruders: Mapping[Arm, float]) -> Verdict:
     if not intruders or verdict.outcome not in _REASSURING:
         return verdict
-    seen = " and ".join(
-        f"the {arm.value} used {ratio:.0%} of the CPUs while the {_OTHER[arm].value} was timed"
+    seen = [
+        fact(
+            "arm.intruded",
+            severity=Severity.GRAVE,
+            arm=arm.value,
+            other=_OTHER[arm].value,
+            cpu_share=ratio,
+            limit_share=MAX_INTRUSION_RATIO,
+        )
         for arm, ratio in intruders.items()
-    )
-    return replace(
-        verdict,
-        outcome=Outcome.INCONCLUSIVE,
-        reason=f"{seen} (limit {MAX_INTRUSION_RATIO:.0%}), so neither was measured on its own: end or stop the threads "
-        f"and processes that go on after a call; {verdict.reason}",
-    )
+    ]
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(*seen, *verdict.reasons))

@@ -9,11 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfguard.errors import MeasurementError
+from perfguard.gate.rules.reasons import effect_values
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import CaseSlices, PairedData
 from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdict
 from perfguard.stats.modes import Modes, find_modes
 from perfguard.stats.paired import SLICE_TRIM, block_log_ratio, estimate_paired, positive_times
-from perfguard.units import format_effect, format_ratio
+
+MODES_MIXED = "modes.mixed"
+"""Code of `mode_fact`."""
 
 MIX_LEVEL = 0.01
 """Two-sided level at which the mix of modes has changed. The times' own test has controlled false alarms before; this
@@ -86,12 +90,6 @@ def _report(modes: Modes, values: _BlockValues, policy: Policy) -> ModeReport:
     blocks = len(modes.baseline_slow)
     p_mix = modes.p_mix()
     baseline_share, candidate_share = sum(modes.baseline_slow) / blocks, sum(modes.candidate_slow) / blocks
-    left = (
-        "within each mode nothing changed"
-        if explains_effect
-        else f"within the modes it is {format_effect(within.log_ratio)} "
-        f"[{format_effect(within.interval.lower)}, {format_effect(within.interval.upper)}]"
-    )
     return ModeReport(
         slow_over_fast=math.expm1(modes.separation),
         baseline_slow_share=baseline_share,
@@ -99,21 +97,34 @@ def _report(modes: Modes, values: _BlockValues, policy: Policy) -> ModeReport:
         p_mix=p_mix,
         mix_changed=p_mix <= MIX_LEVEL,
         explains_effect=explains_effect,
-        reason=f"the slow mode (+{format_ratio(math.expm1(modes.separation))}) takes {candidate_share * 100:.0f} % of "
-        f"the candidate's blocks, {baseline_share * 100:.0f} % of the baseline's (p = {p_mix:.2g}); {left}",
+        within_log_ratio=within.log_ratio,
+        within=within.interval,
+    )
+
+
+def mode_fact(report: ModeReport) -> Fact:
+    """How often each arm met the slow mode, and the effect within the modes."""
+    within = report.within
+    return fact(
+        MODES_MIXED,
+        effect_values(report.within_log_ratio, within) if within and not report.explains_effect else {},
+        slow_ratio=report.slow_over_fast,
+        candidate_share=report.candidate_slow_share,
+        baseline_share=report.baseline_slow_share,
+        p=report.p_mix,
+        explains_effect=report.explains_effect,
     )
 
 
 def _ruled(verdict: Verdict, report: ModeReport) -> Verdict:
     if verdict.outcome is Outcome.INCONCLUSIVE:
-        return replace(verdict, reason=f"{verdict.reason}; {report.reason}")
+        return replace(verdict, reasons=(*verdict.reasons, mode_fact(report)))
     if verdict.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or not report.explains_effect:
         return verdict
     if report.mix_changed:
-        return replace(verdict, reason=f"{report.reason}; taken together {verdict.reason}")
+        return replace(verdict, reasons=(mode_fact(report), *verdict.reasons))
     return replace(
         verdict,
         outcome=Outcome.INCONCLUSIVE,
-        reason=f"{report.reason}: the difference is the luck of modes, more blocks would tell; taken together "
-        f"{verdict.reason}",
+        reasons=(mode_fact(report), fact("modes.luck"), *verdict.reasons),
     )

@@ -72,12 +72,12 @@ def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) ->
         checks: One entry for each case and block, as `RunData.checks` or `paired_with_stored` give them. Blocks and
             names that only one side has are not compared.
     """
-    differences = computed_otherwise(checks)
-    return tuple(_guarded(verdict, differences.get(verdict.case_id)) for verdict in verdicts)
+    differences = different_results(checks)
+    return tuple(_guarded(verdict, differences.get(verdict.case_id, ())) for verdict in verdicts)
 
 
-def computed_otherwise(checks: Sequence[CaseChecks]) -> dict[str, str]:
-    """Cases whose sides do not compute the same, each with what differs: `loss 2.302 → 2.118 (-8 %, tolerance 0.1 %)`.
+def different_results(checks: Sequence[CaseChecks]) -> dict[str, tuple[Fact, ...]]:
+    """Cases whose sides do not compute the same, each with the numbers that differ.
 
     Args:
         checks: As for `guard_numerics`.
@@ -87,7 +87,7 @@ def computed_otherwise(checks: Sequence[CaseChecks]) -> dict[str, str]:
         by_case.setdefault(entry.case_id, []).append(entry)
     found = {case_id: _differences(entries, tolerance_of(case_id)) for case_id, entries in by_case.items()}
     return {
-        case_id: ", ".join(_described(difference) for difference in differences)
+        case_id: tuple(_described(difference) for difference in differences)
         for case_id, differences in found.items()
         if differences
     }
@@ -137,7 +137,7 @@ def unchecked_note(
     known = {entry.case_id for entry in checks if entry.baseline.keys() & entry.candidate.keys()}
     judged = [v.case_id for v in verdicts if v.outcome in (*_DECIDED, Outcome.REGRESSED)]
     missing = tuple(case_id for case_id in judged if case_id not in known)
-    return (fact("result.unchecked", severity=Severity.NOTABLE, case_ids=missing, **why),) if missing else ()
+    return (fact("result.unchecked", why, severity=Severity.NOTABLE, case_ids=missing),) if missing else ()
 
 
 def _differences(entries: Sequence[CaseChecks], tolerance: Tolerance) -> tuple[_Difference, ...]:
@@ -160,21 +160,24 @@ def _relative(before: float, after: float) -> float:
     return abs(after - before) / max(abs(before), abs(after)) if before != after else 0.0
 
 
-def _guarded(verdict: Verdict, difference: str | None) -> Verdict:
-    text = f"not the same computation: {difference}"
-    if difference is not None and verdict.outcome in _DECIDED:
-        return replace(verdict, outcome=Outcome.DIFFERENT, reason=f"{text}; its time: {verdict.reason}")
-    if difference is not None and verdict.outcome is Outcome.REGRESSED:
-        return replace(verdict, reason=f"{verdict.reason}; {text}")
+def _guarded(verdict: Verdict, differences: tuple[Fact, ...]) -> Verdict:
+    if differences and verdict.outcome in _DECIDED:
+        return replace(verdict, outcome=Outcome.DIFFERENT, reasons=(*differences, *verdict.reasons))
+    if differences and verdict.outcome is Outcome.REGRESSED:
+        return replace(verdict, reasons=(*verdict.reasons, *differences))
     return verdict
 
 
-def _described(difference: _Difference) -> str:
-    """`loss 2.302 → 2.118 (-8.0 %, tolerance 0.1 %)`; where blocks differ up and down, their medians look alike."""
-    change = f"{difference.ratio * 100:+.3g} %" if difference.baseline else "from zero"
-    if _relative(difference.baseline, difference.candidate) <= difference.tolerance:
-        change = "other values in most blocks"
-    return (
-        f"{difference.name} {difference.baseline:.4g} → {difference.candidate:.4g} ({change}, "
-        f"tolerance {difference.tolerance * 100:.3g} %)"
+def _described(difference: _Difference) -> Fact:
+    # Where blocks differ up and down, their medians look alike.
+    is_scattered = _relative(difference.baseline, difference.candidate) <= difference.tolerance
+    return fact(
+        "result.different",
+        severity=Severity.GRAVE,
+        name=difference.name,
+        baseline=difference.baseline,
+        candidate=difference.candidate,
+        change_percent=None if is_scattered or not difference.baseline else difference.ratio * 100,
+        is_scattered=is_scattered,
+        tolerance_percent=difference.tolerance * 100,
     )

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.rules import sentences
-from perfguard.records.facts import Fact
+from perfguard.gate.rules import reasons
+from perfguard.records.facts import Fact, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, GateOutcome, GateResult, Outcome, Policy, Verdict
 from perfguard.stats.multiple import holm
@@ -126,12 +126,12 @@ def conclude(
     blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
         outcome=held[0],
-        reason=sentences.gate_sentence(held, verdicts, policy, voiding),
+        reasons=reasons.gate_reasons(held, verdicts, policy, voiding),
         verdicts=tuple(verdicts),
         policy=policy,
         blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
         blocks_voided=len(voiding.voided) if voiding else 0,
-        notes=(*notes, *sentences.voiding_notes(voiding)),
+        notes=(*notes, *reasons.voiding_notes(voiding)),
     )
 
 
@@ -168,7 +168,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             case_id=comparison.case_id,
             outcome=comparison.problem_outcome or Outcome.FAILED,
             gating=comparison.gating,
-            reason=comparison.problem or "nothing could be estimated",
+            reasons=(comparison.problem or fact("case.not_measured"),),
             comparison=comparison,
         )
     if _too_few(comparison, policy):
@@ -176,7 +176,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             case_id=comparison.case_id,
             outcome=Outcome.INCONCLUSIVE,
             gating=comparison.gating,
-            reason=sentences.too_few_sentence(comparison, _minimum(comparison, policy)),
+            reasons=(reasons.too_few_blocks(comparison, _minimum(comparison, policy)),),
             comparison=comparison,
             mde_ratio=math.inf,
         )
@@ -187,7 +187,7 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             case_id=comparison.case_id,
             outcome=demoted.outcome,
             gating=Gating.ADVISORY,
-            reason=f"{sentences.demotion_sentence(comparison, policy)}: {demoted.reason}",
+            reasons=(reasons.demoted(comparison, policy), *demoted.reasons),
             comparison=comparison,
             mde_ratio=demoted.mde_ratio,
         )
@@ -202,21 +202,21 @@ def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
     mde_ratio = _mde(comparison, test_alpha)
     if used.p_slower <= policy.alpha:
         outcome = Outcome.REGRESSED
-        reason = sentences.effect_sentence(comparison, used.p_slower, used.family)
+        found: tuple[Fact, ...] = (reasons.effect(comparison, used.p_slower, used.family),)
     elif used.p_faster <= policy.alpha:
         outcome = Outcome.IMPROVED
-        reason = sentences.effect_sentence(comparison, used.p_faster, used.family)
+        found = (reasons.effect(comparison, used.p_faster, used.family),)
     elif _inside_equivalence(comparison, policy):
         outcome = Outcome.UNCHANGED
-        reason = sentences.unchanged_sentence(comparison, policy)
+        found = (reasons.unchanged(comparison, policy),)
     else:
         outcome = Outcome.INCONCLUSIVE
-        reason = sentences.inconclusive_sentence(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
+        found = reasons.inconclusive(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
     return Verdict(
         case_id=comparison.case_id,
         outcome=outcome,
         gating=comparison.gating,
-        reason=reason,
+        reasons=found,
         comparison=comparison,
         p_adjusted=tested.p_slower if tested else None,
         mde_ratio=mde_ratio,

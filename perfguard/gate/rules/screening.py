@@ -77,7 +77,7 @@ def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
     return typical if typical > 0 else None
 
 
-def left_open(verdict: Verdict, *, why: str) -> Verdict:
+def left_open(verdict: Verdict, *, why: tuple[Fact, ...]) -> Verdict:
     """The verdict of a gating case that could not be paired: what the stored numbers show of it stays open.
 
     Args:
@@ -86,6 +86,5 @@ def left_open(verdict: Verdict, *, why: str) -> Verdict:
     """
     if verdict.gating is not Gating.GATING or verdict.outcome not in _SHOWN:
         return verdict
-    said = {Outcome.REGRESSED: "slower", Outcome.IMPROVED: "faster"}.get(verdict.outcome, "unchanged")
-    reason = f"{said} by the stored numbers, but {why}: {verdict.reason}"
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    open_ = fact("stored.left_open", severity=Severity.NOTABLE, outcome=verdict.outcome.value)
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(open_, *why, *verdict.reasons))

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
 from perfguard.gate.rules.signals import RULES
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import SignalSlices
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy, SignalFinding, Verdict
@@ -21,7 +22,6 @@ from perfguard.stats.signals import (
     ratio_bar,
     readable_pairs,
 )
-from perfguard.units import format_count
 
 
 def confirm_signals(
@@ -44,13 +44,13 @@ def _ruled(before: Verdict, after: Verdict, data: Sequence[SignalSlices], policy
     if before.outcome is Outcome.REGRESSED:  # its time is confirmed, whatever else it costs
         return after
     flags = [found for found in after.signals if found.gating and found.outcome is Outcome.REGRESSED]
-    told = [_told(flag, [entry for entry in data if entry.case_id == after.case_id], policy) for flag in flags]
-    outcome = Outcome.REGRESSED if any(confirmed for confirmed, _ in told) else Outcome.INCONCLUSIVE
-    return replace(after, outcome=outcome, reason="; ".join([after.reason, *(reason for _, reason in told)]))
+    found = [_confirmed(flag, [entry for entry in data if entry.case_id == after.case_id], policy) for flag in flags]
+    outcome = Outcome.REGRESSED if any(entry.values["confirmed"] for entry in found) else Outcome.INCONCLUSIVE
+    return replace(after, outcome=outcome, reasons=(*after.reasons, *found))
 
 
-def _told(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Policy) -> tuple[bool, str]:
-    """Whether a flag came back, and a sentence."""
+def _confirmed(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Policy) -> Fact:
+    """Whether a flag came back."""
     rule = next(rule for rule in RULES if rule.signal.value == flag.signal)
     blocks = [
         pairs
@@ -58,11 +58,10 @@ def _told(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Policy) 
         if entry.signal is rule.signal and (pairs := readable_pairs(entry.baseline, entry.candidate)).baseline.size
     ]
     if len(blocks) < 2:
-        return False, f"the run ended before its {rule.thing} could be confirmed with relocated arms"
+        return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
     p_value = min(1.0, len(CONFIRMATION_LOOKS) * _p_more(blocks, is_count=rule.is_count))
     confirmed = p_value <= policy.confirm_level
-    where = f"{format_count(len(blocks), 'block')} with relocated arms"
-    return confirmed, f"its {rule.thing} {'' if confirmed else 'not '}confirmed by {where}"
+    return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
 
 
 def _p_more(blocks: Sequence[BlockPairs], *, is_count: bool) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Arm, Signal, SignalSlices
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, SignalFinding, Verdict
@@ -25,7 +25,6 @@ from perfguard.stats.signals import (
     readable_pairs,
     share_bar,
 )
-from perfguard.units import format_bytes, format_count, format_seconds
 
 _MIB = 1024 * 1024
 
@@ -36,10 +35,6 @@ class SignalRule:
 
     signal: Signal
     """The signal."""
-    verb: str
-    """What the candidate does with more of it."""
-    thing: str
-    """What there is more of, as it stands in sentences."""
     unit: str
     """Unit of the values, as in SignalFinding."""
     margin_ratio: float
@@ -53,14 +48,10 @@ class SignalRule:
 
 
 RULES = (
-    SignalRule(signal=Signal.CPU, verb="burns", thing="CPU seconds", unit="s", margin_ratio=0.05, follows_time=True),
-    SignalRule(
-        signal=Signal.MEMORY, verb="holds", thing="memory at its peak", unit="B", margin_ratio=0.05, margin=8 * _MIB
-    ),
+    SignalRule(signal=Signal.CPU, unit="s", margin_ratio=0.05, follows_time=True),
+    SignalRule(signal=Signal.MEMORY, unit="B", margin_ratio=0.05, margin=8 * _MIB),
     SignalRule(
         signal=Signal.FAULTS,
-        verb="takes",
-        thing="page faults",
         unit="",
         margin_ratio=0.5,
         margin=10.0,
@@ -68,18 +59,14 @@ RULES = (
     ),
     SignalRule(
         signal=Signal.SWITCHES,
-        verb="makes",
-        thing="context switches",
         unit="",
         margin_ratio=0.5,
         margin=2.0,
         is_count=True,
     ),
-    SignalRule(signal=Signal.ENERGY, verb="takes", thing="energy", unit="J", margin_ratio=0.05, follows_time=True),
+    SignalRule(signal=Signal.ENERGY, unit="J", margin_ratio=0.05, follows_time=True),
     SignalRule(
         signal=Signal.INSTRUCTIONS,
-        verb="executes",
-        thing="instructions",
         unit="",
         margin_ratio=0.02,
         follows_time=True,
@@ -124,7 +111,7 @@ class _Measured:
     candidate: float
     bars: tuple[Bar, ...] = ()
     blocks: int = 0
-    problem: str | None = None
+    problem: Fact | None = None
 
     def p(self, *, improved: bool, looks: int) -> float:
         """Largest p over the bars (Berger 1982).
@@ -225,9 +212,9 @@ def _measure_signal(rule: SignalRule, readable: Sequence[BlockPairs], policy: Si
     if not rule.is_count:
         usable = [pairs for block in readable if (pairs := positive_pairs(block)).baseline.size]
         if not usable:
-            return _Measured(rule, baseline, candidate, problem="reads 0 in an arm, so that a ratio says nothing")
+            return _Measured(rule, baseline, candidate, problem=fact("signal.zero", signal=rule.signal.value))
     if len(usable) < policy.min_blocks:
-        few = f"only {format_count(len(usable), 'block')}; at least {policy.min_blocks} are needed"
+        few = fact("signal.too_few_blocks", signal=rule.signal.value, blocks=len(usable), needed=policy.min_blocks)
         return _Measured(rule, baseline, candidate, problem=few)
     return _Measured(rule, baseline, candidate, _bars(rule, usable, baseline), len(usable))
 
@@ -250,7 +237,7 @@ def _finding(
 ) -> SignalFinding:
     rule = found.rule
     p_slower: float | None = None
-    outcome, reason = Outcome.INCONCLUSIVE, found.problem
+    outcome = Outcome.INCONCLUSIVE
     if found.bars:
         looks = verdict.comparison.looks
         key = (verdict.case_id, rule.signal)
@@ -270,7 +257,7 @@ def _finding(
         baseline=found.baseline,
         candidate=found.candidate,
         p_adjusted=p_slower,
-        reason=f"{_change(found)} in {format_count(found.blocks, 'paired block')}" if reason is None else reason,
+        fact=found.problem or fact("signal.measured", _values(found), blocks=found.blocks),
     )
 
 
@@ -280,32 +267,23 @@ def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
     for finding in findings:
         if not finding.gating or finding.outcome is not Outcome.REGRESSED:
             continue
-        text = _sentence(finding, same_time=verdict.outcome is Outcome.UNCHANGED)
+        more = fact(
+            "signal.regressed",
+            finding.fact.values,
+            severity=Severity.GRAVE,
+            in_same_time=verdict.outcome is Outcome.UNCHANGED,
+        )
         if verdict.outcome in (Outcome.UNCHANGED, Outcome.INCONCLUSIVE):
-            return replace(ruled, outcome=Outcome.REGRESSED, reason=f"{text}; its time: {verdict.reason}")
+            return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))
         if verdict.outcome is Outcome.IMPROVED:
-            return replace(ruled, reason=f"{verdict.reason}; for that it {text}")
+            return replace(ruled, reasons=(*verdict.reasons, more))
     return ruled
 
 
-def _sentence(finding: SignalFinding, *, same_time: bool) -> str:
-    rule = next(rule for rule in RULES if rule.signal.value == finding.signal)
-    where = " in the same wall time" if same_time else ""
-    values = f"{_value(finding.baseline, rule.unit)} → {_value(finding.candidate, rule.unit)}"
-    if not finding.baseline:
-        return f"{rule.verb} {rule.thing} where there were none{where}: {values} an iteration"
-    ratio = f"{finding.candidate / finding.baseline:.2f} ×"
-    return f"{rule.verb} {ratio} the {rule.thing}{where}: {values} an iteration"
-
-
-def _change(found: _Measured) -> str:
-    values = f"{_value(found.baseline, found.rule.unit)} → {_value(found.candidate, found.rule.unit)}"
-    return f"{values} ({(found.candidate / found.baseline - 1) * 100:+.1f} %)" if found.baseline else values
-
-
-def _value(value: float, unit: str) -> str:
-    if unit == "s":
-        return format_seconds(value)
-    if unit == "B":
-        return format_bytes(value)
-    return f"{value:.4g} {unit}".strip()
+def _values(found: _Measured) -> Mapping[str, Value]:
+    unit = {"s": "_s", "B": "_bytes", "J": "_j"}.get(found.rule.unit, "")
+    return {
+        "signal": found.rule.signal.value,
+        f"baseline{unit}": found.baseline,
+        f"candidate{unit}": found.candidate,
+    }

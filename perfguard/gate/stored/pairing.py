@@ -147,18 +147,15 @@ def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult
 
 
 def _repeated(verdict: Verdict) -> Verdict:
-    return replace(verdict, reason=f"paired with the baseline's commit: {verdict.reason}")
+    return replace(verdict, reasons=(fact("stored.paired_with_commit"), *verdict.reasons))
 
 
 def _told(result: GateResult, same: int) -> GateResult:
-    """A pass whose sentence does not claim that the times of unchanged code were shown to be equal."""
+    """A pass that does not claim that the times of unchanged code were shown to be equal."""
     if result.outcome is not GateOutcome.PASS:
         return result
     total = len(result.verdicts)
-    subject = "case imports" if same == 1 else "cases import"
-    others = f"; {total - same} more unchanged or faster" if same < total else ""
-    reason = f"{same} of {total} {subject} the very code of the baseline, so only the machine can have changed{others}"
-    return replace(result, reason=reason)
+    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same),))
 
 
 def _same_code(verdict: Verdict) -> Verdict:
@@ -166,7 +163,7 @@ def _same_code(verdict: Verdict) -> Verdict:
         verdict,
         outcome=Outcome.UNCHANGED,
         gating=Gating.GATING,  # noise between rounds may have demoted it, but hashes have none
-        reason=f"the code is the baseline's own, so the machine is what changed: {verdict.reason}",
+        reasons=(fact("verdict.same_code"), *verdict.reasons),
     )
 
 
@@ -179,8 +176,6 @@ def _unpaired(
         session.note(fact("stored.not_paired", severity=Severity.NOTABLE))
         session.note(obstacle)
         return result
-    why = "a virtual guest may run on another host today" if is_guest else "the machine's state has changed"
+    why = (fact("stored.unchecked", is_guest=is_guest), obstacle)
     chosen = {case.id for case in cases}
-    return with_verdicts(
-        result, [left_open(v, why=f"{why}, and {obstacle.code}") for v in result.verdicts if v.case_id in chosen]
-    )
+    return with_verdicts(result, [left_open(v, why=why) for v in result.verdicts if v.case_id in chosen])

@@ -16,7 +16,7 @@ from perfguard.gate.paired.results import finish, measured_cases
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.drift import DRIFT_SHARE
-from perfguard.gate.rules.numerics import computed_otherwise, guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.rules.numerics import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.gate.rules.screening import cases_to_pair, speed_note
 from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
@@ -123,7 +123,7 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
         {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
     )
     if reasons:
-        comparisons = tuple(_incomparable(c, "; ".join(reasons)) for c in comparisons)
+        comparisons = tuple(_incomparable(c, fact("stored.incomparable", why="; ".join(reasons))) for c in comparisons)
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     unchecked = unchecked_note(verdicts, checks, why=_why_unchecked(stored, session))
@@ -150,7 +150,7 @@ def _allowed(
         return result
     cases = session.request.cases
     today, tags = utc_today(), tags_of(cases)
-    different = computed_otherwise(paired_with_stored(stored.rounds, session.data.rounds()))
+    different = different_results(paired_with_stored(stored.rounds, session.data.rounds()))
     unpaired = [verdict for verdict in result.verdicts if verdict.comparison.design is Design.ROUNDS]
     ruled = apply_allowances(unpaired, allowances, today, result.policy, tags=tags, different=different)
     result = with_verdicts(result, ruled)
@@ -192,10 +192,10 @@ def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "ba
     return tuple(reasons)
 
 
-def _incomparable(comparison: Comparison, reason: str) -> Comparison:
+def _incomparable(comparison: Comparison, problem: Fact) -> Comparison:
     if comparison.problem_outcome is Outcome.FAILED:
         return comparison
-    return replace(comparison, problem=reason, problem_outcome=Outcome.INCOMPARABLE)
+    return replace(comparison, problem=problem, problem_outcome=Outcome.INCOMPARABLE)
 
 
 def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:

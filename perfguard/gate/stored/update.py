@@ -11,12 +11,12 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError, Usage
 from perfguard.gate.paired.explain import count_candidate
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
-from perfguard.gate.rules.numerics import computed_otherwise, paired_with_stored
+from perfguard.gate.rules.numerics import different_results, paired_with_stored
 from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.machine.fingerprint import CheckStatus
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -141,12 +141,13 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
         )
 
 
-def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, str]:
+def _differences(session: Session, previous: StoredBaseline | None) -> dict[str, tuple[Fact, ...]]:
     """Cases that compute something else than in the baseline that is replaced; noted, too."""
     checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
-    differences = computed_otherwise(checks)
-    for case_id, difference in differences.items():
-        session.note(fact("baseline.other_result", severity=Severity.NOTABLE, case_id=case_id, why=difference))
+    differences = different_results(checks)
+    for case_id, found in differences.items():
+        for difference in found:
+            session.note(replace(difference, subject=Subject(case_id=case_id)))
     return differences
 
 
@@ -170,10 +171,11 @@ def _note_noise(session: Session) -> None:
         )
 
 
-def _require_same_computation(differences: dict[str, str], options: UpdateOptions) -> None:
+def _require_same_computation(differences: dict[str, tuple[Fact, ...]], options: UpdateOptions) -> None:
     if differences and not options.allow_different:
-        case_id, difference = next(iter(differences.items()))
+        case_id, (difference, *_) = next(iter(differences.items()))
+        name, before, now = (difference.values[key] for key in ("name", "baseline", "candidate"))
         raise MeasurementError(
-            f"{case_id} does not compute what it did in the stored baseline ({difference}); no baseline was stored. "
+            f"{case_id} computes other results than the stored baseline ({name} {before} → {now}); nothing was stored. "
             "If that is meant, use --allow-different"
         )

@@ -32,6 +32,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Outcome, Policy, Verdict
+from perfguard.report.messages.catalog import describe_all
 from perfguard.runner.run_folder import read_events
 from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE
@@ -175,7 +176,7 @@ def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
     return ImportedComparison(
         name=verdict.case_id,
         difference=_DIFFERENCES.get(verdict.outcome, Difference.UNDECIDED),
-        reason=verdict.reason,
+        reason=describe_all(verdict.reasons),
         baseline_median_s=comparison.baseline_median_s,
         candidate_median_s=comparison.candidate_median_s,
         log_ratio=estimate.log_ratio if estimate else None,

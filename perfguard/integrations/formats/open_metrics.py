@@ -8,63 +8,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from perfguard.integrations.formats.series import SECONDS, RunExport
-from perfguard.records.result import RunResult
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.units import printable
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Family:
-    name: str
-    help: str
-    unit: str
-    points: tuple[tuple[Mapping[str, str], float], ...]
+_Points = list[tuple[Mapping[str, str], float]]
+"""Labels and value of each point."""
 
 
 def write(run: RunExport) -> bytes:
     """Times of both arms, effects with their intervals, outcomes, and when the last block ended."""
-    common = {"suite": run.result.suite, "machine": run.result.machine_id}
-    lines = [line for family in _families(run, common) for line in _lines(family)]
+    result = run.result
+    common = {"suite": result.suite, "machine": result.machine_id}
+    verdicts = [
+        ({**common, "case": verdict.case_id}, verdict) for verdict in (result.gate.verdicts if result.gate else ())
+    ]
+    times: _Points = [
+        ({**common, "case": series.name, "arm": role}, series.summary.median)
+        for role, suite in sorted(run.arms.items())
+        for series in suite.series
+        if series.unit == SECONDS and series.summary.median is not None
+    ]
+    effects: _Points = [
+        ({**labels, "bound": bound}, value) for labels, verdict in verdicts for bound, value in _effects(verdict)
+    ]
+    outcomes: _Points = [
+        ({**labels, "outcome": outcome.value}, float(verdict.outcome is outcome))
+        for labels, verdict in verdicts
+        for outcome in Outcome
+    ]
+    until: _Points = [(common, run.measured_until)] if run.measured_until is not None else []
+    code_help = "Exit code of the run: 0 pass, 1 regression, 3 error, 4 inconclusive."
+    until_help = "End of the last block, seconds since the epoch."
+    lines = [
+        *_family("case_time_seconds", "Median seconds of one iteration.", times),
+        *_family("case_effect_ratio", "Candidate over baseline minus one; positive is slower.", effects),
+        *_family("case_outcome", "1 for the outcome of the case, 0 for the others.", outcomes),
+        *_family("run_exit_code", code_help, [(common, float(result.exit_code))]),
+        *_family("run_duration_seconds", "Wall seconds of the run.", [(common, result.duration_s)]),
+        *_family("run_measured_until_timestamp_seconds", until_help, until),
+    ]
     return ("\n".join([*lines, "# EOF"]) + "\n").encode()
-
-
-def _families(run: RunExport, common: Mapping[str, str]) -> Iterable[_Family]:
-    verdicts = run.result.gate.verdicts if run.result.gate is not None else ()
-    yield _Family(
-        name="perfguard_case_time_seconds",
-        help="Median seconds of one iteration.",
-        unit="seconds",
-        points=tuple(
-            ({**common, "case": series.name, "arm": role}, series.summary.median)
-            for role, suite in sorted(run.arms.items())
-            for series in suite.series
-            if series.unit == SECONDS and series.summary.median is not None
-        ),
-    )
-    yield _Family(
-        name="perfguard_case_effect_ratio",
-        help="Candidate over baseline minus one; positive is slower.",
-        unit="ratio",
-        points=tuple(
-            ({**common, "case": verdict.case_id, "bound": bound}, value)
-            for verdict in verdicts
-            for bound, value in _effects(verdict)
-        ),
-    )
-    yield _Family(
-        name="perfguard_case_outcome",
-        help="1 for the outcome of the case, 0 for the others.",
-        unit="",
-        points=tuple(
-            ({**common, "case": verdict.case_id, "outcome": outcome.value}, float(verdict.outcome is outcome))
-            for verdict in verdicts
-            for outcome in Outcome
-        ),
-    )
-    yield from _run_families(run.result, run.measured_until, common)
 
 
 def _effects(verdict: Verdict) -> Iterable[tuple[str, float]]:
@@ -77,36 +62,16 @@ def _effects(verdict: Verdict) -> Iterable[tuple[str, float]]:
             yield bound, math.expm1(log_ratio)
 
 
-def _run_families(result: RunResult, measured_until: float | None, common: Mapping[str, str]) -> Iterable[_Family]:
-    yield _Family(
-        name="perfguard_run_exit_code",
-        help="Exit code of the run: 0 pass, 1 regression, 3 error, 4 inconclusive.",
-        unit="",
-        points=((common, float(result.exit_code)),),
-    )
-    yield _Family(
-        name="perfguard_run_duration_seconds",
-        help="Wall seconds of the run.",
-        unit="seconds",
-        points=((common, result.duration_s),),
-    )
-    if measured_until is not None:
-        yield _Family(
-            name="perfguard_run_measured_until_timestamp_seconds",
-            help="End of the last block, seconds since the epoch.",
-            unit="seconds",
-            points=((common, measured_until),),
-        )
-
-
-def _lines(family: _Family) -> list[str]:
-    if not family.points:
+def _family(name: str, text: str, points: _Points) -> list[str]:
+    """The lines of a gauge; its unit is the end of its name, where that is one."""
+    if not points:
         return []
+    name, unit = f"perfguard_{name}", name.rpartition("_")[2]
     return [
-        f"# TYPE {family.name} gauge",
-        *([f"# UNIT {family.name} {family.unit}"] if family.unit else ()),
-        f"# HELP {family.name} {family.help}",
-        *(f"{family.name}{_labels(labels)} {float(value)!r}" for labels, value in family.points),
+        f"# TYPE {name} gauge",
+        *([f"# UNIT {name} {unit}"] if unit in ("seconds", "ratio") else ()),
+        f"# HELP {name} {text}",
+        *(f"{name}{_labels(labels)} {float(value)!r}" for labels, value in points),
     ]
 
 

@@ -15,6 +15,7 @@ from perfguard.errors import UsageError
 from perfguard.integrations.formats.series import RunExport
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.verdict import Verdict
+from perfguard.report.messages.catalog import describe_all
 from perfguard.units import printable
 
 NO_PYARROW = "Parquet is written by pyarrow, which is not installed: pip install 'perfguard[parquet]'; or use csv"
@@ -156,7 +157,7 @@ def _judged(verdict: Verdict, result: RunResult) -> CaseRow:
         mde_ratio=verdict.mde_ratio,
         blocks=estimate.blocks if estimate else None,
         blocks_voided=comparison.blocks_voided,
-        reason=verdict.reason,
+        reason=describe_all(verdict.reasons),
     )
 
 

@@ -11,6 +11,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution, OpKey
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.messages.catalog import describe_all
 
 _LEVELS = {
     Outcome.REGRESSED: Level.ERROR,
@@ -44,7 +45,7 @@ def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
     return Annotation(
         level=level,
         title=f"perfguard: {verdict.case_id} {verdict.outcome.value}",
-        message=f"{verdict.reason}\n{verdict.blame}" if verdict.blame else verdict.reason,
+        message="\n".join(filter(None, (describe_all(verdict.reasons), verdict.blame))),
         file=file,
         line=line,
     )

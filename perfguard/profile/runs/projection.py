@@ -81,10 +81,8 @@ def project_cases(
                 projections.append(project_case(case_id, processes, projecting, known=known))
                 known = projections[-1].ceilings
             except (StoreError, MeasurementError) as error:
-                found_error = fact(
-                    "profile.not_projected", severity=Severity.NOTABLE, case_id=case_id, error=str(error)
-                )
-                session.note(found_error)
+                values = {"error": str(error)}
+                session.note(fact("profile.not_projected", values, severity=Severity.NOTABLE, case_id=case_id))
     return tuple(projections)
 
 

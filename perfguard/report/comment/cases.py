@@ -11,6 +11,7 @@ from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
 from perfguard.report.escaping import code, code_block, escape, escape_html
 from perfguard.report.lines import EXECUTES_THE_SAME, executes_the_same, signal_lines
+from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
 
@@ -93,7 +94,7 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     """What is known of one; `named` where the headline has its culprit already."""
     comparison = verdict.comparison
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
-    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(verdict.reason)}"]
+    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [f"- {text_of(verdict.blame)}"] if verdict.blame and not named else []
     changes = result.census_changes.get(verdict.case_id, ())
     lines += [f"- executes otherwise: {text_of(change.sentence)}" for change in changes[: detail.changes]]
@@ -106,7 +107,7 @@ def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: i
         return []
     shown = verdicts[:rows]
     reasons = [
-        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(v.reason)}"
+        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
         + (f"; {EXECUTES_THE_SAME}" if executes_the_same(v, result) else "")
         for v in shown
     ]

@@ -20,7 +20,7 @@ from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.escaping import code_block
 from perfguard.report.lines import notes_of
-from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count
 
@@ -102,7 +102,7 @@ def _render(result: RunResult, context: CommentContext, detail: Detail) -> str:
 def _headline(result: RunResult, context: CommentContext) -> list[str]:
     sign = _WORDS.get(result.verdict, "⚠️")
     commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
-    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(result.reason)}**"]
+    parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(describe_all(result.reasons))}**"]
     red = _red(result)
     if red and red[0].blame:
         where = f" ({code_of(red[0].case_id)})" if len(red) > 1 else ""

@@ -7,6 +7,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.escaping import code, escape
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_effect, format_ratio, format_seconds
@@ -27,7 +28,7 @@ _ORDER = (
 
 def render_markdown(result: RunResult) -> str:
     """One heading with the verdict, the table, then what else there is to know."""
-    lines = [f"## perfguard: {escape(result.verdict)}", "", escape(result.reason), ""]
+    lines = [f"## perfguard: {escape(result.verdict)}", "", escape(describe_all(result.reasons)), ""]
     if result.gate is not None:
         lines += [*_verdicts(result.gate.verdicts, result), *_advice(result)]
     elif result.measured:
@@ -73,7 +74,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
     lines += [
         "",
         *(
-            f"- {code(v.case_id)}: {escape('; '.join((v.reason, *further)))}"
+            f"- {code(v.case_id)}: {escape('; '.join((describe_all(v.reasons), *further)))}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
             if (further := [*signal_lines(v), *blame_lines(v, result)]) or v.outcome is not Outcome.UNCHANGED
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfguard.gate.rules.modes import MODES_MIXED, mode_fact
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
@@ -24,6 +25,7 @@ from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
 from perfguard.report.lines import EXECUTES_THE_SAME, blame_lines, signal_lines
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_effect, format_seconds
@@ -150,18 +152,12 @@ def _effect(verdict: Verdict) -> str:
 
 
 def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
-    """The verdict's reason, and what led to it or stands beside it."""
-    confirmation, modes, problem = verdict.confirmation, verdict.modes, verdict.comparison.problem
+    """The verdict's reasons, and what led to it or stands beside it."""
+    modes = verdict.modes
+    is_told = any(reason.code == MODES_MIXED for reason in verdict.reasons)
     return (
-        verdict.reason,
-        *([problem] if problem and problem not in verdict.reason else ()),
-        *(
-            [f"confirmation: {confirmation.reason}"]
-            if confirmation and confirmation.reason not in verdict.reason
-            else ()
-        ),
-        *([f"modes: {modes.reason}"] if modes else ()),
-        *([verdict.allowance] if verdict.allowance else ()),
+        *map(describe, verdict.reasons),
+        *([describe(mode_fact(modes))] if modes and not is_told else ()),
         *(line for line in signal_lines(verdict)),
         *_execution_lines(verdict, result),
         *(["advisory: it cannot fail the gate"] if verdict.gating is Gating.ADVISORY else ()),

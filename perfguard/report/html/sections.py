@@ -16,7 +16,7 @@ from perfguard.report.html.marks import Mark, mark_of_verdict, urgency
 from perfguard.report.html.series import moment
 from perfguard.report.html.tables import arms_table, cases_table, measured_table, profiled_table
 from perfguard.report.lines import notes_of
-from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration
 
 _FEW = 3
@@ -152,7 +152,7 @@ def _sentence(content: RunContent) -> str:
         return f"{format_count(len(content.profile.cases), 'case')} profiled"
     if content.result is None:
         return "nothing can be said of this run"
-    return content.result.reason
+    return describe_all(content.result.reasons)
 
 
 def _facts(content: RunContent) -> list[tuple[str, str]]:

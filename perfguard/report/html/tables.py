@@ -13,6 +13,7 @@ from perfguard.records.verdict import SignalFinding, Verdict
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
 from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
 from perfguard.report.html.marks import mark_of, urgency
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
     format_bytes,
@@ -134,7 +135,7 @@ def signals_table(signals: Sequence[SignalFinding]) -> Table | None:
             *numbers((_amount(found.candidate, found.unit), found.candidate)),
             *numbers((_p(found.p_adjusted), found.p_adjusted)),
             Cell(content="gating" if found.gating else "advisory"),
-            Cell(content=found.reason, class_="wide"),
+            Cell(content=describe(found.fact), class_="wide"),
         )
         for found in signals
     )

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from perfguard.records.facts import RECORDED_TEXT, Fact
 from perfguard.report.messages.error_rate import ERROR_RATE
+from perfguard.report.messages.gate import GATE
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.run import RUN
 from perfguard.report.messages.template import fill
+from perfguard.units import printable
 
 CATALOG: Mapping[str, Message] = {
+    **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
     **RUN,
     **ERROR_RATE,
@@ -19,7 +22,11 @@ CATALOG: Mapping[str, Message] = {
 
 
 def describe(fact: Fact) -> str:
-    """The text of a fact; its code and values where a newer version wrote it."""
+    """The text of a fact, without control characters; its code and values where a newer version wrote it."""
+    return printable(_text(fact))
+
+
+def _text(fact: Fact) -> str:
     message = CATALOG.get(fact.code)
     if message is None:
         values = ", ".join(f"{name}={value}" for name, value in fact.values.items())

@@ -107,7 +107,8 @@ ERROR_RATE: Mapping[str, Message] = {
         about="The placebo floor of a case is above the planned effect.",
     ),
     "plan.too_noisy": Message(
-        text="[[{case_id}: ]][[advisory by the plan of {date}: ]]too noisy for {detect_ratio} (block SD {block_sd_ratio})",
+        text="[[{case_id}: ]][[advisory by the plan of {date}: ]]too noisy for {detect_ratio} "
+        "(block SD {block_sd_ratio})",
         about="No number of blocks detects the planned effect.",
     ),
     "plan.enough": Message(

@@ -85,7 +85,7 @@ RUN: Mapping[str, Message] = {
         about="An arm asks for more threads than CPUs.",
     ),
     "arms.identity_unproven": Message(
-        text="both arms report the same code, but their sources differ. Untrusted code cannot prove that, so timings decide",
+        text="both arms report the same code, but their sources differ; untrusted code proves nothing, so timings decide",
         about="A confined candidate claims to be identical, and git does not confirm it.",
     ),
     "arms.same_code": Message(
@@ -112,8 +112,8 @@ RUN: Mapping[str, Message] = {
         about="A block has no time of the control workload.",
     ),
     "host.waited_for_cpu": Message(
-        text="steps waited for a CPU {waited_share} of the time: CPU {cpus} is shared with other processes, or an arm has "
-        "more threads than CPUs. Stop them, or measure on others (--cpus)",
+        text="steps waited for a CPU {waited_share} of the time: other processes use CPU {cpus}, or an arm has more "
+        "threads than CPUs. Stop them, or measure on others (--cpus)",
         about="Something else ran on the measured CPUs.",
     ),
     "host.block_disturbed": Message(
@@ -156,10 +156,6 @@ RUN: Mapping[str, Message] = {
         "Only larger changes can be excluded; --baseline git:REV sees smaller ones",
         about="Which stored baseline a gate compares with.",
     ),
-    "baseline.other_result": Message(
-        text="{case_id}: result differs from the stored baseline: {why}",
-        about="`baseline update` would change a result.",
-    ),
     "baseline.noisy": Message(
         text="{noisy} of {cases:case} vary by more than {limit_ratio} between rounds (most: {case_id}, {worst_ratio}). "
         "Gates against this baseline measure its commit again; see perfguard doctor",
@@ -186,7 +182,7 @@ RUN: Mapping[str, Message] = {
         about="Packages or interpreter changed since a baseline was stored.",
     ),
     "pairing.commit_missing": Message(
-        text="commit {commit} of the {of} is not in this clone. Fetch it (git fetch --unshallow), or record another {of}",
+        text="commit {commit} of the {of} is not in this clone: git fetch --unshallow, or record another {of}",
         about="The clone lacks the commit of a stored baseline.",
     ),
     "pairing.unusable": Message(text="{error}", about="The commit of a stored baseline cannot be measured."),
@@ -224,7 +220,8 @@ RUN: Mapping[str, Message] = {
         about="A case that seemed to have drifted has not.",
     ),
     "allowance.expired": Message(
-        text="allow-list: {pattern} expired on {until}. Fix it, or remove the entry: perfguard allow --remove '{pattern}'",
+        text="allow-list: {pattern} expired on {until}. Fix it, or remove the entry: "
+        "perfguard allow --remove '{pattern}'",
         about="An entry of the allow-list that no longer applies.",
     ),
     "allowance.used": Message(

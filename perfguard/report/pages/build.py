@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard import __version__
-from perfguard.codec import from_builtins, with_nan
+from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.gate.show import judged_run
@@ -171,7 +171,7 @@ def _profile(folder: Path, problems: list[str]) -> ProfileReport | None:
     try:
         data = json.loads(content)
         return from_builtins(
-            with_nan(upgraded(data, ProfileReport), ProfileReport), ProfileReport, source="profile.json"
+            upgraded(with_nan(data, ProfileReport), ProfileReport), ProfileReport, source="profile.json"
         )
     except (ValueError, RecursionError, StoreError) as error:
         problems.append(f"profile.json cannot be read: {error}")

@@ -58,7 +58,7 @@ def _voided(
     except MeasurementError as error:
         problems.append(f"it cannot be told which blocks were disturbed: {error}")
         return {}
-    return {block.block: (describe(fact("host.block_causes", **block.causes)),) for block in voiding.voided}
+    return {block.block: (describe(fact("host.block_causes", block.causes)),) for block in voiding.voided}
 
 
 def _log_ratio(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> float:

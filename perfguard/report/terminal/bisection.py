@@ -14,7 +14,9 @@ from perfguard.records.bisection import (
     Commit,
     MeasuredTree,
 )
-from perfguard.report.escaping import code, escape
+from perfguard.records.verdict import Outcome
+from perfguard.report.escaping import escape
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration, format_effect, format_ratio, printable
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _STYLES = {Answer.GOOD: "green", Answer.BAD: "bold red", Answer.SKIP: "yellow"}
 _SHOWN_SUSPECTS = 20
+_NOT_SLOWER = (Outcome.UNCHANGED.value, Outcome.IMPROVED.value, Outcome.ALLOWED.value)
 
 
 def format_with_interval(effect: CaseEffect) -> str:
@@ -43,50 +46,24 @@ def render_bisection(found: Bisection, *, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     del width  # everything wraps by itself
-    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(found)]
-    for step in found.steps:
-        style = _STYLES[step.measured.answer]
-        parts.append(Text.assemble((f"{step.measured.answer.value:<5}", style), printable(f" {_step_line(step)}")))
-    if found.outcome is not BisectionOutcome.FOUND:
-        parts.extend(Text(printable(line)) for line in _suspect_lines(found))
-    style = "bold" if found.outcome is BisectionOutcome.FOUND else "bold yellow"
-    parts.append(Text(printable(f"{found.outcome.value}: {found.reason}"), style=style))
-    if found.culprit is not None:
-        parts.extend(Text(printable(line)) for line in _culprit_lines(found, found.culprit))
-    return parts
+    return [Text(printable(line), style=style) for style, line in (*_details(found), *_conclusion(found))]
 
 
 def render_bisection_markdown(found: Bisection) -> str:
-    """The same for a comment or a job summary."""
-    lines = [f"## perfguard bisect: {found.outcome.value}", "", escape(found.reason), ""]
-    if found.culprit is not None:
-        lines += [f"- {escape(line.strip())}" for line in _culprit_lines(found, found.culprit)]
-    elif found.suspects:
-        lines += [f"- {escape(line.strip())}" for line in _suspect_lines(found)]
-    lines += ["", *(f"- {escape(line)}" for line in _head(found))]
-    if found.steps:
-        lines += ["", "| commit | date | subject | answer | effect |", "|---|---|---|---|---|"]
-        for step in found.steps:
-            commit = step.commit
-            cells = (
-                code(commit.short_id),
-                commit.authored_at[:10],
-                escape(commit.subject),
-                f"**{step.measured.answer.value}**",
-                escape(finding_of(step.measured)),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The same for a comment or a job summary, the conclusion first."""
+    lines = [f"- {escape(line.strip())}" for _, line in (*_conclusion(found)[1:], *_details(found))]
+    return "\n".join([f"## perfguard bisect: {found.outcome.value}", "", escape(reason_of(found)), "", *lines])
 
 
-def _head(found: Bisection) -> list[str]:
+def _details(found: Bisection) -> list[tuple[str, str]]:
+    """What was compared, then each step; with styles."""
     lines = [
         f"good       {_commit_line(found.good)}",
         f"bad        {_commit_line(found.bad)}",
         f"commits    {found.commits}, {format_count(found.gates, 'gate')} measured now",
     ]
     if found.total is not None:
-        lines.append(f"total      {describe_effects(found.total.cases) or found.total.reason}")
+        lines.append(f"total      {describe_effects(found.total.cases) or describe_all(found.total.reasons)}")
     if found.good_within_ratio is not None:
         within = format_ratio(found.good_within_ratio)
         lines.append(
@@ -95,40 +72,72 @@ def _head(found: Bisection) -> list[str]:
         )
     if found.log is not None:
         lines.append(f"kept in    {found.log}")
-    return lines
+    return [*(("dim", line) for line in lines), *(_step_line(step) for step in found.steps)]
 
 
-def _step_line(step: BisectionStep) -> str:
+def _step_line(step: BisectionStep) -> tuple[str, str]:
+    answer = step.measured.answer
     how = "known" if step.is_reused else format_duration(step.measured.duration_s)
-    return f"{_commit_line(step.commit)} ({how}): {finding_of(step.measured)}"
+    return _STYLES[answer], f"{answer.value:<5} {_commit_line(step.commit)} ({how}): {finding_of(step.measured)}"
 
 
 def finding_of(measured: MeasuredTree) -> str:
     """The effects, or why there is no answer."""
-    return measured.reason if measured.answer is Answer.SKIP else describe_effects(measured.cases) or measured.reason
+    if measured.answer is not Answer.SKIP:
+        return describe_effects(measured.cases) or describe_all(measured.reasons)
+    unclear = [case for case in measured.cases if case.outcome not in _NOT_SLOWER]
+    return "; ".join(
+        [f"{case.case_id} {case.outcome}: {describe_all(case.reasons)}" for case in unclear]
+        or [describe_all(measured.reasons)]
+    )
+
+
+def reason_of(found: Bisection) -> str:
+    """How the bisection ended, in one line."""
+    good, bad = found.good.short_id, found.bad.short_id
+    total = describe_all(found.total.reasons) if found.total else ""
+    culprit = found.culprit
+    if culprit is not None:
+        named = f"{culprit.short_id} is the first bad commit: {culprit.subject}"
+        written = f"{culprit.author}, {culprit.authored_at[:10]}"
+        return f"{named} ({written}); {describe_effects(found.effects)} against {good}"
+    skipped = sum(step.measured.answer is Answer.SKIP for step in found.steps)
+    left = f"the first bad one is one of {len(found.suspects)}"
+    if len(found.suspects) == 1:
+        left = f"only {found.suspects[0].short_id} is left, and it may be innocent"
+    return {
+        BisectionOutcome.ELSEWHERE: f"{bad} is slower than {good}, but the last commit that touches the paths is not; "
+        "search without --path, or with other paths",
+        BisectionOutcome.NO_REGRESSION: f"{bad} is not slower than {good}: {total}",
+        BisectionOutcome.INCONCLUSIVE: f"cannot tell whether {bad} is slower than {good}: {total}",
+        BisectionOutcome.FAILED: f"{bad} cannot be compared with {good}: {total}",
+        BisectionOutcome.UNDECIDED: f"{format_count(skipped, 'commit')} skipped, so {left}; a larger --budget, or "
+        "--fresh, measures them again",
+        BisectionOutcome.INTERRUPTED: "answers are kept; the same command continues",
+    }.get(found.outcome, "")
 
 
 def _commit_line(commit: Commit) -> str:
     return f"{commit.short_id} {commit.authored_at[:10]} {commit.subject}"
 
 
-def _suspect_lines(found: Bisection) -> list[str]:
-    """The commits one of which is the first bad one; the newest are known to matter, so long lists lose the middle."""
-    if len(found.suspects) <= 1:
-        return []
-    lines = [f"    {_commit_line(commit)}" for commit in found.suspects]
-    if len(lines) > _SHOWN_SUSPECTS:
-        half = _SHOWN_SUSPECTS // 2
-        lines = [*lines[:half], f"    … {len(lines) - 2 * half} more", *lines[-half:]]
-    return ["the first bad commit is one of:", *lines]
-
-
-def _culprit_lines(found: Bisection, culprit: Commit) -> list[str]:
-    return [
-        f"    commit   {culprit.id}",
-        f"    author   {culprit.author}",
-        f"    date     {culprit.authored_at}",
-        f"    subject  {culprit.subject}",
-        *(f"    effect   {effect.case_id} {format_with_interval(effect)}" for effect in found.effects),
-        *(f"    note     {line}" for line in found.unexplained),
-    ]
+def _conclusion(found: Bisection) -> list[tuple[str, str]]:
+    """How it ended, then the culprit, or the commits one of which it is; the middle of a long list is left out."""
+    culprit = found.culprit
+    if culprit is not None:
+        lines = [
+            f"    commit   {culprit.id}",
+            f"    author   {culprit.author}",
+            f"    date     {culprit.authored_at}",
+            f"    subject  {culprit.subject}",
+            *(f"    effect   {effect.case_id} {format_with_interval(effect)}" for effect in found.effects),
+            *(f"    note     {describe(unexplained)}" for unexplained in found.unexplained),
+        ]
+    else:
+        lines = [f"    {_commit_line(commit)}" for commit in found.suspects]
+        if len(lines) > _SHOWN_SUSPECTS:
+            half = _SHOWN_SUSPECTS // 2
+            lines = [*lines[:half], f"    … {len(lines) - 2 * half} more", *lines[-half:]]
+        lines = ["the first bad commit is one of:", *lines] if len(lines) > 1 else []
+    style = "bold" if culprit is not None else "bold yellow"
+    return [(style, f"{found.outcome.value}: {reason_of(found)}"), *(("", line) for line in lines)]

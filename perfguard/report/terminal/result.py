@@ -11,6 +11,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
 from perfguard.report.terminal.tables import plain_table
@@ -54,7 +55,7 @@ def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
     elif result.measured:
         parts.append(_measured_table(result.measured))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
-    parts.append(Text(printable(f"{result.verdict}: {result.reason}"), style=style))
+    parts.append(Text(printable(f"{result.verdict}: {describe_all(result.reasons)}"), style=style))
     return parts
 
 
@@ -88,7 +89,7 @@ def _reasons(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
     for verdict in verdicts:
         further = [*signal_lines(verdict), *blame_lines(verdict, result)]
         if verdict.outcome is not Outcome.UNCHANGED or further:
-            lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {verdict.reason}")
+            lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {describe_all(verdict.reasons)}")
         lines += [f"    {line}" for line in further]
     return lines
 

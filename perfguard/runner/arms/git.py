@@ -118,11 +118,6 @@ def find_code(repository: Path, wanted: str, *, without: Path, since: str) -> st
     return next((commit for commit in found if code_id(repository, commit, without=without) == wanted), None)
 
 
-def describe_commit(repository: Path, commit: str) -> Commit:
-    """What git knows of a commit."""
-    return _commits(repository, "--max-count=1", commit)[0]
-
-
 def is_ancestor(repository: Path, older: str, newer: str) -> bool:
     """Whether one commit contains another, or is it; a shallow clone may not know."""
     return run_git(repository, "rev-list", "--count", "--max-count=1", older, f"^{newer}").strip() == b"0"
@@ -133,25 +128,25 @@ def is_shallow(repository: Path) -> bool:
     return run_git(repository, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
-def commits_between(
-    repository: Path, older: str, newer: str, *, first_parent: bool = False, paths: Sequence[str] = ()
+def describe_commit(repository: Path, commit: str) -> Commit:
+    """What git knows of a commit."""
+    return list_commits(repository, "--max-count=1", commit)[0]
+
+
+def list_commits(
+    repository: Path, *revisions: str, first_parent: bool = False, paths: Sequence[str] = ()
 ) -> tuple[Commit, ...]:
-    """Commits that `newer` contains and `older` does not, parents before children.
+    """Commits that some revisions contain and others do not, parents before children.
 
     Args:
         repository: Where.
-        older: A commit that `newer` contains.
-        newer: The last commit, where paths leave it in.
+        revisions: As `git rev-list` reads them: `main`, `^old`, `--not old`.
         first_parent: Follow only the first parent of merges, so that a merged branch is one commit.
-        paths: Absolute paths, or pathspecs that begin with a colon: only commits that touch one of them; parents are
-            then the nearest such ancestors.
+        paths: Only commits that touch one of them; parents are then the nearest such ancestors.
     """
-    limits = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
-    return _commits(repository, *limits, newer, f"^{older}", "--", *paths)
-
-
-def _commits(repository: Path, *arguments: str) -> tuple[Commit, ...]:
-    output = run_git(repository, "rev-list", "--parents", "--encoding=UTF-8", _COMMIT_FORMAT, *arguments)
+    order = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
+    shown = ("--parents", "--encoding=UTF-8", _COMMIT_FORMAT)
+    output = run_git(repository, "rev-list", *order, *shown, *revisions, "--", *paths)
     lines = output.decode(errors="replace").split("\n")[:-1]
     found = []
     for header, line in zip(lines[::2], lines[1::2], strict=True):
@@ -239,10 +234,11 @@ def _dirty_hash(repository: Path) -> str | None:
     return digest.hexdigest()[:16]
 
 
-def add_worktree(repository: Path, destination: Path, commit: str) -> None:
-    """Check a commit out at `destination`, detached."""
+def add_worktree(repository: Path, destination: Path, commit: str, *, files: bool = True) -> None:
+    """Check a commit out at `destination`, detached; without files where nobody reads them."""
     run_git(repository, "worktree", "prune")
-    run_git(repository, "worktree", "add", "--detach", "--force", str(destination), commit)
+    checkout = "--checkout" if files else "--no-checkout"
+    run_git(repository, "worktree", "add", "--detach", "--force", checkout, str(destination), commit)
 
 
 def remove_worktree(repository: Path, destination: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import ArmError
@@ -227,8 +227,3 @@ def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm
             f"both arms use {baseline.interpreter}, although {asked[0]!r} and {asked[1]!r} were asked for; "
             "name two different environments"
         )
-
-
-def with_environment(arm: ResolvedArm, environment: Mapping[str, str]) -> ResolvedArm:
-    """The arm with another environment."""
-    return replace(arm, environment=tuple(sorted(environment.items())))

@@ -184,9 +184,8 @@ class _Loop:
                     raise MeasurementError(
                         f"workers of the {arm.value} cannot be started: {failure.reason}\n{failure.detail}".strip()
                     ) from failure
-                missing = fact(
-                    "arms.worker_not_started", severity=Severity.NOTABLE, arm=arm.value, error=failure.reason
-                )
+                error = {"error": failure.reason}
+                missing = fact("arms.worker_not_started", error, severity=Severity.NOTABLE, arm=arm.value)
                 self._m.emit(Noted(fact=missing))
                 raise _BlockAborted from failure
         self._start_failures = 0

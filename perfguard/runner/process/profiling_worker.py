@@ -129,11 +129,8 @@ class ProfilingWorker(ArmWorker):
 
     def stop_script(self, *, timeout_s: float) -> ScriptEnd:
         """End a held script where it is."""
-        return self._leave_script("stop", timeout_s)
-
-    def finish_script(self, *, timeout_s: float) -> ScriptEnd:
-        """Let a held script go on to its own end, unobserved."""
-        return self._leave_script("go_on", timeout_s)
+        self._worker.send("stop")
+        return self._script_end(self._expect("ended", timeout_s))
 
     def whole_script(
         self,
@@ -184,10 +181,6 @@ class ProfilingWorker(ArmWorker):
             is_beyond_caches=bool(reply["is_beyond_caches"]),
             threads=int(reply["threads"]),
         )
-
-    def _leave_script(self, word: str, timeout_s: float) -> ScriptEnd:
-        self._worker.send(word)
-        return self._script_end(self._expect("ended", timeout_s))
 
     def _script_end(self, reply: Message) -> ScriptEnd:
         self._require_mask(reply)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from perfguard.records.steps.ops import Attribution
 from perfguard.report.lines import SHOWN_CHANGES
+from perfguard.report.messages.catalog import describe
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
@@ -28,8 +29,8 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
     lines += summary_lines(case)
     lines += stream_lines(series, width, glyphs)
     lines += blame_of(case, width)
-    if case.reason:
-        lines += wrapped(case.reason, width, Role.MUTED)
+    for reason in case.reasons:
+        lines += wrapped(describe(reason), width, Role.MUTED)
     return lines
 
 

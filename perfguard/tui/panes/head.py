@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from perfguard.records.run import Arm
+from perfguard.report.messages.catalog import describe_all
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, cut, fitted, line, shortened, width_of
 from perfguard.tui.drawing.verdicts import mark_of_gate, mark_of_state, tally
@@ -175,7 +176,7 @@ def _bar(share: float, glyphs: Glyphs) -> list[Span]:
 def _verdict(view: RunView) -> Line:
     if view.outcome is not None:
         mark = mark_of_gate(view.outcome)
-        return line(" ", Span(f"{mark.sign} {mark.word}: {view.reason}", mark.role))
+        return line(" ", Span(f"{mark.sign} {mark.word}: {describe_all(view.reasons)}", mark.role))
     if not view.cases:
         return line(Span(" no case yet", Role.MUTED))
     return (Span(" "), *tally(view.cases))

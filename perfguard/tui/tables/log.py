@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled
@@ -45,11 +43,6 @@ def is_grave(row: LogLine) -> bool:
 def mark_of_level(level: str) -> Mark:
     """How a level is shown."""
     return _LEVELS.get(level, Mark("?", level, Role.OPEN))
-
-
-def grave_lines(rows: Sequence[LogLine]) -> int:
-    """How many lines are no mere information."""
-    return sum(is_grave(row) for row in rows)
 
 
 def elapsed_text(seconds: float) -> str:

@@ -133,7 +133,7 @@ class LineReader:
             found.restarted = True
             self._next_seq = self._unread = 0
         self._has_begun = True
-        if seen.event.schema != EVENT_SCHEMA:
+        if seen.event.schema > EVENT_SCHEMA:
             found.problems.append(
                 f"the recording has schema {seen.event.schema}, this perfguard reads {EVENT_SCHEMA}: what it knows is "
                 "shown, which may be wrong; update perfguard"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from perfguard.errors import MeasurementError
 from perfguard.records.estimate import Estimate
 from perfguard.records.events import CaseFailed, OpsCompared, SliceTimed, VerdictReached
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 from perfguard.records.verdict import Outcome
-from perfguard.units import printable
 from perfguard.watch.view.numbers import CaseNumbers
 from perfguard.watch.view.run_view import CaseSeries, CaseState, CaseView
 
@@ -46,7 +46,7 @@ class WatchedCase:
         self._findings: tuple[Finding, ...] = ()
         self._stages: dict[Stage, CaseNumbers] = {}
         self._estimate: Estimate | None = None
-        self._problem = ""
+        self._problem: Fact | None = None
         self._is_estimated = False
         self._has_ended = False
         self._view: CaseView | None = None
@@ -175,7 +175,7 @@ class WatchedCase:
             upper=effect.upper,
             noise_ratio=self._noise(),
             outcome=verdict.outcome if verdict else self._answer,
-            reason=printable(verdict.reason if verdict else self.failure.reason if self.failure else self._problem),
+            reasons=verdict.reasons if verdict else self._obstacles(),
             census=self._census,
             attribution=self._attribution,
             ops_file=self._ops_file,
@@ -187,11 +187,18 @@ class WatchedCase:
         if self._is_estimated:
             return
         self._is_estimated = True
-        self._estimate, self._problem = None, ""
+        self._estimate, self._problem = None, None
         try:
             self._estimate = self.numbers.estimate(voided)
         except MeasurementError as error:
-            self._problem = str(error)
+            self._problem = fact("case.unusable_times", error=str(error))
+
+    def _obstacles(self) -> tuple[Fact, ...]:
+        """Why it has no numbers; empty where it has."""
+        failed = self.failure
+        if failed is not None:
+            return (fact("case.failed", arm=failed.arm.value, error=failed.reason),)
+        return (self._problem,) if self._problem else ()
 
     def _effect(self) -> _Effect:
         """That of the verdict, which later rulings and other stages went into; else the estimate so far."""

@@ -252,7 +252,7 @@ class RunFold:
             cases=self._case_rows(),
             outcome=end.outcome if end else None,
             exit_code=end.exit_code if end else None,
-            reason=printable(end.reason) if end else "",
+            reasons=end.reasons if end else (),
             notes=tuple(self._notes),
             problems=problems,
             log=self._log_lines(),

@@ -75,8 +75,8 @@ class CaseView:
     """Standard deviation of the blocks' log-ratios (of the rounds' log medians where there is one arm)."""
     outcome: str | None = None
     """Value of Outcome once it was said; None before."""
-    reason: str = ""
-    """One sentence; why it failed, or what the verdict rests on."""
+    reasons: tuple[Fact, ...] = ()
+    """Why it failed, or what the verdict rests on."""
     census: tuple[CensusChange, ...] | None = None
     """What the candidate executes otherwise; None where it was not counted."""
     attribution: Attribution | None = None
@@ -173,8 +173,8 @@ class RunView:
     """Value of GateOutcome, `measured` or `interrupted`; None while it runs."""
     exit_code: int | None = None
     """Exit code of the command; None while it runs."""
-    reason: str = ""
-    """What the run concluded, one sentence."""
+    reasons: tuple[Fact, ...] = ()
+    """What the run concluded."""
     notes: tuple[Fact, ...] = ()
     """What the run's reader should know, in order."""
     problems: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ class Found:
     def all_notes(self) -> list[Fact]:
         """The notes, those on counts last."""
         counted = [
-            fact(code, tool=tool, number=number, **({} if threads is None else {"threads": threads}))
+            fact(code, {} if threads is None else {"threads": threads}, tool=tool, number=number)
             for (tool, code, threads), number in self.counts.items()
         ]
         return [*self.notes, *counted]

@@ -88,7 +88,7 @@ class HeldScript:
         self._optimizer: weakref.ref[Any] | None = None
         self._asked: Message = {}
         self._settling_steps = 0
-        self._has_settled = self._goes_on = self._is_ending = False
+        self._has_settled = self._is_ending = False
 
     def boundary(self, optimizer: Any) -> None:
         """The outermost `step` of an optimizer has returned; nothing happens in forked processes and other threads.
@@ -96,7 +96,7 @@ class HeldScript:
         Raises:
             ScriptEnded: The script is to end here.
         """
-        if self._goes_on or (os.getpid(), threading.get_ident()) != self._place or not self._ends_a_step(optimizer):
+        if (os.getpid(), threading.get_ident()) != self._place or not self._ends_a_step(optimizer):
             return
         if self._is_ending:
             raise ScriptEnded
@@ -129,10 +129,7 @@ class HeldScript:
 
     def _obey(self, command: Message | None) -> None:
         word = None if command is None else command["do"]
-        if word == "go_on":
-            self._goes_on = True
-            self._profiler.end()
-        elif word == "step" and command is not None:
+        if word == "step" and command is not None:
             self._asked = command
             self._begin(StepKind(command["kind"]))
         else:  # told to stop, or the parent has gone

@@ -7,13 +7,14 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
+from perfguard.records.facts import recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.view.run_view import LogLine
 from tests.recorded_runs import DATA
 
-VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reason": "5 % slower"}
+VERDICT = {"case_id": "a", "log_ratio": 0.05, "lower": 0.04, "upper": 0.06, "reasons": (recorded_text("5 % slower"),)}
 
 
 def said(event: happened.Event) -> tuple[str, str]:
@@ -56,7 +57,7 @@ def said(event: happened.Event) -> tuple[str, str]:
          "a regressed: 5 % slower"),
         (happened.VerdictReached(outcome="unchanged", **VERDICT), "info",
          "a unchanged: 5 % slower"),
-        (happened.RunFinished(outcome="inconclusive", exit_code=4, reason="too noisy"), "warning",
+        (happened.RunFinished(outcome="inconclusive", exit_code=4, reasons=(recorded_text("too noisy"),)), "warning",
          "run ended, inconclusive, exit code 4: too noisy"),
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.profile.advice.registry import advise
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
 from perfguard.report.comment.markdown import render_markdown
@@ -23,7 +24,7 @@ def result(**fields):
     verdict = verdict_without_times(CASE, Outcome.REGRESSED, "5 % slower")
     gate = GateResult(
         outcome=GateOutcome.REGRESSED,
-        reason="1 case regressed",
+        reasons=(recorded_text("1 case regressed"),),
         verdicts=(verdict,),
         policy=Policy(),
         blocks_total=1,
@@ -42,7 +43,7 @@ def result(**fields):
         gate=gate,
         exit_code=1,
         verdict="regressed",
-        reason="1 case regressed",
+        reasons=(recorded_text("1 case regressed"),),
         duration_s=1.0,
         **fields,
     )

@@ -15,6 +15,7 @@ from perfguard.records.bisection import (
     Commit,
     MeasuredTree,
 )
+from perfguard.records.facts import recorded_text
 from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
 from tests.printed_text import printed
 
@@ -38,7 +39,7 @@ def effect(log_ratio, outcome="regressed"):
         lower=log_ratio - 0.01,
         upper=log_ratio + 0.01,
         blocks=9,
-        reason="a sentence",
+        reasons=(recorded_text("a sentence"),),
     )
 
 
@@ -49,7 +50,7 @@ def step(number, answer, *, log_ratio=0.0, reused=False, subject=None):
             tree="t",
             answer=answer,
             gate="pass",
-            reason="it does not import [red]",
+            reasons=(recorded_text("it does not import [red]"),),
             cases=(effect(log_ratio),),
             duration_s=61.0,
         ),
@@ -113,10 +114,11 @@ def test_a_subject_cannot_move_the_terminal_or_break_the_table(found, render):
     assert "change" in text
 
 
-def test_markdown_has_a_row_for_each_step_whatever_a_subject_holds(found):
-    rows = [line for line in render_bisection_markdown(found).splitlines() if line.startswith("| `")]
-    assert len(rows) == 3
-    assert all(row.replace("\\|", "").count("|") == 6 for row in rows)
+def test_markdown_has_an_item_for_each_step_whatever_a_subject_holds(found):
+    lines = render_bisection_markdown(found).splitlines()
+    items = [line for line in lines if line.startswith(("- good 0", "- bad 0", "- skip 0")) and "(" in line]
+    assert len(items) == 3
+    assert r"faster \*loss\* \| 'x'" in items[1]
 
 
 def test_a_long_list_of_suspects_keeps_both_ends(undecided):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perfguard.records.facts import recorded_text
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.comment.cases import Detail
@@ -133,7 +134,9 @@ def test_identical_environments_are_one_line_whatever_the_venv_is_called():
 
 
 def test_a_result_without_a_comparison_says_so():
-    text = render_comment(replace(PASSED, gate=None, arms={}, verdict="interrupted", reason="stopped"), CONTEXT)
+    text = render_comment(
+        replace(PASSED, gate=None, arms={}, verdict="interrupted", reasons=(recorded_text("stopped"),)), CONTEXT
+    )
     assert "How sure: nothing was compared." in text
     assert "perfguard allow" not in text
 

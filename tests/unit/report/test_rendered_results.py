@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
@@ -48,13 +49,15 @@ def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because
         problem=None if effect is not None else reason,
         problem_outcome=None if effect is not None else outcome,
     )
-    return Verdict(case_id=name, outcome=outcome, gating=gating, reason=reason, comparison=comparison)
+    return Verdict(
+        case_id=name, outcome=outcome, gating=gating, reasons=(recorded_text(reason),), comparison=comparison
+    )
 
 
 def result(*verdicts, **fields):
     gate = GateResult(
         outcome=GateOutcome.REGRESSED,
-        reason="1 of 4 cases regressed",
+        reasons=(recorded_text("1 of 4 cases regressed"),),
         verdicts=verdicts,
         policy=Policy(),
         blocks_total=12,
@@ -81,7 +84,7 @@ def result(*verdicts, **fields):
         "gate": gate,
         "exit_code": 1,
         "verdict": "regressed",
-        "reason": "1 of 4 cases regressed",
+        "reasons": (recorded_text("1 of 4 cases regressed"),),
         "notes": ("seed 7",),
         "duration_s": 125.0,
     }
@@ -103,7 +106,7 @@ MEASURED = result(
     arms={},
     exit_code=3,
     verdict="failed",
-    reason="1 of 2 cases failed",
+    reasons=(recorded_text("1 of 2 cases failed"),),
     measured=(
         CaseMeasured(
             case_id="kernel.linear[m=128]",
@@ -159,7 +162,7 @@ def test_what_matters_most_comes_first_in_markdown():
 
 HOSTILE_RESULT = result(
     verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
-    reason=HOSTILE,
+    reasons=(recorded_text(HOSTILE),),
     machine=HOSTILE,
     notes=(HOSTILE,),
     arms={
@@ -169,7 +172,9 @@ HOSTILE_RESULT = result(
     },
 )
 HOSTILE_MEASURED = replace(
-    MEASURED, reason=HOSTILE, measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),)
+    MEASURED,
+    reasons=(recorded_text(HOSTILE),),
+    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),),
 )
 
 
@@ -190,7 +195,7 @@ def test_hostile_text_is_printed_as_it_is_and_moves_no_terminal(shown):
 
 
 def test_a_line_break_in_a_reason_does_not_start_a_heading_or_a_list():
-    text = render_markdown(replace(HOSTILE_RESULT, reason="first\n# second\n- third"))
+    text = render_markdown(replace(HOSTILE_RESULT, reasons=(recorded_text("first\n# second\n- third"),)))
     assert "\n# second" not in text
     assert "\n- third" not in text
 
@@ -219,7 +224,7 @@ def test_an_unknown_interval_is_a_dash():
 
 
 def test_without_any_case_there_is_still_a_verdict():
-    empty = result(gate=None, arms={}, notes=(), reason="nothing was measured")
+    empty = result(gate=None, arms={}, notes=(), reasons=(recorded_text("nothing was measured"),))
     assert terminal_text(empty).splitlines()[-1] == "regressed: nothing was measured"
     assert render_markdown(empty).startswith("## perfguard: regressed")
 
@@ -244,7 +249,7 @@ def test_what_changed_beside_wall_time_stands_below_its_case():
         baseline=0.0,
         candidate=120.0,
         p_adjusted=1e-9,
-        reason="0 → 120 in 12 paired blocks",
+        fact=recorded_text("0 → 120 in 12 paired blocks"),
     )
     quiet = replace(finding, signal="cpu", outcome=Outcome.UNCHANGED)
     found = result(replace(verdict("case", Outcome.UNCHANGED, 0.001), signals=(quiet, finding)))
@@ -270,7 +275,7 @@ def test_cpu_seconds_that_follow_the_time_are_not_told_twice():
         baseline=0.01,
         candidate=0.02,
         p_adjusted=1e-9,
-        reason="10 ms → 20 ms",
+        fact=recorded_text("10 ms → 20 ms"),
     )
     slower = result(replace(verdict("case", Outcome.REGRESSED, 1.0), signals=(finding,)))
     assert "cpu regressed" not in shown(slower)

@@ -124,12 +124,6 @@ def test_a_script_may_end_in_a_step():
     assert worker.script_step(StepKind.TRACE, trace=TRACE, timeout_s=9) == END
 
 
-def test_a_script_may_go_on_to_its_end():
-    worker, process = greeted(ENDED)
-    assert worker.finish_script(timeout_s=9) == END
-    assert process.sent[-1]["do"] == "go_on"
-
-
 def test_a_whole_script_is_one_step_and_its_end():
     worker, process = greeted(PROFILED, ENDED)
     whole = worker.whole_script(Path("/code/run.py"), ["x"], StepKind.JOINED, trace=TRACE, log=LOG, timeout_s=9)

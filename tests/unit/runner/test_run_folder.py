@@ -31,6 +31,7 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
     Attribution,
@@ -134,9 +135,16 @@ EVENTS = (
     StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     StepsCounted(case_id="a", changes=(MORE_REORDERS,)),
     OpsCompared(attribution=ATTRIBUTION, file="ops-1.json"),
-    VerdictReached(case_id="a", outcome="regressed", log_ratio=0.1, lower=0.05, upper=None, reason="slower"),
+    VerdictReached(
+        case_id="a",
+        outcome="regressed",
+        log_ratio=0.1,
+        lower=0.05,
+        upper=None,
+        reasons=(fact("verdict.effect", log_ratio=0.1, blocks=5),),
+    ),
     Noted(level="info", text="a note"),
-    RunFinished(outcome="pass", exit_code=0, reason="all good"),
+    RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.records.facts import recorded_text
+from perfguard.report.messages.catalog import describe_all
 from perfguard.report.op_tree import census_nodes, flat_nodes
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
 from perfguard.tui.drawing.spans import fitted, line, plain, shortened, tail, width_of, wrapped
@@ -51,7 +53,9 @@ def test_a_narrow_head_still_names_the_active_screen() -> None:
 
 
 def test_a_finished_run_says_what_it_concluded() -> None:
-    view = a_run(state=RunState.FINISHED, outcome="regressed", exit_code=1, reason="1 of 7 cases regressed")
+    view = a_run(
+        state=RunState.FINISHED, outcome="regressed", exit_code=1, reasons=(recorded_text("1 of 7 cases regressed"),)
+    )
     assert "▲ regressed: 1 of 7 cases regressed" in head(view)
     assert "= finished" in head(view)
 
@@ -113,7 +117,7 @@ def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
 @pytest.mark.parametrize("width", [12, 30, 78, 200])
 def test_a_case_in_full_fits_every_width(width: int) -> None:
     case = a_case(RED, census=CENSUS, attribution=an_attribution(RED, some_deltas()))
-    assert max(width_of(content) for content in wrapped(case.reason, width)) <= width
+    assert max(width_of(content) for content in wrapped(describe_all(case.reasons), width)) <= width
     assert case_lines(case, a_series(RED), width, ASCII)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.records.facts import recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.options import TuiOptions
 from perfguard.watch.view.run_view import CaseState, RunState
@@ -350,7 +351,9 @@ def test_a_case_that_is_measured_now_says_so(drive) -> None:
 
 
 def ended(run):
-    return replace(run, state=RunState.FINISHED, outcome="regressed", exit_code=1, reason="1 case regressed")
+    return replace(
+        run, state=RunState.FINISHED, outcome="regressed", exit_code=1, reasons=(recorded_text("1 case regressed"),)
+    )
 
 
 def test_the_first_red_case_is_selected_when_the_run_has_ended(drive) -> None:

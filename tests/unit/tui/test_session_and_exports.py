@@ -9,8 +9,7 @@ import json
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.tui.dialogs.export import checked_path
-from perfguard.tui.dialogs.start import checked_words
+from perfguard.tui.dialogs.asking import checked_path, checked_words
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.export import as_csv, as_json, as_markdown, as_text, exported
 from perfguard.tui.host_now import HostNow, look

@@ -7,12 +7,12 @@ import pytest
 from perfguard.report.case_history import changes_text, histories_of
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.spans import plain
+from perfguard.tui.session import swapped_case, swapped_series
 from perfguard.tui.tables.cases import axis_for, forest_table, live_table, text_of_case
 from perfguard.tui.tables.columns import place_columns
 from perfguard.tui.tables.filtering import parse_filter
 from perfguard.tui.tables.history import history_table
 from perfguard.tui.tables.log import elapsed_text
-from perfguard.tui.tables.swapping import swapped_case, swapped_series
 from tests.tui_runs import RED, a_case, a_history, a_run, a_series
 
 RUN = a_run()

@@ -232,5 +232,5 @@ class TestDamage:
         assert rest.problems == ()
 
     def test_the_end_of_a_run_is_an_event_like_others(self, path):
-        append(path, encode_event(RunFinished(outcome="pass", exit_code=0, reason=""), seq=0, t_wall=1.0, t_mono=1.0))
+        append(path, encode_event(RunFinished(outcome="pass", exit_code=0), seq=0, t_wall=1.0, t_mono=1.0))
         assert isinstance(EventTail(path).poll().events[0].event, RunFinished)

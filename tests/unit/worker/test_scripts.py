@@ -225,12 +225,6 @@ class TestHolding:
         run_steps(held, SETTLING_STEPS, optimizer)
         assert profiler.notes == ["ready trace", "start trace"]
 
-    def test_a_script_that_may_go_on_is_left_alone(self):
-        parent, profiler = Parent(BARE, {"do": "go_on"}), FakeProfiler()
-        assert run_steps(HeldScript(parent, profiler, skip=1), 20, Optimizer()) == 20
-        assert parent.words == ["waiting", "profiled"]
-        assert profiler.notes[-1] == "end"
-
     def test_a_script_that_swallows_its_end_meets_it_again(self):
         held, optimizer = HeldScript(Parent({"do": "stop"}), FakeProfiler(), skip=1), Optimizer()
         for _ in range(3):
@@ -312,10 +306,6 @@ class TestWithTorch:
         assert parent.words == ["waiting", "profiled", "profiled", "ended"]
         assert [reply["step"] for reply in parent.replies[:3]] == [2, 3, 4]
         assert end_of(parent) == (0, True, 4)
-
-    def test_a_script_that_may_go_on_comes_to_its_own_end(self, torch, script):
-        parent = self.run(script(TRAINING + "\nraise SystemExit(5)"), {"do": "go_on"})
-        assert end_of(parent) == (5, False, 2)
 
     def test_a_script_with_too_few_steps_ends_before_it_is_held(self, torch, script):
         parent = self.run(script(TRAINING), arguments=["3"], skip=5)

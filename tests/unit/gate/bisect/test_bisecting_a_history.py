@@ -9,8 +9,8 @@ import pytest
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError
 from perfguard.gate.bisect.bisect import bisect
-from perfguard.gate.bisect.history import Span
 from perfguard.records.bisection import Answer, BisectionOutcome
+from perfguard.runner.git_bisect import Span
 from tests.bisected_histories import SORT, SUM, outcome_of
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from perfguard.errors import ExitCode, MeasurementError, UsageError
 from perfguard.gate.bisect.bisect import bisect
-from perfguard.gate.bisect.history import Span, read_history
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
+from perfguard.runner.git_bisect import Span, started_bisect
 
 
 class TestHistories:
@@ -78,8 +78,20 @@ class TestHistories:
         repository.commit("1")
         repository.commit(note="1")
         repository.commit("2")
-        history = read_history(repository.path, Span(good=first, paths=(str(repository.path / "speed"),)))
-        assert history.parents() == [[], [0]]
+        paths = (str(repository.path / "speed"),)
+        with started_bisect(repository.path, Span(good=first, paths=paths)) as search:
+            one, two = search.suspects()
+        assert (one.parents, two.parents) == ((first,), (one.id,))
+
+
+def test_a_bisection_of_the_users_own_and_the_checkout_stay_as_they_are(repository, wanted, gate):
+    commits = repository.history("0", "0", "8", "8", "8")
+    repository.git("bisect", "start", commits[4], commits[0])
+    before = [repository.git(*words) for words in (("bisect", "log"), ("rev-parse", "HEAD"), ("for-each-ref",))]
+    assert bisect(wanted, Span(good=commits[0], bad=commits[4]), run_gate=gate).culprit.id == commits[2]
+    after = [repository.git(*words) for words in (("bisect", "log"), ("rev-parse", "HEAD"), ("for-each-ref",))]
+    assert after == before
+    assert len(repository.git("worktree", "list").splitlines()) == 1
 
 
 class TestBadInput:
@@ -99,32 +111,37 @@ class TestBadInput:
         repository.git("checkout", "-q", "-b", "other", "HEAD~1")
         repository.commit("1")
         repository.git("checkout", "-q", "main")
-        with pytest.raises(UsageError, match=said):
-            read_history(repository.path, Span(good=good, bad=bad))
+        with pytest.raises(UsageError, match=said), started_bisect(repository.path, Span(good=good, bad=bad)):
+            pass
 
-    def test_paths_that_nothing_touches_are_named(self, repository):
+    def test_paths_that_nothing_touches_are_named(self, repository, wanted, gate):
         repository.history("0", "8")
+        span = Span(good="HEAD~1", paths=(str(repository.path / "absent"),))
         with pytest.raises(UsageError, match="no commit after HEAD~1 up to HEAD touches .*absent"):
-            read_history(repository.path, Span(good="HEAD~1", paths=(str(repository.path / "absent"),)))
+            bisect(wanted, span, run_gate=gate)
 
     def test_outside_a_repository_it_is_said(self, tmp_path, monkeypatch):
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-        with pytest.raises(UsageError, match="is not inside a git repository"):
-            read_history(tmp_path, Span(good="HEAD~1"))
+        with (
+            pytest.raises(UsageError, match="is not inside a git repository"),
+            started_bisect(tmp_path, Span(good="HEAD~1")),
+        ):
+            pass
 
     def test_a_shallow_clone_is_told_to_fetch(self, repository, tmp_path):
         commits = repository.history("0", "0", "8")
         clone = tmp_path / "clone"
         git.run_git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository.path}", str(clone))
-        with pytest.raises(UsageError, match="shallow clone"):
-            read_history(clone, Span(good=commits[0]))
+        with pytest.raises(UsageError, match="shallow clone"), started_bisect(clone, Span(good=commits[0])):
+            pass
         git.run_git(clone, "fetch", "-q", "--depth", "1", "origin", commits[0])
-        with pytest.raises(UsageError, match="git fetch --unshallow"):
-            read_history(clone, Span(good=commits[0]))
+        with pytest.raises(UsageError, match="git fetch --unshallow"), started_bisect(clone, Span(good=commits[0])):
+            pass
 
     def test_subjects_with_odd_characters_are_read_whole(self, repository):
         first = repository.commit("0")
         repository.commit("8", message="tabs\tand | pipes, ünïcode \x1b[31m and more\n\nA body\nof lines")
-        (commit,) = read_history(repository.path, Span(good=first)).commits
+        with started_bisect(repository.path, Span(good=first)) as search:
+            (commit,) = search.suspects()
         assert commit.subject == "tabs\tand | pipes, ünïcode \x1b[31m and more"
         assert commit.parents == (first,)

@@ -9,9 +9,9 @@ import pytest
 
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.bisect.bisect import bisect
-from perfguard.gate.bisect.history import Span
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
+from perfguard.runner.git_bisect import Span
 from tests.bisected_histories import SORT, SUM, outcome_of, replace_verdicts
 
 
@@ -84,7 +84,7 @@ class TestKeeping:
         bisect(wanted, Span(good=commits[0]), run_gate=gate)  # keeps the ends
         log = next((repository.path / ".perfguard" / "bisect").glob("*.json"))
         kept = json.loads(log.read_text())
-        kept["trees"] = {tree: a for tree, a in kept["trees"].items() if tree == kept["bad"]}
+        kept["trees"] = {tree: a for tree, a in kept["trees"].items() if tree == json.loads(kept["settings"]["bad"])}
         log.write_text(json.dumps(kept))
         broken = replace_verdicts(gate)
         found = bisect(wanted, Span(good=commits[0]), run_gate=broken)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError, UsageError
@@ -20,6 +20,7 @@ from perfguard.integrations.formats.formats import WITH_SAMPLES, WRITERS, Export
 from perfguard.integrations.formats.recorded_arms import arms_of
 from perfguard.integrations.formats.series import RunExport
 from perfguard.records.events import SliceTimed
+from perfguard.records.facts import recorded_text
 from perfguard.records.result import CaseMeasured
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
@@ -51,8 +52,10 @@ def judged(run: RunExport, outcome: Outcome, *, gating: Gating = Gating.GATING, 
 
 def hostile(run: RunExport) -> RunExport:
     """The run with names and reasons that want to break out."""
-    verdicts = tuple(replace(v, case_id=HOSTILE, reason=HOSTILE) for v in run.result.gate.verdicts[:1])
-    gate = replace(run.result.gate, verdicts=verdicts, reason=HOSTILE)
+    verdicts = tuple(
+        replace(v, case_id=HOSTILE, reasons=(recorded_text(HOSTILE),)) for v in run.result.gate.verdicts[:1]
+    )
+    gate = replace(run.result.gate, verdicts=verdicts, reasons=(recorded_text(HOSTILE),))
     arms = {
         role: replace(suite, series=(replace(suite.series[0], name=HOSTILE),), machine=HOSTILE)
         for role, suite in run.arms.items()
@@ -138,11 +141,15 @@ def test_hostile_names_stay_text_in_every_format(paired):
         assert "\\u001b" not in found
 
 
-@given(st.text(max_size=30))
-def test_any_name_gives_xml_that_can_be_parsed(name):
-    text = junit._text(name)
-    attributes = junit._attributes({"name": name})
-    assert ET.fromstring(f"<x{attributes}>{text}</x>".encode()) is not None
+@given(name=st.text(max_size=30))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_gives_xml_that_can_be_parsed(paired, name):
+    verdict = replace(
+        paired.result.gate.verdicts[0], case_id=name, reasons=(recorded_text(name),), outcome=Outcome.REGRESSED
+    )
+    gate = replace(paired.result.gate, verdicts=(verdict,))
+    (case, *_) = cases_of(junit.write(replace(paired, result=replace(paired.result, gate=gate)))).values()
+    assert case.get("name") is not None
 
 
 def test_a_formula_in_a_name_is_defused(paired):

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.show import show_run
+from perfguard.records.facts import recorded_text
 from perfguard.report.pages.build import read_run, report_on
 from perfguard.report.pages.pages import write_page
 from perfguard.report.pages.raw_files import MOST_RAW_BYTES, arm_facts, raw_files
@@ -104,11 +106,11 @@ def test_a_result_of_another_shape_is_said_and_the_run_judged_again(run, loaded)
 
 
 def test_what_the_run_itself_concluded_is_shown_where_it_left_that(run, loaded):
-    result = show_run(loaded, run)
-    (run / "result.json").write_text(to_json(result).replace(result.reason, "as it was said"))
+    result = replace(show_run(loaded, run), reasons=(recorded_text("as it was said"),))
+    (run / "result.json").write_text(to_json(result))
     content = read_run(loaded, run)
     assert not content.is_rejudged
-    assert content.result.reason == "as it was said"
+    assert content.result.reasons == result.reasons
 
 
 def test_an_attribution_that_cannot_be_read_leaves_the_largest_ops(run, loaded):

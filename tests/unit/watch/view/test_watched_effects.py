@@ -8,6 +8,7 @@ import pytest
 
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.records import events as happened
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
@@ -154,10 +155,11 @@ def test_a_failure_while_flags_are_confirmed_is_none_of_the_case():
     run.emit(happened.StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)))
     failed = happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="gone", detail="")
     run.emit(failed)
-    assert (run.row("a").state.value, run.row("a").reason) == ("open", "")
+    assert (run.row("a").state.value, run.row("a").reasons) == ("open", ())
     run.emit(happened.StageStarted(stage=Stage.MAIN, case_ids=("a",)))
     run.emit(failed)
-    assert (run.row("a").state.value, run.row("a").reason) == ("failed", "gone")
+    assert run.row("a").state.value == "failed"
+    assert run.row("a").reasons == (fact("case.failed", arm="candidate", error="gone"),)
 
 
 def test_the_host_is_told_by_its_last_block_and_canary():

@@ -20,7 +20,7 @@ class TestTheWholeRun:
     def test_a_finished_run_says_what_it_concluded(self):
         view = polled(PAIRED).view
         assert (view.state, view.outcome, view.exit_code) == (RunState.FINISHED, "regressed", 1)
-        assert view.reason.startswith("1 of 4 cases regressed")
+        assert view.reasons[0].values["case_ids"] == (SLOWER,)
         assert (view.run_id, view.mode, view.suite) == ("20260921T142640-paired", "paired", "example")
         assert [(arm.arm, arm.text) for arm in view.arms] == [(Arm.BASELINE, "git:HEAD"), (Arm.CANDIDATE, "dir:.")]
         assert (view.is_identical, view.problems) == (False, ())
@@ -132,7 +132,7 @@ class TestGrowing:
         answered = [case.case_id for case in view.cases if case.state is CaseState.ANSWERED]
         assert SLOWER in answered
         assert case_of(view, SLOWER).outcome == "regressed"
-        assert case_of(view, SLOWER).reason == ""
+        assert case_of(view, SLOWER).reasons == ()
 
     def test_in_the_middle_of_a_cases_slices_nothing_is_to_be_painted(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
