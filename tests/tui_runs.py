@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
     Attribution,
@@ -241,7 +241,7 @@ def a_run(**fields) -> RunView:
             left_s=39.0,
         ),
         "cases": cases,
-        "notes": ("imported files that differ: train.py",),
+        "notes": (fact("arms.files_differ", files=("train.py",), more=0),),
         "log": (
             LogLine(seq=0, t_wall=STARTED_AT, level="info", text="gate of example began"),
             LogLine(seq=1, t_wall=STARTED_AT + 2, level="info", text="imported files that differ: train.py"),

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from perfguard import __version__
-from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_suite, with_gates
 from perfguard.gate.calibration.error_rate import (
@@ -44,7 +43,6 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
-from perfguard.records.spec import Case
 from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.arms.environment import base_environment
@@ -118,9 +116,9 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
         MeasurementError: A case fails; the gates before are kept.
         PerfguardError: A gate could not be run; the gates before are kept.
     """
-    machine_id = probe().machine_id
+    machine_id = request.fingerprint.machine_id
     stored = stored_calibration(request, machine_id)
-    scope = current_scope(request.loaded, request.cases)
+    scope = current_scope(request)
     kept = stored if stored is not None and scope_difference(stored.scope, scope) is None else None
     notes = (*_left_behind(stored, scope), *_of_other_cases(request, machine_id, stored))
     calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
@@ -150,18 +148,17 @@ def known_error_rate(request: Request) -> Calibrated:
     Raises:
         StoreError: It is corrupt.
     """
-    scope = current_scope(request.loaded, request.cases)
+    scope = current_scope(request)
     return _described(request, stored_calibration(request, scope.machine_id), scope)
 
 
-def current_scope(loaded: LoadedConfig, cases: Sequence[Case]) -> Scope:
+def current_scope(request: Request) -> Scope:
     """What a gate of these cases would be now, without measuring; asks the interpreter under test for its software."""
-    config = loaded.config
-    fingerprint = probe()
-    selection = choose_cpus(loaded, fingerprint)
+    loaded, fingerprint = request.loaded, request.fingerprint
+    config, selection = loaded.config, choose_cpus(loaded, fingerprint)
     interpreter = find_interpreter(config.python, loaded.project) if config.python else sys.executable
     software = decode_software({})
-    if needs_torch(cases):
+    if needs_torch(request.cases):
         environment = base_environment(
             os.environ,
             profile=config.env_profile,
@@ -248,7 +245,8 @@ def _store(request: Request, calibration: Calibration | None, gates: Sequence[AA
 
 def _seeded(request: Request, draw: random.Random) -> Request:
     config = replace(request.loaded.config, seed=draw.randrange(2**31))
-    return replace(request, loaded=replace(request.loaded, config=config))
+    # Each gate is a run of its own: hours later, the machine may be in another state.
+    return replace(request, loaded=replace(request.loaded, config=config), fingerprint=probe())
 
 
 def _placebo(draw: random.Random) -> Place:

@@ -8,7 +8,7 @@ from perfguard.gate.stored.anchors import anchor_of
 from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, find_stored, require_stored, store_of
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
-from perfguard.profile.runs.profiling import machine_isa
+from perfguard.profile.runs.profiling import isa_of
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
@@ -28,7 +28,7 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
         return compare_arms(request, baseline, candidate)
     _require_no_injection(request)
     _require_whole_suite(request)
-    place = require_stored(request.loaded, request.suite)
+    place = require_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
     return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
 
@@ -42,10 +42,11 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     Raises:
         ArmError: There is neither.
     """
-    place = None if request.injections else find_stored(request.loaded, request.suite)
+    machine = request.fingerprint
+    place = None if request.injections else find_stored(request.loaded, request.suite, machine.machine_id)
     if place is not None:
         stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
-        reasons = changed_state(stored)
+        reasons = changed_state(stored, machine)
         commit = commit_of(request.loaded, stored) if reasons else None
         if commit is not None:
             notes = _state_notes(reasons, has_anchor=anchor is not None)
@@ -61,7 +62,7 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         parse_arm("git:HEAD"),
         candidate,
         notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
-        census=census_of_another_machine(request.loaded, request.suite, machine_isa()),
+        census=census_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
     )
 
 

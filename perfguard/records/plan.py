@@ -134,6 +134,16 @@ class CasePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What calibration settled on."""
+
+    cases: tuple[CasePlan, ...]
+    """Cases that every arm can run."""
+    settings: MeasureSettings
+    """The run's, with as many slices as the budget holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockPlan:
     """Everything random about one block, drawn before it starts."""
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.host.parsers.software import decode_software
-from perfguard.host.probe import probe
+from perfguard.host.probe import with_software
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
 from perfguard.records.facts import Severity, Value, fact
 from perfguard.records.machine.fingerprint import CpuSelection
-from perfguard.records.plan import ArmSpec, CasePlan, ResolvedArm
+from perfguard.records.plan import ArmSpec, MeasureSettings, Plan, ResolvedArm
 from perfguard.records.result import ArmSummary
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
@@ -94,7 +94,6 @@ def start_arms(
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
-        settings=session.settings,
         cpus=session.selection.cpus,
         memory_node=session.selection.bind_memory_node,
         folder=session.folder.path.absolute(),
@@ -132,7 +131,7 @@ def calibrate(
     cases: Sequence[Case] | None = None,
     *,
     measures_identical: bool = True,
-) -> tuple[CasePlan, ...]:
+) -> Plan:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
     Args:
@@ -181,22 +180,23 @@ def calibrate(
         emit=session.emit,
     )
     _note_skipped(session)
-    if measures_identical or not session.identical:
-        _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
-    return plans
+    if not measures_identical and session.identical:
+        return Plan(cases=plans, settings=session.settings)
+    return Plan(cases=plans, settings=_fitted(session, block_cost(plans, found), is_compared=len(found) > 1))
 
 
-def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None:
-    """Take fewer slices where blocks would be too long for the budget, and say where that does not help either."""
+def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureSettings:
+    """Fewer slices where blocks would be too long for the budget; where that does not help either, it is noted."""
     left_s, wanted = session.left_s(), session.settings.slices
     slices = fit_slices(cost, session.settings, left_s=left_s)
-    session.settings = replace(session.settings, slices=slices)
+    settings = replace(session.settings, slices=slices)
     least = Policy().min_blocks if is_compared else 0
-    shortage = budget_shortage(cost, session.settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
+    shortage = budget_shortage(cost, settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
     if shortage is not None:
         session.note(shortage)
     elif slices < wanted:
         session.note(fact("run.fewer_slices", slices=slices, wanted=wanted))
+    return settings
 
 
 def _note_skipped(session: Session) -> None:
@@ -214,13 +214,13 @@ class Limits:
     max_blocks: int
     """Blocks."""
     slices: int | None = None
-    """Slices of each arm, case and block; None for the session's."""
+    """Slices of each arm, case and block; None for the plan's."""
 
 
 def measure(
     session: Session,
     starter: ProcessStarter,
-    plans: Sequence[CasePlan],
+    plan: Plan,
     *,
     arms: tuple[Arm, ...],
     pause_s: float = 0.0,
@@ -233,23 +233,23 @@ def measure(
     Args:
         session: The run.
         starter: Starts workers.
-        plans: Calibrated cases.
+        plan: Calibrated cases, and how they are measured.
         arms: One or both.
         pause_s: Seconds to wait between blocks.
         stage: What the blocks are measured for.
-        limits: Seconds and blocks, where they are not the session's.
+        limits: Seconds, blocks and slices, where they are not the plan's.
         answered: Asked after every block for the cases that need no more measuring.
     """
-    settings = replace(session.settings, budget_s=session.left_s())
+    settings = replace(plan.settings, budget_s=session.left_s())
     if limits is not None:
         slices = limits.slices or settings.slices
         settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
     if stage is Stage.MAIN:
-        session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+        session.folder.write_json("plan.json", {"cases": plan.cases, "settings": settings, "cpus": session.selection})
     else:
-        session.emit(StageStarted(stage=stage, case_ids=tuple(plan.case.id for plan in plans)))
+        session.emit(StageStarted(stage=stage, case_ids=tuple(each.case.id for each in plan.cases)))
     measuring = Measuring(
-        starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
+        starter=starter,
         emit=session.emit,
         should_stop=lambda: session.interrupts.asked,
         settings=settings,
@@ -259,9 +259,9 @@ def measure(
         pause_s=pause_s,
         answered=answered,
     )
-    blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
+    blocks = plan_blocks(len(plan.cases), seed=settings.seed, first=session.data.next_block)
     with aside(session.selection):
-        return measure_blocks(blocks, plans, measuring)
+        return measure_blocks(blocks, plan.cases, measuring)
 
 
 @contextlib.contextmanager
@@ -284,7 +284,7 @@ def needs_torch(cases: Sequence[Case]) -> bool:
 def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport) -> None:
     """Emit what an arm turned out to be; the candidate's software completes the fingerprint."""
     software = decode_software(report.ready.get("software") or {})
-    completed = probe(software=software)
+    completed = with_software(session.fingerprint, software)
     if role is Arm.CANDIDATE:
         session.fingerprint = completed
     interpreter = report.ready["interpreter"]

@@ -61,6 +61,8 @@ class Request:
     """Which cases were asked for instead of a suite."""
     gate: GateSettings = DEFAULT_GATE
     """What its gates do."""
+    fingerprint: Fingerprint = field(default_factory=lambda: probe())  # noqa: PLW0108 - looked up when it is called
+    """The machine, looked at once a run; without the software under test, which only the arms tell."""
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Session:
     interrupts: Interrupts
     """Whether the user wants it to end."""
     settings: MeasureSettings
-    """How it measures."""
+    """How it was asked to measure; what calibration makes of it is in the plan."""
     started: float
     """Monotonic start."""
     data: RunData = field(default_factory=RunData)
@@ -109,7 +111,7 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(request: Request, *, mode: str) -> Iterator[Session]:
-    """Lock the host, look at it, choose CPUs and open the run folder.
+    """Lock the host, choose CPUs and open the run folder.
 
     Raises:
         HostUnfitError: Another run measures here, or nothing can be written.
@@ -117,13 +119,11 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
     """
     started = time.monotonic()
     with catch_interrupts() as interrupts, host_lock():
-        request.progress("looking at the machine")
-        fingerprint = probe()
-        selection = choose_cpus(request.loaded, fingerprint)
+        selection = choose_cpus(request.loaded, request.fingerprint)
         folder = RunFolder.create(request.loaded.project)
         session = Session(
             request=request,
-            fingerprint=fingerprint,
+            fingerprint=request.fingerprint,
             selection=selection,
             folder=folder,
             interrupts=interrupts,

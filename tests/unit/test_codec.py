@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json
 from perfguard.errors import StoreError
 from perfguard.records.events import Noted, SliceTimed
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.plan import EnvProfile
 from perfguard.records.record import CaseNoise
 from perfguard.records.run import Arm
@@ -44,7 +45,7 @@ def test_what_was_written_reads_back_to_the_last_bit(noise):
 @given(finite, st.integers(0, 2**53), st.text(st.characters(blacklist_categories=["Cs"])), st.sampled_from(list(Arm)))
 def test_any_event_is_one_line_and_reads_back(number, whole, text, arm):
     for event in (
-        Noted(level="info", text=text),
+        Noted(fact=recorded_text(text)),
         SliceTimed(
             block=whole, case_id=text, arm=arm, index=whole, warmup=False, value_s=number, cpu_s=number,
             minor_faults=whole, involuntary_switches=whole,
@@ -81,7 +82,7 @@ def test_every_schema_is_a_valid_schema(name):
 
 def test_the_schema_of_events_accepts_events_and_refuses_others():
     schema = schema_of("events")
-    line = json.loads(encode_event(Noted(level="info", text="x"), seq=0, t_wall=0.0, t_mono=0.0))
+    line = json.loads(encode_event(Noted(fact=fact("x")), seq=0, t_wall=0.0, t_mono=0.0))
     jsonschema.validate(line, schema)
     for wrong in ({**line, "event": "slice"}, {**line, "text": 3}, {"event": "note"}):
         with pytest.raises(jsonschema.ValidationError):

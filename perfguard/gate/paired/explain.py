@@ -12,7 +12,7 @@ from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.census_diff import comparable, compare_censuses
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
-from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, machine_isa, run_profiles
+from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, isa_of, run_profiles
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, fact
 from perfguard.records.record import StoredCensus
@@ -101,7 +101,7 @@ def _censuses(
     session: Session, found: Profiled, cases: Sequence[Case], arms: Sequence[Arm]
 ) -> dict[str, tuple[Census, ...]]:
     """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     counted = {}
     for case in cases:
         try:
@@ -140,7 +140,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
     found = _profiled(session, starter, chosen, GATE_SIZE)
     if found is None:
         return
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     for case in chosen:
         if case.id in found.problems:
             _note_uncompared(session, found.problems[case.id].reason, case.id)
@@ -176,7 +176,7 @@ def _advice(
     attribution: Attribution,
 ) -> tuple[Finding, ...]:
     """Advice on what the candidate does and the baseline does not, from what was profiled already."""
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     advice = {
         arm: findings_for(
             Subject(case_id=attribution.case_id, arm=starter.arms[arm].spec),

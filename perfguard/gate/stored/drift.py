@@ -127,12 +127,11 @@ def _paired(
         Arm.CANDIDATE: candidate,
     }
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases, measures_identical=False)
+    plan = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
         session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="anchor"))
         return result
     config = session.request.loaded.config
-    session.settings = replace(session.settings, max_blocks=config.max_blocks)
     margins = gate_error_rate(session).margins
     judge = against_anchor(judge_of(session, cases, margins, Stage.DRIFT, allowances=allowances), config)
     judge = replace(
@@ -141,10 +140,10 @@ def _paired(
         policy=replace(judge.policy, alpha=judge.policy.alpha * DRIFT_SHARE),
         signals=SignalPolicy(gating=()),  # drift is about time; the gate's level for signals is spent on the baseline
     )
-    measure_paired(session, starter, plans, judge)
-    confirm_flags(session, specs, plans, judge)
+    measure_paired(session, starter, plan, judge)
+    confirm_flags(session, specs, plan, judge)
     verdicts = judge.verdicts(session.data)
-    explain(session, starter, verdicts, [plan.case for plan in plans])
+    explain(session, starter, verdicts, [each.case for each in plan.cases])
     for verdict in verdicts:
         if verdict.outcome is not Outcome.REGRESSED:
             session.note(fact("drift.not_confirmed", case_id=verdict.case_id, outcome=verdict.outcome.value))

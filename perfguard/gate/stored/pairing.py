@@ -18,10 +18,9 @@ from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
-from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.machine.fingerprint import CompatibilityLevel
+from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
@@ -81,9 +80,9 @@ def pair_open_cases(
     return _unpaired(session, result, chosen, obstacle, level)
 
 
-def changed_state(stored: StoredBaseline) -> tuple[str, ...]:
+def changed_state(stored: StoredBaseline, fingerprint: Fingerprint) -> tuple[str, ...]:
     """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
-    compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), probe())
+    compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), fingerprint)
     return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()
 
 
@@ -119,20 +118,17 @@ def _paired(
     commit = commit_of(session.request.loaded, stored)
     specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases, measures_identical=False)
+    plan = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
         session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="baseline"))
         same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]
         return _told(with_verdicts(result, same), len(same))
-    config = session.request.loaded.config
-    # The rounds before had set their own number as the limit.
-    session.settings = replace(session.settings, max_blocks=config.max_blocks)
     judge = judge_of(session, cases, gate_error_rate(session).margins, Stage.PAIRING, allowances=allowances)
     judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
-    chosen = [plan.case for plan in plans]
+    chosen = [each.case for each in plan.cases]
     count_arms(session, starter, chosen)
-    measure_paired(session, starter, plans, judge, keep_s=session.left_s() * reserve.time_share)
-    confirm_flags(session, specs, plans, judge)
+    measure_paired(session, starter, plan, judge, keep_s=session.left_s() * reserve.time_share)
+    confirm_flags(session, specs, plan, judge)
     verdicts = judge.verdicts(session.data)
     explain(session, starter, verdicts, chosen)
     return with_verdicts(result, [_repeated(verdict) for verdict in verdicts])

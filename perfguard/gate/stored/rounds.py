@@ -25,31 +25,31 @@ from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
-from perfguard.records.plan import ArmSpec
+from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.record import StoredBaseline
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Comparison, Design, GateResult, Outcome
-from perfguard.runner.measuring import calibrate, measure, start_arms
+from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.censuses import census_file, load_censuses
 
 
-def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> ProcessStarter:
+def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> tuple[ProcessStarter, Plan]:
     """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
 
     Returns:
-        What starts more workers of the arm.
+        What starts more workers of the arm, and what was measured.
     """
-    session.settings = replace(session.settings, max_blocks=rounds)
     starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
-    plans = calibrate(session, starter, arms)
-    if plans and not session.interrupts.asked:
+    plan = calibrate(session, starter, arms)
+    if plan.cases and not session.interrupts.asked:
         pause_s = spread_s / max(1, rounds - 1)
-        measure(session, starter, plans, arms=(Arm.CANDIDATE,), pause_s=pause_s)
-    return starter
+        limits = Limits(budget_s=session.left_s(), max_blocks=rounds)
+        measure(session, starter, plan, arms=(Arm.CANDIDATE,), pause_s=pause_s, limits=limits)
+    return starter, plan
 
 
 def measurable_cases(session: Session) -> tuple[Case, ...]:
@@ -81,7 +81,7 @@ def gate_against_stored(
         session.summaries["baseline"] = _stored_summary(stored, place)
         session.note(_stored_note(stored, place))
         rounds = session.request.loaded.config.rounds
-        starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        starter, _ = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
         error_rate = nominal(session.request.loaded.config.alpha)
         if obstacle := obstacle_to_pairing(session, stored):

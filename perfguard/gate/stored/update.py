@@ -74,7 +74,8 @@ def update_baseline(
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
-        starter = measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        arm = ArmSpec(text="dir:.")
+        starter, plan = measure_rounds(session, arm, rounds=options.rounds, spread_s=options.spread_s)
         censuses = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
         differences = _differences(session, previous.baseline if previous else None)
         _note_noise(session)
@@ -83,7 +84,7 @@ def update_baseline(
             return result, None
         _require_complete(session, options)
         _require_same_computation(differences, options)
-        baseline = baseline_of(session, state)
+        baseline = baseline_of(session, state, plan)
         changes = changes_between(previous, CountedBaseline(baseline=baseline, censuses=censuses))
         if not confirm(changes):
             return result, None
@@ -94,7 +95,7 @@ def update_baseline(
 
 def _previous(request: Request) -> CountedBaseline | None:
     """What an update would replace; None where nothing readable is stored for this machine."""
-    place = find_stored(request.loaded, request.suite)
+    place = find_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     if place is None:
         return None
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
@@ -117,7 +118,9 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             "commit them, or use --allow-dirty"
         )
     if not options.allow_unfit:
-        failed = [check for check in check_host(request.loaded) if check.status is CheckStatus.FAIL]
+        failed = [
+            check for check in check_host(request.loaded, request.fingerprint) if check.status is CheckStatus.FAIL
+        ]
         if failed:
             what = "; ".join(f"{check.id}: {check.observed}" for check in failed)
             raise HostUnfitError(

@@ -85,7 +85,7 @@ RUN: Mapping[str, Message] = {
         about="An arm asks for more threads than CPUs.",
     ),
     "arms.identity_unproven": Message(
-        text="both arms report the same code, but their sources differ; untrusted code proves nothing, so timings decide",
+        text="both arms report the same code, but their sources differ; untrusted code proves nothing: timings decide",
         about="A confined candidate claims to be identical, and git does not confirm it.",
     ),
     "arms.same_code": Message(

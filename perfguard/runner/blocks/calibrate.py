@@ -108,7 +108,7 @@ def calibrate_arm(
 
 def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
     block = plan_block(1, index=0, seed=calibration.settings.seed)
-    worker = ArmWorker(arm, calibration.starter.start(arm, block, calibrate=True), calibration.settings)
+    worker = ArmWorker(arm, calibration.starter.start(arm, block, None), calibration.settings)
     job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
     try:
         report.ready = worker.hello(job, cpus=calibration.cpus)

@@ -170,7 +170,7 @@ class _Loop:
         """Start and greet one arm after the other, so that neither start-up disturbs the other."""
         for arm in sorted(self._m.arms, key=lambda arm: arm is not plan.first_started):
             try:
-                worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
+                worker = ArmWorker(arm, self._m.starter.start(arm, plan, self._m.settings), self._m.settings)
                 workers[arm] = worker
                 closing.callback(worker.close)
                 job = {

@@ -7,6 +7,7 @@ import pytest
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.rules.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
+from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.voiding import VoidedBlock, Voiding
@@ -25,8 +26,8 @@ NOISY = compared("noisy", 0.03, sd=0.08)
 FAILED, NEW = without("crash", Outcome.FAILED), without("new", Outcome.NO_BASELINE)
 FOREIGN = without("foreign", Outcome.INCOMPARABLE)
 UNSTABLE = Voiding(
-    voided=(VoidedBlock(block=3, severity=4.0, reasons=("20.0% of the time stolen (limit 5%)",)),),
-    spared=(VoidedBlock(block=4, severity=2.0, reasons=("canary",)),),
+    voided=(VoidedBlock(block=3, severity=4.0, causes={"stolen_share": 0.2}),),
+    spared=(VoidedBlock(block=4, severity=2.0, causes={"canary_ratio": 0.4}),),
     blocks_total=6,
 )
 
@@ -208,15 +209,14 @@ def test_an_inconclusive_case_carries_its_mde():
 
 
 def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
-    result = judge([SAME], POLICY, voiding=UNSTABLE, notes=("first",))
+    result = judge([SAME], POLICY, voiding=UNSTABLE, notes=(fact("first"),))
     assert result.reason.startswith("2 of 6 blocks were disturbed, of which 1 may be voided")
     assert (result.blocks_total, result.blocks_voided) == (6, 1)
-    assert result.notes[0] == "first"
-    assert "uncalibrated" in result.notes[1]
-    assert result.notes[2:4] == (
-        "block 4 voided: 20.0% of the time stolen (limit 5%)",
-        "block 5 disturbed too, but kept, since no more may be voided: canary",
-    )
+    assert [note.code for note in result.notes] == ["first", "host.block_disturbed", "host.block_disturbed"]
+    assert [note.values for note in result.notes[1:]] == [
+        {"block": 4, "is_voided": True, "stolen_share": 0.2},
+        {"block": 5, "is_voided": False, "canary_ratio": 0.4},
+    ]
 
 
 def test_a_pass_tells_what_got_faster():

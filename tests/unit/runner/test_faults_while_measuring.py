@@ -42,8 +42,8 @@ def test_a_refusal_after_the_last_slice_is_that_cases_failure(arm):
     starter = FakeStarter()
     start = starter.start
 
-    def start_late(role, block, *, calibrate):
-        start(role, block, calibrate=calibrate)
+    def start_late(role, block, settings):
+        start(role, block, settings)
         if role is arm:
             starter.workers[block.index, role] = Late()
         return starter.workers[block.index, role]
@@ -117,7 +117,7 @@ def test_without_a_canary_the_run_goes_on_and_says_so(fault):
     run = Run(FakeStarter(canary=fault)).go()
     assert len(run.completed()) == 6
     assert run.of(CanaryTimed) == []
-    assert [note.text for note in run.of(Noted)] == [f"no canary: {fault}"]
+    assert [(note.fact.code, note.fact.values) for note in run.of(Noted)] == [("canary.missing", {"error": str(fault)})]
 
 
 def test_a_canary_that_says_nothing_at_first_is_closed_and_noted():
@@ -164,8 +164,8 @@ def test_every_worker_is_closed_although_closing_another_is_interrupted():
     run = Run(starter, blocks=1)
     start = starter.start
 
-    def start_stubborn(arm, block, *, calibrate):
-        worker = start(arm, block, calibrate=calibrate)
+    def start_stubborn(arm, block, settings):
+        worker = start(arm, block, settings)
         if arm is Arm.CANDIDATE:
 
             def close():

@@ -143,7 +143,7 @@ EVENTS = (
         upper=None,
         reasons=(fact("verdict.effect", log_ratio=0.1, blocks=5),),
     ),
-    Noted(level="info", text="a note"),
+    Noted(fact=fact("a.note")),
     RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )
 
