@@ -1,10 +1,11 @@
 # Two commands for a newcomer: `make run` and `make test`. Everything lives in .venv; nothing else is touched.
 PYTHON ?= python3
 VENV ?= .venv
+PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast parity check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,6 +24,16 @@ run: $(READY) ## Fingerprint this machine, measure the quick suite, compare, jud
 
 test: $(READY) ## The whole test suite: what measures in one process, all the rest beside it
 	$(BIN)/python -m pytest -n 2 --dist loadscope --durations=12 $(ARGS)
+
+test-fast: $(READY) ## Unit and property tests alone
+	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
+
+PARITY := .perfguard/parity
+parity: ## The networks equal torchvision's; in the IPEX environment (`perfguard env create ipex`), whose torch torchvision fits
+	$(PERFGUARD_ENVS)/ipex/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(PARITY) --no-deps \
+	    torchvision==0.23.0 pillow==11.3.0 pytest==8.4.2 pluggy==1.6.0 iniconfig==2.1.0 pygments==2.19.2
+	PYTHONPATH=$(PARITY):. $(PERFGUARD_ENVS)/ipex/bin/python -m pytest -q --noconftest -c /dev/null --rootdir . -p no:cacheprovider \
+	    tests/integration/test_parity_torchvision.py
 
 check: lint types layers test ## Everything that CI checks
 

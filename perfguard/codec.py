@@ -11,10 +11,10 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -114,7 +114,7 @@ def with_nan(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [with_nan(item, arguments[0]) for item in data]
     if isinstance(data, dict) and dataclasses.is_dataclass(kind):
-        hints = _hints_of(kind)
+        hints = _hints_of(cast("Hashable", kind))
         return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: with_nan(item, arguments[1]) for key, item in data.items()}
@@ -134,7 +134,7 @@ def upgraded(data: Any, kind: Any) -> Any:
     if isinstance(data, list) and len(arguments) == 1:
         return [upgraded(item, arguments[0]) for item in data]
     if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _hints_of(kind)
+        hints = _hints_of(cast("Hashable", kind))
         renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
         return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
     if isinstance(data, dict) and len(arguments) == 2:

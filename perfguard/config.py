@@ -105,7 +105,7 @@ class Config:
     stored_equivalence: float = 0.05
     """The same against a stored baseline, which can exclude only larger changes."""
     max_block_sd: float = 0.05
-    """Cases noisier than this are demoted to advisory."""
+    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
     gating_signals: tuple[str, ...] = ("cpu",)
     """Signals beside wall time that may fail a gate; all are measured and reported."""
     rounds: int = 12

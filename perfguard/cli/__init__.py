@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import importlib
 import sys
+from keyword import iskeyword
 
 import click
 
 from perfguard import __version__
 
 _COMMANDS = {
-    "init": ("perfguard.cli.commands.init", "Write a first configuration, benchmark and workflows."),
-    "run": ("perfguard.cli.commands.run", "Measure a suite; compare with nothing."),
-    "compare": (
-        "perfguard.cli.commands.compare",
-        "Measure two arms in interleaved blocks and judge each case.",
-    ),
-    "gate": (
-        "perfguard.cli.commands.gate",
-        "Judge the working tree against the stored baseline or the last commit.",
-    ),
-    "profile": ("perfguard.cli.commands.profile", "Say which ops a training step's time is in; compare two traces."),
-    "bisect": ("perfguard.cli.commands.bisect", "Find the commit that made cases slower, by paired gates."),
-    "baseline": ("perfguard.cli.commands.baseline", "Show, update or compare stored baselines."),
-    "allow": ("perfguard.cli.commands.allow", "Accept a slowdown of a case up to a limit, until a date."),
-    "calibrate": (
-        "perfguard.cli.commands.calibrate",
-        "Run A/A gates on this machine; store its false-alarm rate and noise.",
-    ),
-    "plan": ("perfguard.cli.commands.plan", "Say what blocks and minutes a slowdown needs; demote hopeless cases."),
-    "show": ("perfguard.cli.commands.show", "Judge a recorded run again from its events."),
-    "report": ("perfguard.cli.commands.report", "Write recorded runs as one HTML file."),
-    "publish": ("perfguard.cli.commands.publish", "Write a static site over the recorded runs."),
-    "tui": ("perfguard.cli.commands.tui", "Watch a run live in the terminal; drill down to ops; browse history."),
-    "watch": ("perfguard.cli.commands.watch", "Print a run's events as lines, live or recorded."),
-    "export": ("perfguard.cli.commands.export", "Write a recorded run in the format of another tool."),
-    "import": ("perfguard.cli.commands.import_", "Show and compare files of other benchmark tools."),
-    "github": ("perfguard.cli.commands.github", "Gate pull requests and comment on them, from a GitHub workflow."),
-    "list": ("perfguard.cli.commands.list", "List suites, benchmarks and cases."),
-    "fingerprint": ("perfguard.cli.commands.fingerprint", "Show what this machine (or a recorded one) is."),
-    "doctor": (
-        "perfguard.cli.commands.doctor",
-        "Check the host for sources of noise, with the fix for each.",
-    ),
-    "env": ("perfguard.cli.commands.env", "Make an environment for a software stack, for instance ipex."),
-    "config": ("perfguard.cli.commands.config", "Show the configuration and where it comes from."),
-    "schema": ("perfguard.cli.commands.schema", "Print the JSON schema of an output."),
-    "version": ("perfguard.cli.commands.version", "Show versions."),
+    "init": "Write a first configuration, benchmark and workflows.",
+    "run": "Measure a suite; compare with nothing.",
+    "compare": "Measure two arms in interleaved blocks and judge each case.",
+    "gate": "Judge the working tree against the stored baseline or the last commit.",
+    "profile": "Say which ops a training step's time is in; compare two traces.",
+    "bisect": "Find the commit that made cases slower, by paired gates.",
+    "baseline": "Show, update or compare stored baselines.",
+    "allow": "Accept a slowdown of a case up to a limit, until a date.",
+    "calibrate": "Run A/A gates on this machine; store its false-alarm rate and noise.",
+    "plan": "Say what blocks and minutes a slowdown needs; demote hopeless cases.",
+    "show": "Judge a recorded run again from its events.",
+    "report": "Write recorded runs as one HTML file.",
+    "publish": "Write a static site over the recorded runs.",
+    "tui": "Watch a run live in the terminal; drill down to ops; browse history.",
+    "watch": "Print a run's events as lines, live or recorded.",
+    "export": "Write a recorded run in the format of another tool.",
+    "import": "Show and compare files of other benchmark tools.",
+    "github": "Gate pull requests and comment on them, from a GitHub workflow.",
+    "list": "List suites, benchmarks and cases.",
+    "fingerprint": "Show what this machine (or a recorded one) is.",
+    "doctor": "Check the host for sources of noise, with the fix for each.",
+    "env": "Make an environment for a software stack, for instance ipex.",
+    "config": "Show the configuration and where it comes from.",
+    "schema": "Print the JSON schema of an output.",
+    "version": "Show versions.",
 }
+"""Help by name; each command is in the module of its name."""
 
 _EPILOG = """\b
 Exit codes: 0 pass, 1 regression, 2 usage or configuration, 3 infrastructure or internal,
@@ -68,7 +58,7 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             near = _nearest(cmd_name)
             ctx.fail(f"No such command {cmd_name!r}." + (f" Did you mean {near!r}?" if near else ""))
-        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"perfguard.cli.commands.{cmd_name}{'_' if iskeyword(cmd_name) else ''}")
         command: click.Command = module.command
         return command
 
@@ -76,7 +66,7 @@ class LazyGroup(click.Group):
         """List commands with their one-line help, without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 def _nearest(name: str) -> str | None:

@@ -52,6 +52,7 @@ def build_request(
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
+        measure_anyway=bool(options.get("measure_anyway")),
         patterns=patterns,
         notes=(*notes, *_suite_notes(catalog, cases)),
         gate=gate,

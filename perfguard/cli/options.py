@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
-from perfguard.errors import ConfigError
-from perfguard.units import as_text
+from perfguard.errors import ConfigError, UsageError
+from perfguard.units import as_text, format_ratio
 
 if TYPE_CHECKING:
     from perfguard.runner.trusted_rules import Policy
@@ -204,3 +205,22 @@ def working_directory() -> Path:
 def command_line() -> tuple[str, ...]:
     """The arguments as typed; bytes that are no text are escaped."""
     return tuple(map(as_text, sys.argv[1:]))
+
+
+def parse_percentage(option: str, text: str) -> float:
+    """`2%` or `0.02` as a ratio; `2` is taken for a slip, `200%` is not.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{option} {text!r} is no percentage above zero; write it as 2% or 0.02")
+    if value >= 1 and not text.strip().endswith("%"):
+        raise UsageError(
+            f"{option} {text!r} would be {format_ratio(value)}: {value:g} % is written {value:g}% or {value / 100:g}"
+        )
+    return value

@@ -246,7 +246,8 @@ def _store(request: Request, calibration: Calibration | None, gates: Sequence[AA
 def _seeded(request: Request, draw: random.Random) -> Request:
     config = replace(request.loaded.config, seed=draw.randrange(2**31))
     # Each gate is a run of its own: hours later, the machine may be in another state.
-    return replace(request, loaded=replace(request.loaded, config=config), fingerprint=probe())
+    fingerprint = probe()
+    return replace(request, loaded=replace(request.loaded, config=config), fingerprint=fingerprint, measure_anyway=True)
 
 
 def _placebo(draw: random.Random) -> Place:

@@ -25,6 +25,7 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult
 from perfguard.runner.run_folder import read_events
+from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.run_files import host_of, selection_of
 from perfguard.watch.sources.event_sources import read_beside
 
@@ -58,6 +59,19 @@ def latest_run(loaded: LoadedConfig) -> Path | None:
 
 
 def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
+    """The result that a run had; judged now from its events where it left none.
+
+    Raises:
+        StoreError: Neither can be read.
+    """
+    content = read_beside(folder, RESULT_NAME)
+    with contextlib.suppress(StoreError):
+        if content is not None:
+            return parse_result(content, source=RESULT_NAME)
+    return rejudge_run(loaded, folder)
+
+
+def rejudge_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     """What a run's events add up to, judged by the present rule.
 
     Raises:

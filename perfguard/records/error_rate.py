@@ -59,7 +59,8 @@ class CalibratedCase:
     margin_ratio: float
     """Smallest slowdown worth a flag: the configured margin or the placebo floor, whichever is larger."""
     mde: tuple[tuple[int, float], ...]
-    """Minutes of a gate, and the slowdown of this case alone that it finds with 80 % power."""
+    """Minutes of a gate, and the slowdown of this case alone that it finds with 80 % power, the confirmation
+    left out."""
 
     @property
     def is_autocorrelated(self) -> bool:

@@ -20,7 +20,8 @@ class PlannedCase:
     margin_ratio: float
     """Its margin, placebo floor included."""
     blocks: int | None
-    """Blocks that find the slowdown with the asked-for power; None where no number up to 1000 does."""
+    """Blocks that find the slowdown with the asked-for power, the confirmation left out; None where no number up to
+    1000 does."""
     minutes: float | None
     """Minutes that a gate takes to get there, where the other cases are unchanged."""
     gating: bool

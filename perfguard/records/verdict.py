@@ -18,6 +18,8 @@ class Outcome(str, Enum):
     REGRESSED = "regressed"
     IMPROVED = "improved"
     UNCHANGED = "unchanged"
+    SAME_CODE = "same-code"
+    """Both arms run the same code, whatever their times say."""
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "incomparable"
     NO_BASELINE = "no-baseline"
@@ -71,7 +73,7 @@ class Policy:
     confirm_level: float = 0.05
     """A flag is confirmed when relocated arms are slower at all at this one-sided level."""
     max_block_sd_ratio: float = 0.05
-    """Cases noisier than this are demoted from gating to advisory."""
+    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
     max_void_fraction: float = 0.25
     """More voided blocks than this and the host is called unstable."""
 
@@ -190,6 +192,8 @@ class Verdict:
     """What was seen and why it leads to the outcome; what decided comes first."""
     comparison: Comparison
     """The evidence."""
+    timed_outcome: Outcome | None = None
+    """What the times alone say, where the arms run the same code and were measured all the same."""
     p_adjusted: float | None = None
     """p of a regression after family-wise adjustment over the gating cases."""
     mde_ratio: float | None = None
@@ -204,6 +208,11 @@ class Verdict:
     """The entry of the allow-list that applies."""
     blame: str | None = None
     """Which ops the difference is in, as a sentence; None where they were not compared."""
+
+    @property
+    def effect(self) -> Estimate | None:
+        """The estimate that is shown; None where there is none, or both arms run the same code."""
+        return None if self.outcome is Outcome.SAME_CODE else self.comparison.estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
 def executes_the_same(verdict: Verdict, result: RunResult) -> bool:
     """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
     changes = result.census_changes.get(verdict.case_id)
-    return changes is not None and not changes and verdict.outcome is not Outcome.UNCHANGED
+    return changes is not None and not changes and verdict.outcome not in (Outcome.UNCHANGED, Outcome.SAME_CODE)
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:

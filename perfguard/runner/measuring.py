@@ -17,8 +17,14 @@ from perfguard.records.result import ArmSummary
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Policy
-from perfguard.runner.arms import git
-from perfguard.runner.arms.attestation import Attested, are_identical, attested, compare_attested
+from perfguard.runner.arms.attestation import (
+    Attested,
+    are_identical,
+    attested,
+    compare_attested,
+    differ_in_texts_only,
+    have_same_sources,
+)
 from perfguard.runner.arms.environment import enlarge, mismatched_threads, pad_to_equal_size
 from perfguard.runner.arms.resolve import ArmSettings, require_different_interpreters, resolve_arm
 from perfguard.runner.blocks.calibrate import (
@@ -111,17 +117,33 @@ def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
     if not session.request.loaded.config.confine:
         return True
     sources = (arms[Arm.BASELINE].source_id, arms[Arm.CANDIDATE].source_id)
-    if sources[0] == sources[1]:
-        return True
-    changed = git.changed_between_trees(session.request.loaded.project, *sources)
-    if changed is not None and all(_is_text(name) for name in changed):
+    if differ_in_texts_only(session.request.loaded.project, *sources):
         return True
     session.note(fact("arms.identity_unproven", severity=Severity.NOTABLE))
     return False
 
 
-def _is_text(name: str) -> bool:
-    return name.endswith((".md", ".rst")) or name.startswith(".github/")
+def prove_identity(session: Session, arms: Mapping[Arm, ResolvedArm]) -> None:
+    """Find out by git alone whether both arms run the same code, so that nothing has to be measured."""
+    if session.request.injections or not have_same_sources(
+        arms[Arm.BASELINE], arms[Arm.CANDIDATE], session.request.loaded.project
+    ):
+        return
+    session.identical = True
+    for role, arm in arms.items():
+        session.summaries.setdefault(
+            role.value,
+            ArmSummary(
+                text=arm.spec.text,
+                source_id=arm.source_id,
+                interpreter=arm.interpreter,
+                python=None,
+                torch=None,
+                stack_id=None,
+                commit=arm.commit,
+            ),
+        )
+    session.emit(ArmsCompared(identical=True))
 
 
 def calibrate(

@@ -57,6 +57,8 @@ class Request:
     """What the reader should know from the beginning."""
     ops: bool | None = None
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
+    measure_anyway: bool = False
+    """Whether arms that run the same code are measured all the same."""
     patterns: tuple[str, ...] = ()
     """Which cases were asked for instead of a suite."""
     gate: GateSettings = DEFAULT_GATE

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load
+from perfguard.cli.options import load, parse_percentage
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import UsageError
@@ -57,7 +57,6 @@ def command(**options: Any) -> None:
 
 def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
     """Add what the options describe, and say what it covers and which entry it replaces."""
-    from perfguard.cli.calibrations import parse_percentage
     from perfguard.gate.paired.allow_list import allow, utc_today
 
     maximum = parse_percentage("--max", options["maximum"])

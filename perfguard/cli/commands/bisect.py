@@ -47,7 +47,7 @@ def command(**options: Any) -> None:
     from perfguard.errors import UsageError
     from perfguard.gate.bisect.bisect import bisect
     from perfguard.records.plan import FOR_BISECTION
-    from perfguard.runner.git_bisect import Span
+    from perfguard.runner.arms.git_bisect import Span
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")

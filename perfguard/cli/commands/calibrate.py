@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfguard.cli.options import load, measuring_options, setup_option
+
+if TYPE_CHECKING:
+    from perfguard.gate.calibrate import Calibrated
 
 
 @click.command("calibrate")
@@ -31,7 +34,6 @@ def command(**options: Any) -> None:
     Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is
     the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
-    from perfguard.cli.calibrations import print_calibrated
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
     from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
@@ -41,14 +43,47 @@ def command(**options: Any) -> None:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
     request = build_request("calibrate", load(options), options, gate=FOR_CALIBRATION)
     if options["only_show"]:
-        print_calibrated(known_error_rate(request), as_json=options["as_json"])
+        _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
     found = calibrate_machine(
         request,
         CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"]),
     )
-    print_calibrated(found, as_json=options["as_json"])
+    _print_calibrated(found, as_json=options["as_json"])
     if found.calibration is not None:
         click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)
     if found.interrupted:
         raise click.exceptions.Exit(int(ExitCode.INTERRUPTED))
+
+
+def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
+    """The error rate, the table of cases, and whether it holds."""
+    from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
+    from perfguard.report.messages.catalog import describe
+    from perfguard.report.terminal.calibration import render_calibration
+    from perfguard.units import printable
+
+    if as_json:
+        click.echo(
+            to_json(
+                {
+                    "error_rate": found.error_rate,
+                    "interrupted": found.interrupted,
+                    "notes": found.notes,
+                    "path": str(found.path),
+                    "reason": found.state.reason,
+                    "scope": found.calibration.scope if found.calibration else None,
+                    "status": found.state.status,
+                    "summary": found.summary,
+                },
+                indent=1,
+            )
+        )
+        return
+    for note in found.notes:
+        click.echo(f"note       {printable(describe(note))}")
+    summary = found.summary
+    if summary is not None:
+        print_parts(lambda width: render_calibration(summary, width=width))
+    click.echo(printable(describe(found.error_rate)))

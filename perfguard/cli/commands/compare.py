@@ -39,6 +39,9 @@ judging_options = together(
         help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
     ),
     click.option(
+        "--measure-anyway", is_flag=True, help="Measure arms that run the same code, too: a gate of A against A."
+    ),
+    click.option(
         "--ops/--no-ops",
         "ops",
         default=None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import load, margin_option
+from perfguard.cli.options import load, margin_option, parse_percentage
 
 
 @click.command("plan")
@@ -21,18 +21,23 @@ def command(**options: Any) -> None:
     """Say how many blocks and minutes each gating case needs to find a slowdown, and which cannot within the budget.
 
     Those are demoted to advisory, with the reason. From the calibration of this machine, else from the latest recorded
-    gate of the suite.
+    gate of the suite. The confirmation of flags is left out.
     """
-    from perfguard.cli.calibrations import parse_percentage, print_plan
     from perfguard.cli.measuring import build_request
+    from perfguard.cli.output import print_parts
+    from perfguard.codec import to_json
     from perfguard.gate.plan import plan_suite, write_plan
+    from perfguard.report.terminal.calibration import render_plan
 
     detect_ratio = parse_percentage("--detect", options["detect"])
     power = parse_percentage("--power", options["power"])
     loaded = load(options, keys=("suite", "budget_s"))
     request = build_request("plan", loaded, {"no_progress": True})
     plan = plan_suite(request, detect_ratio=detect_ratio, power=power)
-    print_plan(plan, as_json=options["output_format"] == "json")
+    if options["output_format"] == "json":
+        click.echo(to_json(plan, indent=1))
+    else:
+        print_parts(lambda width: render_plan(plan, width=width))
     if options["write"]:
         path = write_plan(request, plan)
         click.echo(f"stored at {path}; commit it: git add {path}", err=True)

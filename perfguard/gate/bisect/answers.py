@@ -10,7 +10,7 @@ from perfguard.records.facts import Fact, fact
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 
-NOT_SLOWER = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
+NOT_SLOWER = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 """Outcomes of a commit that does not hold the culprit."""
 
 

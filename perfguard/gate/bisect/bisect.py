@@ -11,7 +11,7 @@ from perfguard.gate.bisect.gates import Gates, RunGate, open_gates
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.records.bisection import Answer, Bisection, BisectionOutcome, BisectionStep, Commit, MeasuredTree
 from perfguard.records.verdict import GateOutcome
-from perfguard.runner.git_bisect import GitBisect, Span, started_bisect
+from perfguard.runner.arms.git_bisect import GitBisect, Span, started_bisect
 from perfguard.runner.session import Request
 from perfguard.units import format_count
 

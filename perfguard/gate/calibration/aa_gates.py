@@ -50,7 +50,11 @@ def aa_gate(
         run_id=run_id,
         finished_at=finished_at,
         outcome=(gate.measured_outcome or gate.outcome).value,
-        flagged=tuple(v.case_id for v in gate.verdicts if v.outcome is Outcome.REGRESSED and v.gating is Gating.GATING),
+        flagged=tuple(
+            v.case_id
+            for v in gate.verdicts
+            if (v.timed_outcome or v.outcome) is Outcome.REGRESSED and v.gating is Gating.GATING
+        ),
         placebo=placebo,
         banked=banked,
         blocks=len(data.conditions),

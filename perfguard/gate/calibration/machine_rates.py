@@ -175,7 +175,7 @@ def bank(session: Session, result: RunResult) -> AAGate | None:
         StoreError: It cannot be written.
     """
     request, machine_id = session.request, session.fingerprint.machine_id
-    if not (session.identical and is_bankable(request, result)):
+    if not (session.identical and session.data.blocks_finished and is_bankable(request, result)):
         return None
     gate = gate_of(result, session.data, placebo=False, banked=True)
     path = banked_file(request.loaded.project, machine_id, request.suite)

@@ -68,6 +68,8 @@ def detectable_effects(
 ) -> tuple[float, float] | None:
     """Smallest and largest slowdown of a single gating case that a gate of this length finds with 80 % power.
 
+    The confirmation is left out.
+
     Args:
         summary: Of the calibration.
         alpha: Family-wise level of the gate.

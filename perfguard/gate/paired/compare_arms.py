@@ -20,7 +20,7 @@ from perfguard.records.record import StoredCensus
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
-from perfguard.runner.measuring import Limits, Place, calibrate, measure, start_arms
+from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 
@@ -55,7 +55,7 @@ def compare_arms(
     What was measured before an interruption is judged too; the result then says `interrupted`.
 
     Args:
-        request: What to measure.
+        request: What to measure. Arms that turn out to run the same code are not measured, unless it says so.
         baseline: What to compare with.
         candidate: What to judge.
         notes: For the reader.
@@ -74,16 +74,22 @@ def compare_arms(
             session.note(note)
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
         starter, arms = start_arms(session, specs, place)
-        plan = calibrate(session, starter, arms)
+        is_measured = request.measure_anyway
+        if not is_measured:
+            prove_identity(session, arms)
+        plan = Plan(cases=(), settings=session.settings)
+        if not session.identical:
+            plan = calibrate(session, starter, arms, measures_identical=is_measured)
         error_rate = gate_error_rate(session)
         judge = judge_of(session, request.cases, error_rate.margins, allowances=allowances)
         if is_anchor:
             judge = against_anchor(judge, request.loaded.config)
-        cases = [each.case for each in plan.cases]
-        count_arms(session, starter, cases, census)
-        measure_paired(session, starter, plan, judge)
-        confirm_flags(session, specs, plan, judge)
-        explain(session, starter, judge.verdicts(session.data), cases)
+        if is_measured or not session.identical:
+            cases = [each.case for each in plan.cases]
+            count_arms(session, starter, cases, census)
+            measure_paired(session, starter, plan, judge)
+            confirm_flags(session, specs, plan, judge)
+            explain(session, starter, judge.verdicts(session.data), cases)
         result = finish(session, judge.conclude(session.data), error_rate=error_rate.fact)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)

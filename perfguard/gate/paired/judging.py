@@ -23,7 +23,7 @@ from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.records.verdict import Comparison, Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
 
 
 @dataclass(slots=True)
@@ -65,6 +65,8 @@ class PairedJudge:
 
     def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
         """Verdicts on the stage, after everything that may change them."""
+        if self._was_not_measured(data):
+            return tuple(_same_code(case, self.policy) for case in self.cases)
         if not self.is_closed:
             self.look(data, final=True)
         if self.gate is None:
@@ -110,14 +112,50 @@ class PairedJudge:
         cases = [case for case in self.cases if case.id in flagged]
         return confirm(data.paired(self.confirmation), cases, self.policy)
 
+    def _was_not_measured(self, data: RunData) -> bool:
+        """Whether the arms are the same, so that nothing had to be measured."""
+        return self.identical and not data.blocks_of(self.stage) and not data.failures
+
     def conclude(self, data: RunData, *, notes: Sequence[Fact] = ()) -> GateResult:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
+        if self._was_not_measured(data):
+            return GateResult(
+                outcome=GateOutcome.PASS,
+                reasons=(fact("arms.identical"),),
+                verdicts=verdicts,
+                policy=self.policy,
+                blocks_total=0,
+                blocks_voided=0,
+                identical=True,
+                notes=tuple(notes),
+            )
         voiding = self.gate.voiding if self.gate else None
         allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
         result = conclude(verdicts, self.policy, voiding=voiding, notes=(*notes, *allowed))
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
+
+
+def _same_code(case: Case, policy: Policy) -> Verdict:
+    """The verdict on a case that both arms run with the same code, so that nothing was measured."""
+    comparison = Comparison(
+        case_id=case.id,
+        gating=case.gating,
+        estimate=None,
+        p_regressed=None,
+        p_improved=None,
+        baseline_median_s=None,
+        candidate_median_s=None,
+        margin_ratio=policy.margin_of(case.id),
+    )
+    return Verdict(
+        case_id=case.id,
+        outcome=Outcome.SAME_CODE,
+        gating=case.gating,
+        reasons=(fact("verdict.not_measured"),),
+        comparison=comparison,
+    )
 
 
 def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
@@ -142,6 +180,9 @@ def passed_by_construction(result: GateResult) -> GateResult:
         outcome=GateOutcome.PASS,
         identical=True,
         measured_outcome=result.outcome,
+        verdicts=tuple(
+            replace(verdict, outcome=Outcome.SAME_CODE, timed_outcome=verdict.outcome) for verdict in result.verdicts
+        ),
         reasons=(fact("arms.identical", measured_outcome=result.outcome.value),),
     )
 

@@ -11,7 +11,7 @@ case is shown to be unchanged or faster, so one truly slow case is passed with a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfguard.errors import ExitCode, UsageError
@@ -69,10 +69,9 @@ def judge(
 ) -> GateResult:
     """Decide every case and the gate.
 
-    Regressions and improvements are each tested over the family of gating cases by Holm. A gating case
-    noisier than the policy allows is demoted to advisory *unless it regressed or improved within the family*: noise
-    takes away its say in `inconclusive`, it never hides what was shown in spite of it. Advisory cases are tested on
-    their own and never fail the gate.
+    Regressions and improvements are each tested over the family of gating cases by Holm. Noise does not change the
+    family: a gating case noisier than the policy allows is tested in it like the others, and is demoted to advisory
+    only where neither was shown. Cases that the suite calls advisory are tested on their own and never fail the gate.
 
     Args:
         comparisons: The evidence, in the order of the suite.
@@ -180,18 +179,12 @@ def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> 
             comparison=comparison,
             mde_ratio=math.inf,
         )
-    undecided = tested is not None and min(tested.p_slower, tested.p_faster) > policy.alpha
-    if undecided and _too_noisy(comparison, policy):
-        demoted = _decided(comparison, None, policy)
-        return Verdict(
-            case_id=comparison.case_id,
-            outcome=demoted.outcome,
-            gating=Gating.ADVISORY,
-            reasons=(reasons.demoted(comparison, policy), *demoted.reasons),
-            comparison=comparison,
-            mde_ratio=demoted.mde_ratio,
-        )
-    return _decided(comparison, tested, policy)
+    verdict = _decided(comparison, tested, policy)
+    is_shown = verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+    if tested is None or is_shown or not _too_noisy(comparison, policy):
+        return verdict
+    # Only the family's test speaks: a test of its own would call a case regressed that passes the gate.
+    return replace(verdict, gating=Gating.ADVISORY, reasons=(reasons.demoted(comparison, policy), *verdict.reasons))
 
 
 def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:

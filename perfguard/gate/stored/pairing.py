@@ -157,7 +157,8 @@ def _told(result: GateResult, same: int) -> GateResult:
 def _same_code(verdict: Verdict) -> Verdict:
     return replace(
         verdict,
-        outcome=Outcome.UNCHANGED,
+        outcome=Outcome.SAME_CODE,
+        timed_outcome=verdict.outcome,
         gating=Gating.GATING,  # noise between rounds may have demoted it, but hashes have none
         reasons=(fact("verdict.same_code"), *verdict.reasons),
     )

@@ -45,6 +45,7 @@ _DIFFERENCES = {
     Outcome.REGRESSED: Difference.SLOWER,
     Outcome.IMPROVED: Difference.FASTER,
     Outcome.UNCHANGED: Difference.EQUAL,
+    Outcome.SAME_CODE: Difference.EQUAL,
 }
 
 NO_GATE = (
@@ -172,7 +173,7 @@ def _comparisons(
 
 
 def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
-    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    comparison, estimate = verdict.comparison, verdict.effect
     return ImportedComparison(
         name=verdict.case_id,
         difference=_DIFFERENCES.get(verdict.outcome, Difference.UNDECIDED),

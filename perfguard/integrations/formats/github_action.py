@@ -48,7 +48,7 @@ def _entry(series: ImportedSeries, verdict: Verdict | None) -> dict[str, object]
     lines = [f"processes: {len(medians)}"]
     if verdict is not None:
         lines.append(f"verdict: {verdict.outcome.value}")
-        if verdict.comparison.estimate is not None:
-            lines.append(f"effect: {format_effect(verdict.comparison.estimate.log_ratio)}")
+        if verdict.effect is not None:
+            lines.append(f"effect: {format_effect(verdict.effect.log_ratio)}")
     found["extra"] = "\n".join(lines)
     return found

@@ -53,7 +53,7 @@ def write(run: RunExport) -> bytes:
 
 
 def _effects(verdict: Verdict) -> Iterable[tuple[str, float]]:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None:
         return
     logs = {"estimate": estimate.log_ratio, "lower": estimate.interval.lower, "upper": estimate.interval.upper}

@@ -137,7 +137,7 @@ def _sample_rows(run: RunExport) -> list[SampleRow]:
 
 
 def _judged(verdict: Verdict, result: RunResult) -> CaseRow:
-    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    comparison, estimate = verdict.comparison, verdict.effect
     return CaseRow(
         run=result.run_id,
         suite=result.suite,

@@ -58,8 +58,13 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
         *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
         *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
         *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
+        *_same_code(of(verdicts, Outcome.SAME_CODE)),
         *_executed_otherwise(result, verdicts, detail),
     ]
+
+
+def _same_code(verdicts: Sequence[Verdict]) -> list[str]:
+    return [f"≡ same code: {format_count(len(verdicts), 'case')}"] if verdicts else []
 
 
 def of(verdicts: Sequence[Verdict], *outcomes: Outcome) -> list[Verdict]:
@@ -144,11 +149,11 @@ def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: 
 
 def _bars(verdicts: Sequence[Verdict]) -> str:
     """A code block with a line for each case that has an effect; empty where none has."""
-    measured = [(v, e) for v in verdicts if (e := v.comparison.estimate) is not None]
+    measured = [(v, e) for v in verdicts if (e := v.effect) is not None]
     if not measured:
         return ""
     reach = reach_of(estimate for _, estimate in measured)
-    intervals = [format_interval(verdict.comparison) for verdict, _ in measured]
+    intervals = [format_interval(verdict.effect) for verdict, _ in measured]
     width = max(map(len, (_INTERVAL_HEAD, *intervals)))
     lines = [f"     effect  {_INTERVAL_HEAD:<{width}}  {axis_labels(reach):<{BAR_WIDTH}}  case"]
     for (verdict, estimate), interval in zip(measured, intervals, strict=True):
@@ -161,7 +166,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
 
 
 def _rank(verdict: Verdict) -> tuple[bool, float]:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     size = abs(estimate.log_ratio) if estimate is not None else 0.0
     return verdict.gating is Gating.ADVISORY, -size if size == size else 0.0  # noqa: PLR0124 - nan has no place
 

@@ -227,7 +227,7 @@ def _acceptance(red: Sequence[Verdict]) -> list[str]:
 
 def _ceiling(verdict: Verdict) -> int:
     """Whole per cent that cover the upper end of a regression's interval."""
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None or not math.isfinite(estimate.log_ratio):
         return 1
     upper = estimate.interval.upper if math.isfinite(estimate.interval.upper) else estimate.log_ratio

@@ -9,7 +9,7 @@ from perfguard.report.escaping import code, escape
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
-from perfguard.report.terminal.result import SIGNS, format_interval
+from perfguard.report.terminal.result import PLAIN, SIGNS, format_interval
 from perfguard.units import format_effect, format_ratio, format_seconds
 
 _ORDER = (
@@ -22,6 +22,7 @@ _ORDER = (
     Outcome.INCONCLUSIVE,
     Outcome.IMPROVED,
     Outcome.UNCHANGED,
+    Outcome.SAME_CODE,
 )
 """What a reader must see first."""
 
@@ -58,7 +59,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
         "|---|---|--:|--:|--:|---|--:|---|",
     ]
     for verdict in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome)):
-        c, e = verdict.comparison, verdict.comparison.estimate
+        c, e = verdict.comparison, verdict.effect
         advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
         cells = (
             SIGNS[verdict.outcome][0],
@@ -66,7 +67,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
             format_seconds(c.baseline_median_s),
             format_seconds(c.candidate_median_s),
             format_effect(e.log_ratio) if e else "-",
-            format_interval(c),
+            format_interval(e),
             format_ratio(e.block_sd) if e else "-",
             f"**{verdict.outcome.value}**{advisory}",
         )
@@ -76,7 +77,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
         *(
             f"- {code(v.case_id)}: {escape('; '.join((describe_all(v.reasons), *further)))}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
-            if (further := [*signal_lines(v), *blame_lines(v, result)]) or v.outcome is not Outcome.UNCHANGED
+            if (further := [*signal_lines(v), *blame_lines(v, result)]) or v.outcome not in PLAIN
         ),
     ]
     return lines

@@ -93,7 +93,7 @@ def section_of(
         is_open: Whether its evidence is shown at once, even if there is nothing to look at.
     """
     evidence = content.evidence.get(case_id, CaseEvidence(case_id=case_id))
-    estimate = verdict.comparison.estimate if verdict else None
+    estimate = verdict.effect if verdict else None
     attribution = content.attributions.get(case_id)
     history = (
         next((h for h in histories_of(content.history) if h.case_id == case_id), None) if content.history else None
@@ -145,10 +145,10 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
 
 
 def _effect(verdict: Verdict) -> str:
-    estimate = verdict.comparison.estimate
+    estimate = verdict.effect
     if estimate is None:
         return ""
-    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.comparison)}"
+    return f"{format_effect(estimate.log_ratio)} {format_interval(verdict.effect)}"
 
 
 def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def forest(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Chart | Non
         verdicts: In the order in which they are shown.
         links: Where each case's details stand, by case id.
     """
-    known = [v.comparison.estimate for v in verdicts if v.comparison.estimate is not None]
+    known = [v.effect for v in verdicts if v.effect is not None]
     if not known:
         return None
     axis = effect_axis(ratio for estimate in known for ratio in _ratios(estimate))
@@ -53,10 +53,9 @@ def forest(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Chart | Non
 
 
 def _row(verdict: Verdict, axis: EffectAxis, links: Mapping[str, str]) -> tuple[Cell, ...]:
-    mark, comparison = mark_of(verdict.outcome), verdict.comparison
-    estimate = comparison.estimate
+    mark, estimate = mark_of(verdict.outcome), verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-    effect = f"{format_effect(estimate.log_ratio)} {format_interval(comparison)}" if estimate else "-"
+    effect = f"{format_effect(estimate.log_ratio)} {format_interval(estimate)}" if estimate else "-"
     return (
         Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
         Cell(content=_bar(verdict, axis, effect), class_="picture"),
@@ -67,7 +66,7 @@ def _row(verdict: Verdict, axis: EffectAxis, links: Mapping[str, str]) -> tuple[
 
 def _bar(verdict: Verdict, axis: EffectAxis, effect: str) -> Element:
     """One row's picture: margin, zero, interval, effect; arrows where it lies beyond the axis."""
-    estimate, mark = verdict.comparison.estimate, mark_of(verdict.outcome)
+    estimate, mark = verdict.effect, mark_of(verdict.outcome)
     margin = verdict.comparison.margin_ratio
     left, right = axis.at(-margin), axis.at(margin)
     parts = [

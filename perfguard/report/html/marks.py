@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfguard.records.verdict import GateOutcome, Outcome
-from perfguard.report.terminal.result import SIGNS
+from perfguard.report.terminal.result import SIGNS, word_of
 
 
 class Mark(NamedTuple):
@@ -20,6 +20,7 @@ _CLASSES = {
     Outcome.REGRESSED: "slower",
     Outcome.IMPROVED: "faster",
     Outcome.UNCHANGED: "same",
+    Outcome.SAME_CODE: "same",
     Outcome.INCONCLUSIVE: "open",
     Outcome.INCOMPARABLE: "open",
     Outcome.NO_BASELINE: "open",
@@ -39,13 +40,14 @@ _ORDER = (
     Outcome.NO_BASELINE,
     Outcome.IMPROVED,
     Outcome.UNCHANGED,
+    Outcome.SAME_CODE,
 )
 """What needs a look first."""
 
 
 def mark_of(outcome: Outcome) -> Mark:
     """What is said of a case."""
-    return Mark(SIGNS[outcome][0], outcome.value, _CLASSES[outcome])
+    return Mark(SIGNS[outcome][0], word_of(outcome), _CLASSES[outcome])
 
 
 def mark_of_verdict(verdict: str) -> Mark:

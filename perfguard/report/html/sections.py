@@ -46,7 +46,7 @@ class RunSection:
     """What is said of it."""
     sentence: str
     """The same as a sentence."""
-    contract: str
+    error_rate: str
     """What is known of the gate's error rates; empty where nothing was judged."""
     facts: tuple[tuple[str, str], ...]
     """Labels with their texts."""
@@ -92,7 +92,7 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
         run_id=content.run_id,
         mark=mark_of_verdict(verdict_of(content)),
         sentence=_sentence(content),
-        contract=describe(result.error_rate) if result is not None and result.error_rate is not None else "",
+        error_rate=describe(result.error_rate) if result is not None and result.error_rate is not None else "",
         facts=tuple(_facts(content)),
         problems=(*_problems(content), *_left_out(len(anchors))),
         forest=forest(verdicts, links),

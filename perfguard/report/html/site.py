@@ -157,5 +157,5 @@ def _case(case: CaseHistory) -> CaseSeries:
 def _worst(result: RunResult | None) -> tuple[float, str] | None:
     """Effect and name of the case with the largest slowdown."""
     verdicts = result.gate.verdicts if result and result.gate else ()
-    known = ((v.comparison.estimate.log_ratio, v.case_id) for v in verdicts if v.comparison.estimate is not None)
+    known = ((v.effect.log_ratio, v.case_id) for v in verdicts if v.effect is not None)
     return max((found for found in known if math.isfinite(found[0])), default=None)

@@ -45,7 +45,7 @@ def cases_table(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Table:
 
 def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
     comparison, mark = verdict.comparison, mark_of(verdict.outcome)
-    estimate = comparison.estimate
+    estimate = verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     return (
         Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
@@ -55,7 +55,7 @@ def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
             class_=f"verdict {mark.class_}",
         ),
         *numbers((format_effect(estimate.log_ratio), estimate.log_ratio) if estimate else ("-", None)),
-        Cell(content=format_interval(comparison), sort=estimate.interval.lower if estimate else None, class_="num"),
+        Cell(content=format_interval(estimate), sort=estimate.interval.lower if estimate else None, class_="num"),
         *numbers(
             (format_seconds(comparison.baseline_median_s), comparison.baseline_median_s),
             (format_seconds(comparison.candidate_median_s), comparison.candidate_median_s),

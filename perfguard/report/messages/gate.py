@@ -129,6 +129,9 @@ GATE: Mapping[str, Message] = {
         text="too noisy to gate: {unit} SD {block_sd_ratio}, limit {limit_ratio}",
         about="A gating case is noisier than `max_block_sd`.",
     ),
+    "verdict.not_measured": Message(
+        text="same code in both arms, not measured", about="Both arms run the same code, so the case was not measured."
+    ),
     "verdict.allowed_effect": Message(
         text="{log_ratio:slowdown} {log_ratio:interval}", about="The slowdown that the allow-list accepts."
     ),
@@ -238,7 +241,8 @@ GATE: Mapping[str, Message] = {
         text="no gating case is left: none gates, or all are too noisy", about="Nothing can decide the gate."
     ),
     "arms.identical": Message(
-        text="same code: both arms run the same files, packages and settings",
+        text="same code: both arms run the same files, packages and settings"
+        "[[; the times alone would have said {measured_outcome}]]",
         about="Both arms hash identical, so the gate passes whatever the times say.",
     ),
     "run.interrupted": Message(text="interrupted; {blocks:block} kept", about="The user ended the run."),

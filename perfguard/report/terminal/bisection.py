@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _STYLES = {Answer.GOOD: "green", Answer.BAD: "bold red", Answer.SKIP: "yellow"}
 _SHOWN_SUSPECTS = 20
-_NOT_SLOWER = (Outcome.UNCHANGED.value, Outcome.IMPROVED.value, Outcome.ALLOWED.value)
+_NOT_SLOWER = (Outcome.SAME_CODE.value, Outcome.UNCHANGED.value, Outcome.IMPROVED.value, Outcome.ALLOWED.value)
 
 
 def format_with_interval(effect: CaseEffect) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NUMBERS_WIDTH = 112
 """Columns of the table beside the case id; where both do not fit, each case gets lines of its own."""
+_UNCONFIRMED = "leave the confirmation of flags out; with it, slowdowns of that size are found less often"
 
 
 def render_calibration(summary: CalibrationSummary, *, width: int) -> list[RenderableType]:
@@ -46,6 +47,7 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
             f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
             style="dim",
         ),
+        Text(f"blocks and minutes {_UNCONFIRMED}", style="dim"),
         _plan_table(plan),
     ]
     parts.extend(Text(printable(line)) for line in _demotions(plan))
@@ -71,6 +73,7 @@ def _pace(pace: Pace) -> str:
 def _legend(summary: CalibrationSummary) -> list[str]:
     lines = [
         f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
+        f"MDEs {_UNCONFIRMED}",
         "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
     ]
     notable = [case.case_id for case in summary.cases if case.is_autocorrelated]

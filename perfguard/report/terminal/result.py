@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.records.estimate import Estimate
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
-from perfguard.records.verdict import Comparison, Outcome, Verdict
+from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.findings import render_findings
@@ -25,6 +26,7 @@ SIGNS = {
     Outcome.REGRESSED: ("▲", "bold red"),
     Outcome.IMPROVED: ("▼", "bold green"),
     Outcome.UNCHANGED: ("=", "green"),
+    Outcome.SAME_CODE: ("≡", "green"),
     Outcome.INCONCLUSIVE: ("?", "yellow"),
     Outcome.INCOMPARABLE: ("≠", "yellow"),
     Outcome.NO_BASELINE: ("∅", "yellow"),
@@ -33,6 +35,15 @@ SIGNS = {
     Outcome.ALLOWED: ("△", "yellow"),
 }
 """A sign and a colour for each outcome; the word always stands beside them."""
+
+PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)
+"""Outcomes whose reason the table tells already."""
+
+
+def word_of(outcome: Outcome) -> str:
+    """`same code`, `no baseline`."""
+    return outcome.value.replace("-", " ")
+
 
 _VERDICT_STYLES = {"pass": "bold green", "measured": "bold", "regressed": "bold red", "failed": "bold red"}
 
@@ -88,7 +99,7 @@ def _reasons(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
     lines = []
     for verdict in verdicts:
         further = [*signal_lines(verdict), *blame_lines(verdict, result)]
-        if verdict.outcome is not Outcome.UNCHANGED or further:
+        if verdict.outcome not in PLAIN or further:
             lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {describe_all(verdict.reasons)}")
         lines += [f"    {line}" for line in further]
     return lines
@@ -105,14 +116,14 @@ def _stacked(verdict: Verdict) -> list[RenderableType]:
     """Two lines: outcome and case id, then the numbers."""
     from rich.text import Text
 
-    comparison, estimate = verdict.comparison, verdict.comparison.estimate
+    comparison, estimate = verdict.comparison, verdict.effect
     sign, style = SIGNS[verdict.outcome]
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-    head = Text.assemble((f"{sign} {verdict.outcome.value}", style), f"{advisory}  {printable(verdict.case_id)}")
+    head = Text.assemble((f"{sign} {word_of(verdict.outcome)}", style), f"{advisory}  {printable(verdict.case_id)}")
     if estimate is None:
         return [head]
     numbers = (
-        f"    {format_effect(estimate.log_ratio)} {format_interval(comparison)}   "
+        f"    {format_effect(estimate.log_ratio)} {format_interval(estimate)}   "
         f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}   "
         f"n={estimate.blocks}, SD {format_ratio(estimate.block_sd)}"
     )
@@ -132,22 +143,21 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
     comparison = verdict.comparison
     sign, style = SIGNS[verdict.outcome]
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-    estimate = comparison.estimate
+    estimate = verdict.effect
     return (
         escape(printable(verdict.case_id)),
         str(estimate.blocks) if estimate else "-",
         format_seconds(comparison.baseline_median_s),
         format_seconds(comparison.candidate_median_s),
         format_effect(estimate.log_ratio) if estimate else "-",
-        escape(format_interval(comparison)),
+        escape(format_interval(estimate)),
         format_ratio(estimate.block_sd) if estimate else "-",
-        f"[{style}]{sign} {verdict.outcome.value}[/]{advisory}",
+        f"[{style}]{sign} {word_of(verdict.outcome)}[/]{advisory}",
     )
 
 
-def format_interval(comparison: Comparison) -> str:
+def format_interval(estimate: Estimate | None) -> str:
     """`[+1.2 %, +3.4 %]`; `-` where it is unknown."""
-    estimate = comparison.estimate
     if estimate is None or not math.isfinite(estimate.interval.lower):
         return "-"
     return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from perfguard.errors import ArmError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.protocol import Message
+from perfguard.runner.arms import git
 
 _SHOWN = 6
 """Longer lists are cut in notes; `arms.json` in the run's folder holds them whole."""
@@ -82,6 +84,37 @@ def are_identical(baseline: Attested, candidate: Attested) -> bool:
         and baseline.distributions == candidate.distributions
         and baseline.code == candidate.code
     )
+
+
+def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) -> bool:
+    """Whether the arms are identical by git alone, before anything is started.
+
+    They have the same interpreter and variables, and their trees differ in nothing but texts that no interpreter reads.
+    Code that git ignores is in a directory but not in a worktree, so where there is some, workers have to tell.
+    """
+    first, second = baseline.spec, candidate.spec
+    if baseline.interpreter != candidate.interpreter or first.stack != second.stack:
+        return False
+    if first.environment != second.environment:
+        return False
+    if not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
+        return False
+    if (first.revision is None) == (second.revision is None):
+        return True
+    directory = second.directory if first.revision is not None else first.directory
+    return not git.has_ignored_code(project / (directory or "."))
+
+
+def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:
+    """Whether two source trees are equal, or git knows that only documents and workflows changed."""
+    if older == newer:
+        return True
+    changed = git.changed_between_trees(project, older, newer)
+    return changed is not None and all(map(_is_text, changed))
+
+
+def _is_text(name: str) -> bool:
+    return name.endswith((".md", ".rst")) or name.startswith(".github/")
 
 
 def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[Fact]:

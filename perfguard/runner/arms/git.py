@@ -13,6 +13,7 @@ from perfguard.errors import ArmError
 from perfguard.records.bisection import Commit
 
 _TIMEOUT_S = 120.0
+_CODE_SUFFIXES = (".py", ".so", ".pyd", ".pth")
 _SEARCHED = 100
 """Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
 _OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
@@ -130,7 +131,7 @@ def is_shallow(repository: Path) -> bool:
 
 def describe_commit(repository: Path, commit: str) -> Commit:
     """What git knows of a commit."""
-    return list_commits(repository, "--max-count=1", commit)[0]
+    return list_commits(repository, "--no-walk", commit)[0]
 
 
 def list_commits(
@@ -184,6 +185,18 @@ def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str,
 
 def _is_object(name: str) -> bool:
     return len(name) in (40, 64) and not set(name) - set("0123456789abcdef")
+
+
+def has_ignored_code(directory: Path) -> bool:
+    """Whether a directory holds code that git ignores, such as a compiled extension; environments are not meant."""
+    listed = run_git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+    for name in filter(None, listed.decode(errors="surrogateescape").split("\0")):
+        path = directory / name
+        if path.name.startswith((".", "__pycache__")) or (path / "pyvenv.cfg").is_file():
+            continue
+        if any(found.suffix in _CODE_SUFFIXES for found in (path, *(path.rglob("*") if path.is_dir() else ()))):
+            return True
+    return False
 
 
 def uncommitted_files(repository: Path, folder: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ _OUTCOMES = {
     Outcome.REGRESSED.value: Mark("▲", "regressed", Role.SLOWER),
     Outcome.IMPROVED.value: Mark("▼", "faster", Role.FASTER),
     Outcome.UNCHANGED.value: Mark("=", "unchanged", Role.SAME),
+    Outcome.SAME_CODE.value: Mark("≡", "same code", Role.SAME),
     Outcome.INCONCLUSIVE.value: Mark("?", "inconclusive", Role.OPEN),
     Outcome.INCOMPARABLE.value: Mark("≠", "incomparable", Role.OPEN),
     Outcome.NO_BASELINE.value: Mark("∅", "no baseline", Role.OPEN),
@@ -66,6 +67,7 @@ _ORDER = {
     Outcome.NO_BASELINE.value: 6,
     Outcome.IMPROVED.value: 7,
     Outcome.UNCHANGED.value: 9,
+    Outcome.SAME_CODE.value: 10,
 }
 """What needs a look first; 8 stands for cases without an answer."""
 _WORTH_A_LOOK = (Outcome.REGRESSED.value, Outcome.FAILED.value, Outcome.DIFFERENT.value)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state
+from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
 from perfguard.gate.calibration.pace import pace_of
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, summarize
 from perfguard.records.calibration import Calibration, CaseSample

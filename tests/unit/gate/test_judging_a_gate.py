@@ -141,6 +141,14 @@ def test_a_noisy_case_loses_its_say_but_is_reported():
     assert result.outcome is GateOutcome.PASS
 
 
+def test_a_noisy_case_is_tested_in_the_family_only():
+    lone = compared("lone", 0.09, sd=0.08)
+    assert lone.p_regressed <= POLICY.alpha < 2 * lone.p_regressed
+    verdict = judge([SAME, lone], POLICY).verdicts[1]
+    assert (verdict.gating, verdict.outcome) == (Gating.ADVISORY, Outcome.INCONCLUSIVE)
+    assert verdict.p_adjusted == pytest.approx(2 * lone.p_regressed)
+
+
 def test_noise_cannot_hide_a_regression_that_stands_in_the_family():
     doubled = compared("doubled", 1.0, sd=0.08)
     result = judge([SAME, doubled], POLICY)

@@ -90,6 +90,13 @@ def test_says_whether_the_effects_reckon_with_cases_that_leave():
     assert "finds with 80 % power; the other cases leave as they do in A/A gates" in text
 
 
+@pytest.mark.parametrize("width", [200, 80])
+def test_detectable_effects_and_plans_say_that_they_leave_the_confirmation_out(width):
+    plan = plan_of(planned("a", gating=True), minutes=3.5)
+    for parts in (render_calibration(SUMMARY, width=width), render_plan(plan, width=width)):
+        assert "confirmation" in printed(parts, width)
+
+
 def planned(case_id, *, gating, reason="plan.never_measured"):
     return PlannedCase(
         case_id=case_id,

@@ -49,7 +49,7 @@ class Perfguard:
         )
         baseline = f"git:{BASE}"
         return (
-            *(sys.executable, "-m", "perfguard", "compare"),
+            *(sys.executable, "-m", "perfguard", "compare", "--measure-anyway"),
             *("--baseline", _with(baseline, question.variant.baseline_environment)),
             *("--candidate", _with(candidate, question.variant.environment)),
             *(("--suite", "victim") if not cases else [w for case in cases for w in ("--case", case)]),

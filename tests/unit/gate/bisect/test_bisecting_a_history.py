@@ -10,7 +10,7 @@ import pytest
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError
 from perfguard.gate.bisect.bisect import bisect
 from perfguard.records.bisection import Answer, BisectionOutcome
-from perfguard.runner.git_bisect import Span
+from perfguard.runner.arms.git_bisect import Span
 from tests.bisected_histories import SORT, SUM, outcome_of
 
 
