@@ -166,7 +166,7 @@ class TestCalibrating:
         assert found.state.is_valid, found.state
         again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=gates)
         assert len(again.calibration.gates) == 3
-        assert again.contract.startswith("calibrated on this machine: 0 of 3 A/A gates gave a false alarm")
+        assert (again.error_rate.code, again.error_rate.values["gates"]) == ("error_rate.calibrated", 3)
         assert again.summary.cases[0].blocks == 24
 
     def test_compares_the_same_thing_at_other_places_with_another_seed_each_time(self, request_, tmp_path):

@@ -100,7 +100,8 @@ def test_one_failed_start_costs_a_block_and_two_in_a_row_end_the_run():
     fault = {("hello", None): WorkerFailure("no answer")}
     once = Run(FakeStarter({(0, Arm.BASELINE): fault})).go()
     assert {block for block, _ in once.completed()} == {1}
-    assert once.of(Noted)[0].text == "baseline worker did not start: no answer"
+    assert once.of(Noted)[0].fact.values == {"error": "no answer"}
+    assert once.of(Noted)[0].fact.code == "arms.worker_not_started"
     twice = Run(FakeStarter({(0, Arm.BASELINE): fault, (1, Arm.BASELINE): fault}))
     with pytest.raises(MeasurementError, match="workers of the baseline cannot be started: no answer"):
         twice.go()

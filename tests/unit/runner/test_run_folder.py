@@ -184,7 +184,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(folder):
 
 
 @pytest.mark.parametrize(
-    "line", [b"garbage", b"[]", b'{"event":"unknown"}', b'{"event":"note"}', b'{"event":"note","level":1,"text":"x"}']
+    "line", [b"garbage", b"[]", b'{"event":"unknown"}', b'{"event":"note"}', b'{"event":"note","fact":1}']
 )
 def test_a_whole_line_that_is_no_event_is_an_error_with_its_number(folder, line):
     folder.emit(EVENTS[0])

@@ -167,7 +167,7 @@ class TestDamage:
             (b"", "not a JSON line"),
             (b"[1, 2]", "not an event of schema 1"),
             (b'{"event":"note"}', "missing required field"),
-            (b'{"event":"note","level":1,"text":"x"}', "Expected `str`, got `int`"),
+            (b'{"event":"note","fact":1}', "Expected `object`, got `int`"),
             (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
             (b'{"event":"canary","block":1,"value_s":1e999}', "a number in it is not finite"),
             (b"[" * 100_000, "nested too deeply"),
