@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from perfguard.config import load_config
+from perfguard.records.facts import recorded_text
 from perfguard.records.run import Arm
 from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
 from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
@@ -148,7 +149,7 @@ def a_profile() -> RunContent:
         cpus=(1, 2),
         cases=(case,),
         problems={"step.other": "it failed"},
-        notes=("one note",),
+        notes=(recorded_text("one note"),),
     )
     return RunContent(run_id="20260921T150000-profile", command=("profile", SLOWER), profile=report)
 

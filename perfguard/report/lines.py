@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfguard.gate.calibration.error_rate import nominal
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange
@@ -75,6 +76,13 @@ def note_lines(result: RunResult, least: Severity = Severity.NOTABLE) -> list[st
         least: Notes that matter less are left out; `INFO` gives all.
     """
     return [describe(note) for note in notes_of(result) if note.severity.is_at_least(least)]
+
+
+def error_rate_of(result: RunResult) -> str:
+    """What is known of the gate's error rate; empty where nothing was compared."""
+    if result.gate is None:
+        return ""
+    return describe(result.error_rate or nominal(result.gate.policy.alpha))
 
 
 def notes_of(result: RunResult) -> tuple[Fact, ...]:

@@ -19,7 +19,7 @@ from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import notes_of
+from perfguard.report.lines import error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count
@@ -131,8 +131,7 @@ def _certainty(result: RunResult) -> str:
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
         each = "the regression" if len(red) == 1 else "each regression"
         said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
-    if result.error_rate is not None:
-        said.append(describe(result.error_rate))
+    said.append(error_rate_of(result))
     return text_of("; ".join(said))
 
 

@@ -15,7 +15,7 @@ from perfguard.report.html.forest import forest
 from perfguard.report.html.marks import Mark, mark_of_verdict, urgency
 from perfguard.report.html.series import moment
 from perfguard.report.html.tables import arms_table, cases_table, measured_table, profiled_table
-from perfguard.report.lines import notes_of
+from perfguard.report.lines import error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration
 
@@ -92,7 +92,7 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
         run_id=content.run_id,
         mark=mark_of_verdict(verdict_of(content)),
         sentence=_sentence(content),
-        error_rate=describe(result.error_rate) if result is not None and result.error_rate is not None else "",
+        error_rate=error_rate_of(result) if result is not None else "",
         facts=tuple(_facts(content)),
         problems=(*_problems(content), *_left_out(len(anchors))),
         forest=forest(verdicts, links),
