@@ -46,7 +46,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-_OF_NUMBERS = (SliceTimed, CanaryTimed)
+OF_NUMBERS = (SliceTimed, CanaryTimed)
 """Events that hold no facts; by far the most of a recording."""
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
@@ -198,7 +198,7 @@ def decode_event(line: bytes, *, source: str) -> Event:
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
     names = {f.name for f in dataclasses.fields(kind)}
-    if kind not in _OF_NUMBERS:
+    if kind not in OF_NUMBERS:
         body = upgraded(body, kind)
     known = {key: value for key, value in body.items() if key in names}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-Value = str | int | float | bool | None | tuple[str | int | float, ...]
+Value = str | int | float | bool | None | tuple[str | int | float | None, ...]
 """A number, a name or a list of them; the suffix of its name is its unit: `_ratio`, `_log_ratio`, `_share`, `_s`."""
 
 RECORDED_TEXT = "recorded.text"

@@ -98,6 +98,7 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
     found = data.get("schema") if isinstance(data, dict) else None
     if found not in (1, RESULT_SCHEMA) or isinstance(found, bool):
         raise StoreError(f"{source} has schema {found!r}, this perfguard reads {RESULT_SCHEMA}; use the same version")
+    data["schema"] = RESULT_SCHEMA
     result = from_builtins(upgraded(with_nan(data, RunResult), RunResult), RunResult, source=source)
     cases = len(result.gate.verdicts) if result.gate is not None else len(result.measured)
     if cases > MOST_CASES:

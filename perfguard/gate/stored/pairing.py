@@ -151,7 +151,7 @@ def _told(result: GateResult, same: int) -> GateResult:
     if result.outcome is not GateOutcome.PASS:
         return result
     total = len(result.verdicts)
-    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same),))
+    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same or None),))
 
 
 def _same_code(verdict: Verdict) -> Verdict:

@@ -165,7 +165,7 @@ GATE: Mapping[str, Message] = {
         about="The waiting arm did not leave the CPUs to the other one, so neither was measured alone.",
     ),
     "allowance.applied": Message(
-        text="allowed up to {limit_ratio} until {until}: {why}[[ (strictest of {entries:entry})]]",
+        text="allowed up to {limit_ratio} until {until}: {why}[[ (strictest of {entries} entries)]]",
         about="An entry of the allow-list accepts the slowdown.",
     ),
     "allowance.exceeded": Message(

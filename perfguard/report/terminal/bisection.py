@@ -14,7 +14,7 @@ from perfguard.records.bisection import (
     Commit,
     MeasuredTree,
 )
-from perfguard.records.verdict import Outcome
+from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.escaping import escape
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration, format_effect, format_ratio, printable
@@ -85,7 +85,8 @@ def finding_of(measured: MeasuredTree) -> str:
     """The effects, or why there is no answer."""
     if measured.answer is not Answer.SKIP:
         return describe_effects(measured.cases) or describe_all(measured.reasons)
-    unclear = [case for case in measured.cases if case.outcome not in _NOT_SLOWER]
+    is_host = measured.gate == GateOutcome.HOST_UNSTABLE.value
+    unclear = [case for case in measured.cases if case.outcome not in _NOT_SLOWER and not is_host]
     return "; ".join(
         [f"{case.case_id} {case.outcome}: {describe_all(case.reasons)}" for case in unclear]
         or [describe_all(measured.reasons)]

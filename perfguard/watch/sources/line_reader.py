@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfguard.codec import decode_event
+from perfguard.codec import OF_NUMBERS, decode_event
 from perfguard.errors import StoreError
 from perfguard.records.events import EVENT_NAMES, EVENT_SCHEMA, Event, OpsCompared, RunStarted
 from perfguard.units import format_bytes, format_count, printable
@@ -72,6 +73,7 @@ class LineReader:
         self._next_seq = 0
         self._unread = 0
         self._has_begun = False
+        self._is_old = False
         self._unknown: set[str] = set()
 
     @property
@@ -103,7 +105,7 @@ class LineReader:
 
     def _take(self, line: bytes, found: _Piece) -> None:
         try:
-            seen = _decode(line)
+            seen = _decode(line, is_old=self._is_old)
         except _UnknownEventError as unknown:
             self._check_number(unknown.seq, found)
             if unknown.name not in self._unknown and len(self._unknown) < MAX_PROBLEMS:
@@ -133,6 +135,7 @@ class LineReader:
             found.restarted = True
             self._next_seq = self._unread = 0
         self._has_begun = True
+        self._is_old = seen.event.schema < EVENT_SCHEMA
         if seen.event.schema > EVENT_SCHEMA:
             found.problems.append(
                 f"the recording has schema {seen.event.schema}, this perfguard reads {EVENT_SCHEMA}: what it knows is "
@@ -163,10 +166,15 @@ class _UnknownEventError(StoreError):
         self.seq = seq
 
 
-def _decode(line: bytes) -> SeenEvent:
+def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
     """The event in a line.
 
-    Two passes of a compiled decoder take a tenth of the time of `decode_event`, which is left to say what is wrong.
+    Two passes of a compiled decoder take a tenth of the time of `decode_event`, which is left to say what is wrong,
+    and to read older schemas: the compiled decoder would pass over fields that were renamed since.
+
+    Args:
+        line: One line of the recording.
+        is_old: Whether the recording has an older schema.
 
     Raises:
         StoreError: There is none.
@@ -179,12 +187,14 @@ def _decode(line: bytes) -> SeenEvent:
         raise StoreError("its number or its time is none") from None
     if envelope.event not in EVENT_NAMES:
         raise _UnknownEventError(envelope.event, envelope.seq)
-    try:
-        event: Event = _event_decoder(envelope.event).decode(line)
-    except (msgspec.MsgspecError, ValueError):
+    event: Event | None = None
+    if not is_old or EVENT_NAMES[envelope.event] in OF_NUMBERS:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError):
+            event = _event_decoder(envelope.event).decode(line)
+    if event is None:
         event = decode_event(line, source="it")
         if not isinstance(event, OpsCompared) and not _is_finite(event):
-            raise StoreError("a number in it is not finite") from None
+            raise StoreError("a number in it is not finite")
     return SeenEvent(seq=envelope.seq, t_wall=envelope.t_wall, t_mono=envelope.t_mono, event=event)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -8,7 +9,7 @@ import pytest
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Severity
+from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import (
     Confirmation,
@@ -20,9 +21,12 @@ from perfguard.records.verdict import (
     SignalFinding,
 )
 from tests.compared_cases import compared
+from tests.found_facts import codes_of
 
 TODAY = date(2026, 11, 21)
 POLICY = Policy()
+LIMITS = {"limit_ratio": 0.03, "until": "2027-01-31"}
+"""Of `entry()`."""
 
 
 def regressed(case_id="x", effect=0.021, *, sd=0.004, gating=Gating.GATING, design=Design.PAIRED, confirmed=True):
@@ -30,9 +34,7 @@ def regressed(case_id="x", effect=0.021, *, sd=0.004, gating=Gating.GATING, desi
     comparison = compared(case_id, effect, sd=sd, gating=gating, design=design)
     verdict = decide_cases([comparison], POLICY)[0]
     if design is Design.PAIRED and verdict.outcome is Outcome.REGRESSED:
-        entry = Confirmation(
-            confirmed=confirmed, estimate=comparison.estimate, p_slower=1e-4, reason="confirmed by 6 blocks"
-        )
+        entry = Confirmation(confirmed=confirmed, estimate=comparison.estimate, p_slower=1e-4)
         verdict = replace(verdict, confirmation=entry)
     return verdict
 
@@ -50,7 +52,7 @@ def cpu(baseline, candidate, *, outcome=Outcome.REGRESSED, gating=True):
         baseline=baseline,
         candidate=candidate,
         p_adjusted=1e-9,
-        reason="grew",
+        fact=fact("signal.measured", signal="cpu", baseline_s=baseline, candidate_s=candidate),
     )
 
 
@@ -64,13 +66,18 @@ def test_a_regression_within_its_allowance_is_allowed_and_the_gate_passes():
     assert verdict.outcome is Outcome.REGRESSED
     found = ruled(verdict, entry())
     assert found.outcome is Outcome.ALLOWED
-    assert found.allowance == "allowed up to 3.00 % until 2027-01-31: new padding code, see #12"
-    assert found.reason == (
-        "+2.10 % [+1.81 %, +2.39 %], allowed up to 3.00 % until 2027-01-31: new padding code, see #12"
-    )
+    assert found.allowance == fact("allowance.applied", LIMITS, why="new padding code, see #12", entries=None)
+    assert codes_of(found.reasons) == ["verdict.allowed_effect", "allowance.applied"]
+    assert found.reasons[0].values == {
+        "log_ratio": pytest.approx(math.log1p(0.021)),
+        "log_ratio_lower": pytest.approx(math.log1p(0.0181), abs=1e-4),
+        "log_ratio_upper": pytest.approx(math.log1p(0.0239), abs=1e-4),
+    }
     result = conclude([found], POLICY)
     assert result.outcome is GateOutcome.PASS
-    assert result.reason == "0 of 1 case unchanged within ±2.00 %, 1 slower but allowed: x (+2.10 %)"
+    assert result.reasons == (
+        fact("gate.passed", unchanged=0, cases=1, equivalence_ratio=0.02, faster=(), allowed=("x",)),
+    )
 
 
 @pytest.mark.parametrize("effect", [0.031, 0.2])
@@ -78,7 +85,7 @@ def test_beyond_its_allowance_a_case_stays_red_and_says_so(effect):
     verdict = regressed(effect=effect)
     found = ruled(verdict, entry())
     assert (found.outcome, found.allowance) == (Outcome.REGRESSED, None)
-    assert found.reason == f"{verdict.reason}; more than the 3.00 % that the allow-list accepts until 2027-01-31"
+    assert found.reasons == (*verdict.reasons, fact("allowance.exceeded", LIMITS))
 
 
 def test_a_slowdown_at_the_very_limit_is_allowed():
@@ -108,12 +115,10 @@ def test_patterns_name_cases_as_the_option_case_does(pattern):
 def test_of_several_entries_the_strictest_applies_and_it_is_said():
     found = ruled(regressed(), entry("*", 50), entry("x", 1), entry("x", 3))
     assert found.outcome is Outcome.REGRESSED
-    assert found.reason.endswith(
-        "more than the 1.00 % that the allow-list accepts until 2027-01-31, the strictest of 3 entries that name it"
-    )
+    assert found.reasons[-1] == fact("allowance.exceeded", {**LIMITS, "limit_ratio": 0.01})
     allowed = ruled(regressed(), entry("*", 50), entry("x", 3), entry("x", 1, days=-1))
     assert allowed.outcome is Outcome.ALLOWED
-    assert allowed.reason.endswith("see #12, the strictest of 2 entries that name it")
+    assert allowed.allowance.values["entries"] == 2
 
 
 @pytest.mark.parametrize("effect", [0.0, -0.1])
@@ -134,16 +139,14 @@ def test_rounds_against_a_stored_baseline_need_no_confirmation():
 class TestOtherThanTime:
     def test_a_case_that_is_red_for_its_cpu_seconds_alone_is_not_covered(self):
         verdict = regressed(effect=0.0)
-        burns = replace(verdict, outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.0101),), reason="burns 1.96 x")
+        burns = replace(verdict, outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.0101),))
         found = ruled(burns, entry(percent=100))
         assert found.outcome is Outcome.REGRESSED
-        assert found.reason == (
-            "burns 1.96 x; the allow-list's 100.0 % until 2027-01-31 is for its time, not for other signals"
-        )
+        assert found.reasons == (*burns.reasons, fact("allowance.only_for_time", {**LIMITS, "limit_ratio": 1.0}))
 
     def test_nor_is_one_whose_flag_was_not_confirmed_and_whose_cpu_seconds_made_it_red(self):
         verdict = replace(regressed(confirmed=False), outcome=Outcome.REGRESSED, signals=(cpu(0.01, 0.02),))
-        assert "is for its time" in ruled(verdict, entry()).reason
+        assert ruled(verdict, entry()).reasons[-1] == fact("allowance.only_for_time", LIMITS)
 
     def test_nor_is_one_whose_time_the_luck_of_modes_explains(self):
         modes = ModeReport(
@@ -153,10 +156,9 @@ class TestOtherThanTime:
             p_mix=0.5,
             mix_changed=False,
             explains_effect=True,
-            reason="modes",
         )
         verdict = replace(regressed(), modes=modes, signals=(cpu(0.01, 0.02),))
-        assert "is for its time" in ruled(verdict, entry()).reason
+        assert ruled(verdict, entry()).reasons[-1] == fact("allowance.only_for_time", LIMITS)
         assert ruled(replace(verdict, signals=(), modes=replace(modes, mix_changed=True)), entry()).outcome is (
             Outcome.ALLOWED
         )
@@ -164,7 +166,7 @@ class TestOtherThanTime:
     def test_a_slowdown_within_the_allowance_does_not_excuse_twice_the_cpu_seconds(self):
         found = ruled(replace(regressed(), signals=(cpu(0.01, 0.02),)), entry())
         assert found.outcome is Outcome.REGRESSED
-        assert found.reason.endswith("the allow-list's 3.00 % until 2027-01-31 is exceeded by cpu")
+        assert found.reasons[-1] == fact("allowance.exceeded_by_signals", LIMITS, signals=("cpu",))
 
     def test_cpu_seconds_that_grew_no_further_than_the_time_may_are_covered_with_it(self):
         verdict = replace(regressed(effect=0.15), signals=(cpu(0.01, 0.0115),))
@@ -177,7 +179,7 @@ class TestOtherThanTime:
     def test_another_computation_is_never_allowed(self):
         found = ruled(regressed(), entry(), different={"x"})
         assert found.outcome is Outcome.REGRESSED
-        assert found.reason.endswith("is for the same computation only")
+        assert found.reasons[-1] == fact("allowance.only_for_same_results", LIMITS)
 
 
 class TestNotes:

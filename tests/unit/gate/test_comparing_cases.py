@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
@@ -71,21 +72,23 @@ def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.estimate is None
     assert failed.p_regressed is failed.p_improved is None
-    assert (failed.problem_outcome, failed.problem) == (Outcome.FAILED, "the candidate failed: out of memory")
+    assert failed.problem_outcome is Outcome.FAILED
+    assert (failed.problem.code, failed.problem.subject.arm) == ("case.failed", "candidate")
+    assert failed.problem.values == {"error": "out of memory"}
     assert fine.problem is None
 
 
 def test_a_case_without_a_measurement_is_failed_not_skipped():
     (comparison,) = compare_paired(paired([]), [A], POLICY)
     assert comparison.problem_outcome is Outcome.FAILED
-    assert "no block" in comparison.problem
+    assert comparison.problem == fact("case.no_block")
 
 
 def test_a_case_that_ran_in_one_arm_only_is_failed():
     one_armed = [replace(block(A, n), candidate_s=()) for n in range(8)]
     (comparison,) = compare_paired(paired(one_armed), [A], POLICY)
     assert comparison.problem_outcome is Outcome.FAILED
-    assert "both arms" in comparison.problem
+    assert comparison.problem == fact("case.no_common_block")
 
 
 @pytest.mark.parametrize("bad", [0.0, -1e-3, math.nan, math.inf])
@@ -94,7 +97,8 @@ def test_a_value_that_is_no_time_fails_its_case_only(bad):
     data = paired([*(block(c, n) for n in range(8) for c in (A, B) if (c, n) != (A, 3)), broken])
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.problem_outcome is Outcome.FAILED
-    assert "slice 1 took" in failed.problem
+    assert failed.problem.code == "case.unusable_times"
+    assert "slice 1 took" in failed.problem.values["error"]
     assert fine.estimate is not None
 
 
@@ -103,7 +107,7 @@ def test_a_case_whose_blocks_were_all_voided_is_inconclusive():
     (comparison,) = compare_paired(data, [A], POLICY)
     assert comparison.problem_outcome is Outcome.INCONCLUSIVE
     assert comparison.blocks_voided == 2
-    assert "all 2 blocks" in comparison.problem
+    assert comparison.problem == fact("case.all_blocks_voided", blocks=2)
 
 
 def rounds(*times, canary=(1.0,)):
@@ -119,19 +123,19 @@ def test_rounds_are_compared_with_the_stored_ones():
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "outcome"),
+    ("baseline", "candidate", "outcome", "code"),
     [
-        ([], rounds(1.0, 1.0), Outcome.NO_BASELINE),
-        (rounds(1.0, 1.0), [], Outcome.FAILED),
-        (rounds(1.0), rounds(1.0, 1.0), Outcome.INCONCLUSIVE),
-        (rounds(1.0, 1.0), rounds(1.0, 1.0, canary=()), Outcome.INCONCLUSIVE),
-        (rounds(1.0, 1.0), rounds(1.0, math.nan), Outcome.FAILED),
+        ([], rounds(1.0, 1.0), Outcome.NO_BASELINE, "case.not_in_stored_baseline"),
+        (rounds(1.0, 1.0), [], Outcome.FAILED, "case.no_round"),
+        (rounds(1.0), rounds(1.0, 1.0), Outcome.INCONCLUSIVE, "case.unusable_times"),
+        (rounds(1.0, 1.0), rounds(1.0, 1.0, canary=()), Outcome.INCONCLUSIVE, "case.unusable_times"),
+        (rounds(1.0, 1.0), rounds(1.0, math.nan), Outcome.FAILED, "case.unusable_times"),
     ],
 )
-def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome):
+def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome, code):
     (comparison,) = compare_rounds({"a": baseline}, {"a": candidate}, [A], POLICY)
     assert comparison.problem_outcome is outcome
-    assert comparison.problem
+    assert comparison.problem.code == code
     assert comparison.estimate is None
 
 
@@ -139,7 +143,8 @@ def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
     failure = CaseFailure(case_id="a", arm=Arm.BASELINE, reason="no GPU", missing=True, skipped=True)
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert comparison.gating is Gating.ADVISORY
-    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, "not measured: no GPU")
+    assert comparison.problem_outcome is Outcome.NO_BASELINE
+    assert comparison.problem == fact("case.skipped", error="no GPU")
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():

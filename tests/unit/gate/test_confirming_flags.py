@@ -11,6 +11,7 @@ from perfguard.gate.rules.sequential import SequentialGate, plan_looks
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
+from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()
 CASE = Case(benchmark="case", target="m:f")
@@ -53,26 +54,33 @@ def test_a_flag_that_comes_back_is_red():
     (verdict,) = apply_confirmations(flags(), confirm(data(0.04), [CASE], POLICY))
     assert verdict.outcome is Outcome.REGRESSED
     assert verdict.confirmation.confirmed
-    assert "confirmed by 6 blocks with relocated arms: +4.0" in verdict.reason
+    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.done"]
+    values = verdict.reasons[1].values
+    assert (values["confirmed"], values["blocks"]) == (True, 6)
+    assert values["log_ratio"] == pytest.approx(math.log1p(0.04), abs=0.001)
+    assert values["log_ratio_lower"] < values["log_ratio"] < values["log_ratio_upper"]
 
 
 def test_a_flag_that_does_not_come_back_is_inconclusive_and_says_so():
     (verdict,) = apply_confirmations(flags(), confirm(data(0.0), [CASE], POLICY))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "not confirmed by 6 blocks with relocated arms" in verdict.reason
+    values = fact_of(verdict.reasons, "confirmation.done").values
+    assert (values["confirmed"], values["blocks"]) == (False, 6)
 
 
 def test_a_flag_that_was_never_confirmed_is_not_red():
     (verdict,) = apply_confirmations(flags(), {})
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "before it could be confirmed" in verdict.reason
+    assert codes_of(verdict.reasons) == ["confirmation.not_measured", "verdict.effect"]
 
 
 def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
     failure = CaseFailure(case_id="case", arm=Arm.CANDIDATE, reason="the worker crashed")
     (verdict,) = apply_confirmations(flags(), confirm(data(0.05, failures=(failure,)), [CASE], POLICY))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "could not be confirmed: the candidate failed: the worker crashed" in verdict.reason
+    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.failed"]
+    failed = verdict.reasons[2]
+    assert (failed.subject.arm, failed.values["error"]) == ("candidate", "the worker crashed")
 
 
 def test_a_confirmation_is_looser_than_a_flag_but_not_free():
@@ -123,8 +131,10 @@ def test_an_open_case_says_how_much_longer_it_would_take():
     gate.look(wide, blocks=12, final=True)
     (verdict,) = gate.verdicts()
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "blocks would do for 2.00 %" in verdict.reason
-    assert "min" in verdict.reason.split("2.00 %, ")[1]
+    values = fact_of(verdict.reasons, "verdict.too_noisy").values
+    assert (values["blocks"], values["target_ratio"]) == (12, 0.02)
+    assert values["needed_blocks"] > 12
+    assert values["more_s"] == pytest.approx((values["needed_blocks"] - 12) * 2.5)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals
+from perfguard.records.facts import fact
 from perfguard.records.run import Signal, SignalSlices
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
@@ -40,21 +41,21 @@ TWICE = slices(Signal.CPU, 1e-3, 2e-3)
 def test_a_signal_that_relocated_arms_show_again_stays_red():
     _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1.9e-3, blocks=5, seed=2))
     assert verdict.outcome is Outcome.REGRESSED
-    assert "its CPU seconds confirmed by 5 blocks with relocated arms" in verdict.reason
+    assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=True, blocks=5)
 
 
 def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
     flagged, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1e-3, blocks=10, seed=2))
     assert flagged.outcome is Outcome.REGRESSED
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "its CPU seconds not confirmed by 10 blocks with relocated arms" in verdict.reason
+    assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=False, blocks=10)
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_a_run_that_ended_before_the_confirmation_is_never_red_by_a_signal(blocks):
     _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 2e-3, blocks=blocks))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "the run ended before its CPU seconds could be confirmed" in verdict.reason
+    assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=False, blocks=None)
 
 
 def test_counts_are_confirmed_by_their_difference():

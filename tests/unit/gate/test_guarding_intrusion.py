@@ -8,6 +8,7 @@ from perfguard.gate.rules.intrusion import guard_intrusion
 from perfguard.records.run import CaseIntrusion
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
+from tests.found_facts import codes_of
 
 CASE = "step.x"
 
@@ -21,7 +22,7 @@ def blocks(*ratios):
 
 
 def guarded(intrusions, outcome=Outcome.UNCHANGED):
-    (found,) = guard_intrusion([verdict_without_times(CASE, outcome, "as it was")], intrusions)
+    (found,) = guard_intrusion([verdict_without_times(CASE, outcome, "as.before")], intrusions)
     return found
 
 
@@ -29,22 +30,20 @@ def guarded(intrusions, outcome=Outcome.UNCHANGED):
 def test_shows_nothing_of_cases_in_which_nothing_seems_wrong(outcome):
     found = guarded(blocks((0.0, 0.4), (0.01, 0.3), (0.0, 0.5)), outcome)
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert found.reason == (
-        "the candidate used 40% of the CPUs while the baseline was timed (limit 5%), so neither was measured on its "
-        "own: end or stop the threads and processes that go on after a call; as it was"
-    )
+    assert codes_of(found.reasons) == ["arm.intruded", "as.before"]
+    assert found.reasons[0].subject.arm == "candidate"
+    assert found.reasons[0].values == {"other": "baseline", "cpu_share": 0.4, "limit_share": 0.05}
 
 
 def test_is_told_of_both_arms():
-    assert guarded(blocks((0.2, 0.4))).reason.startswith(
-        "the baseline used 20% of the CPUs while the candidate was timed and the candidate used 40% of the CPUs while "
-        "the baseline was timed (limit 5%)"
-    )
+    first, second, _ = guarded(blocks((0.2, 0.4))).reasons
+    assert (first.code, first.subject.arm, first.values["cpu_share"]) == ("arm.intruded", "baseline", 0.2)
+    assert (second.code, second.subject.arm, second.values["cpu_share"]) == ("arm.intruded", "candidate", 0.4)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.DIFFERENT, Outcome.FAILED, Outcome.NO_BASELINE])
 def test_changes_nothing_where_something_is_wrong_anyhow(outcome):
-    assert guarded(blocks((0.0, 0.4)), outcome) == verdict_without_times(CASE, outcome, "as it was")
+    assert guarded(blocks((0.0, 0.4)), outcome) == verdict_without_times(CASE, outcome, "as.before")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ from perfguard.gate.rules.numerics import TOLERANCES, guard_numerics, paired_wit
 from perfguard.records.run import CaseChecks, Round
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
+from tests.found_facts import codes_of, fact_of
 
 DECIDED = (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.INCONCLUSIVE)
 FP32, BF16 = "step.x[dtype=fp32,mode=eager]", "step.x[batch=4,dtype=bf16]"
 
 
 def judged(outcome=Outcome.IMPROVED, case_id=FP32):
-    return verdict_without_times(case_id, outcome, "fast")
+    return verdict_without_times(case_id, outcome, "as.before")
 
 
 def computed(baseline, candidate, case_id=FP32):
@@ -33,13 +34,22 @@ def guarded(checks, verdict=None):
 def test_another_loss_is_not_the_same_computation(outcome):
     found = guarded(computed({"loss": 2.302}, {"loss": 2.118}), judged(outcome))
     assert found.outcome is Outcome.DIFFERENT
-    assert found.reason == ("not the same computation: loss 2.302 → 2.118 (-7.99 %, tolerance 0.1 %); its time: fast")
+    assert codes_of(found.reasons) == ["result.different", "as.before"]
+    assert found.reasons[0].values == {
+        "name": "loss",
+        "baseline": 2.302,
+        "candidate": 2.118,
+        "change_percent": pytest.approx(-7.99, abs=0.005),
+        "is_scattered": False,
+        "tolerance_percent": 0.1,
+    }
 
 
 def test_what_regressed_stays_so_and_tells_the_difference():
     found = guarded(computed({"loss": 2.0}, {"loss": 1.0}), judged(Outcome.REGRESSED))
     assert found.outcome is Outcome.REGRESSED
-    assert found.reason == "fast; not the same computation: loss 2 → 1 (-50 %, tolerance 0.1 %)"
+    assert codes_of(found.reasons) == ["as.before", "result.different"]
+    assert found.reasons[1].values["change_percent"] == -50
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INCOMPARABLE, Outcome.NO_BASELINE])
@@ -52,8 +62,8 @@ def test_what_could_not_be_compared_is_left_alone(outcome):
 def test_a_candidate_that_skips_the_backward_pass_is_caught(skipped):
     found = guarded(computed({"loss": 2.0, "gradient_norm": 1.5}, {"loss": 2.0, "gradient_norm": skipped}))
     assert found.outcome is Outcome.DIFFERENT
-    assert "gradient_norm 1.5 → " in found.reason
-    assert "loss" not in found.reason
+    values = fact_of(found.reasons, "result.different").values
+    assert (values["name"], values["baseline"], values["candidate"]) == ("gradient_norm", 1.5, skipped)
 
 
 def test_a_candidate_that_returns_a_constant_is_caught():
@@ -68,7 +78,8 @@ def test_differences_up_and_down_do_not_cancel():
     after = [{"loss": 2.0 * (1.02 if block % 2 else 0.98)} for block in range(8)]
     found = guarded(computed(before, after))
     assert found.outcome is Outcome.DIFFERENT
-    assert "other values in most blocks" in found.reason
+    values = fact_of(found.reasons, "result.different").values
+    assert (values["is_scattered"], values["change_percent"]) == (True, None)
 
 
 def test_rounding_is_the_same_computation():
@@ -99,7 +110,9 @@ def test_gradients_may_differ_more_than_results():
 def test_zero_that_became_something_is_different():
     found = guarded(computed({"gradient_norm": 0.0}, {"gradient_norm": 1.0}))
     assert found.outcome is Outcome.DIFFERENT
-    assert "gradient_norm 0 → 1 (from zero, tolerance 1 %)" in found.reason
+    values = fact_of(found.reasons, "result.different").values
+    assert (values["name"], values["baseline"], values["candidate"]) == ("gradient_norm", 0.0, 1.0)
+    assert (values["change_percent"], values["is_scattered"], values["tolerance_percent"]) == (None, False, 1.0)
 
 
 def test_numbers_that_only_one_arm_has_are_not_compared():

@@ -12,12 +12,15 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.voiding import VoidedBlock, Voiding
 from tests.compared_cases import compared, unmeasured
+from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()
 
 
 def without(name, outcome):
-    return unmeasured(name, problem="the candidate failed: out of memory", problem_outcome=outcome)
+    return unmeasured(
+        name, problem=fact("case.failed", arm="candidate", error="out of memory"), problem_outcome=outcome
+    )
 
 
 SLOW, FAST, SAME = compared("slow", 0.12), compared("fast", -0.12), compared("same", 0.0)
@@ -71,8 +74,10 @@ def test_the_gravest_outcome_decides_the_gate(comparisons, voiding, outcome, cod
 
 def test_a_crash_does_not_hide_a_regression():
     result = judge([SLOW, FAILED], POLICY)
-    assert "crash" in result.reason
-    assert "slow (+12.0 %)" in result.reason
+    failed, regressed = result.reasons
+    assert (failed.code, failed.values["outcome"], failed.values["case_ids"]) == ("gate.cases", "failed", ("crash",))
+    assert (regressed.values["outcome"], regressed.values["case_ids"]) == ("regressed", ("slow",))
+    assert regressed.values["log_ratios"] == (pytest.approx(math.log1p(0.12)),)
     assert exit_code(result, fail_on={"regression"}) is ExitCode.REGRESSION
 
 
@@ -104,7 +109,7 @@ def test_advisory_cases_are_tested_alone_and_never_fail_the_gate():
     assert result.outcome is GateOutcome.PASS
     assert result.verdicts[1].outcome is Outcome.REGRESSED
     assert result.verdicts[1].p_adjusted is None
-    assert "uncorrected" in result.verdicts[1].reason
+    assert fact_of(result.verdicts[1].reasons, "verdict.effect").values["cases"] is None
 
 
 def test_a_gate_without_a_gating_case_is_no_pass():
@@ -137,7 +142,8 @@ def test_a_noisy_case_loses_its_say_but_is_reported():
     result = judge([SAME, NOISY], POLICY)
     noisy = result.verdicts[1]
     assert (noisy.gating, noisy.outcome) == (Gating.ADVISORY, Outcome.INCONCLUSIVE)
-    assert "too noisy to gate (block SD 8.00 %, limit 5.00 %)" in noisy.reason
+    assert codes_of(noisy.reasons)[0] == "verdict.demoted"
+    assert noisy.reasons[0].values == {"unit": "block", "block_sd_ratio": 0.08, "limit_ratio": 0.05}
     assert result.outcome is GateOutcome.PASS
 
 
@@ -159,16 +165,16 @@ def test_noise_cannot_hide_a_regression_that_stands_in_the_family():
 def test_a_gate_of_noisy_cases_only_is_inconclusive():
     result = judge([NOISY], POLICY)
     assert result.outcome is GateOutcome.INCONCLUSIVE
-    assert "no case is left" in result.reason
+    assert codes_of(result.reasons) == ["gate.no_gating_case"]
 
 
 def test_too_few_blocks_say_nothing_however_clear():
     few = compared("few", 1.0, sd=0.0001, blocks=4)
     (verdict,) = judge([few], POLICY).verdicts
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert verdict.reason == "only 4 paired blocks; at least 5 are needed for a verdict"
+    assert verdict.reasons == (fact("verdict.too_few_blocks", blocks=4, needed=5, more_s=None),)
     (verdict,) = judge([replace(few, block_s=90.0)], POLICY).verdicts
-    assert verdict.reason.endswith("at least 5 are needed for a verdict, 1 min 30 s more on this machine")
+    assert verdict.reasons == (fact("verdict.too_few_blocks", blocks=4, needed=5, more_s=90.0),)
 
 
 def test_rounds_have_a_minimum_of_their_own():
@@ -193,32 +199,42 @@ def test_unchanged_needs_the_whole_interval():
 
 def test_the_reasons_hold_the_numbers():
     slow, wide, same, between = (
-        verdict.reason for verdict in judge([SLOW, WIDE, SAME, compared("m", 0.0145, sd=0.0082)], POLICY).verdicts
+        verdict.reasons[0] for verdict in judge([SLOW, WIDE, SAME, compared("m", 0.0145, sd=0.0082)], POLICY).verdicts
     )
-    assert slow.startswith("12.0 % slower [+11.7 %, +12.3 %] in 10 paired blocks; p = ")
-    assert slow.endswith("after correction for 4 cases")
-    assert wide.startswith("could not see effects under 5.23 % in 10 paired blocks; about ")
-    assert wide.endswith("blocks would do for 2.00 %")
-    assert same.endswith("all of it inside ±2.00 %")
-    assert between.endswith("neither shown to be beyond 0.50 % nor to be inside ±2.00 %")
+    assert slow.code == "verdict.effect"
+    assert slow.values["log_ratio"] == pytest.approx(math.log(1.12))
+    assert slow.values["log_ratio_lower"] == pytest.approx(math.log(1.117), abs=0.001)
+    assert slow.values["log_ratio_upper"] == pytest.approx(math.log(1.123), abs=0.001)
+    assert (slow.values["blocks"], slow.values["cases"]) == (10, 4)
+    assert 0 < slow.values["p"] < 1e-6
+    assert (wide.code, wide.values["blocks"], wide.values["target_ratio"]) == ("verdict.too_noisy", 10, 0.02)
+    assert wide.values["mde_ratio"] == pytest.approx(0.0523, abs=5e-5)
+    assert wide.values["needed_blocks"] > 10
+    assert (same.code, same.values["equivalence_ratio"]) == ("verdict.unchanged", 0.02)
+    assert between.code == "verdict.undecided"
+    assert (between.values["margin_ratio"], between.values["equivalence_ratio"]) == (0.005, 0.02)
 
 
 def test_a_case_beyond_its_margin_at_95_percent_only_says_what_a_flag_needs():
     (verdict,) = judge([compared("nearly", 0.03, sd=0.03)], POLICY).verdicts
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert "; 3.00 % slower [+" in verdict.reason
-    assert "] is beyond 0.50 % at 95.0 %, and a flag needs 99." in verdict.reason
+    assert codes_of(verdict.reasons) == ["verdict.too_noisy", "verdict.beyond_margin"]
+    values = verdict.reasons[1].values
+    assert values["log_ratio"] == pytest.approx(math.log1p(0.03))
+    assert values["log_ratio_lower"] > math.log1p(values["margin_ratio"])
+    assert (values["margin_ratio"], values["level_ratio"], values["needed_level_ratio"]) == (0.005, 0.95, 1 - 0.008)
 
 
 def test_an_inconclusive_case_carries_its_mde():
     (verdict,) = judge([WIDE], POLICY).verdicts
     assert 0.03 < verdict.mde_ratio < 0.06
-    assert f"under {verdict.mde_ratio:.2%}".replace("%", " %") in verdict.reason
+    assert fact_of(verdict.reasons, "verdict.too_noisy").values["mde_ratio"] == verdict.mde_ratio
 
 
 def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
     result = judge([SAME], POLICY, voiding=UNSTABLE, notes=(fact("first"),))
-    assert result.reason.startswith("2 of 6 blocks were disturbed, of which 1 may be voided")
+    assert codes_of(result.reasons) == ["gate.host_unstable"]
+    assert result.reasons[0].values == {"disturbed": 2, "blocks": 6, "voided": 1}
     assert (result.blocks_total, result.blocks_voided) == (6, 1)
     assert [note.code for note in result.notes] == ["first", "host.block_disturbed", "host.block_disturbed"]
     assert [note.values for note in result.notes[1:]] == [
@@ -229,10 +245,14 @@ def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
 
 def test_a_pass_tells_what_got_faster():
     result = judge([SAME, FAST], POLICY)
-    assert result.reason == "1 of 2 cases unchanged within ±2.00 %, 1 faster: fast (-12.0 %)"
+    assert result.reasons == (
+        fact("gate.passed", unchanged=1, cases=2, equivalence_ratio=0.02, faster=("fast",), allowed=()),
+    )
 
 
-def test_many_regressions_are_counted_and_three_are_named():
+def test_every_regression_is_named_with_its_effect():
     result = judge([compared(f"c{n}", 0.2) for n in range(5)], POLICY)
-    assert result.reason.startswith("5 of 5 cases regressed: c0 (+20.0 %), c1")
-    assert result.reason.endswith("and 2 more")
+    (found,) = result.reasons
+    assert (found.code, found.values["outcome"], found.values["cases"]) == ("gate.cases", "regressed", 5)
+    assert found.values["case_ids"] == ("c0", "c1", "c2", "c3", "c4")
+    assert found.values["log_ratios"] == pytest.approx((math.log1p(0.2),) * 5)

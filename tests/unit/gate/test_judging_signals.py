@@ -13,6 +13,7 @@ from perfguard.records.run import Arm, Signal, SignalSlices
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
 from tests.compared_cases import compared
+from tests.found_facts import codes_of, fact_of
 
 POLICY = SignalPolicy()
 BLOCKS, SLICES = 10, 6
@@ -53,8 +54,14 @@ def test_an_op_that_burns_twice_the_cores_for_the_same_time_regressed():
     (judged,) = judge_signals(measured(Signal.CPU, 0.0121, 0.0237), [verdict], POLICY)
     assert judged.outcome is Outcome.REGRESSED
     assert judged.gating is Gating.GATING
-    assert judged.reason.startswith("burns 1.96 \N{MULTIPLICATION SIGN} the CPU seconds in the same wall time: 12.1")
-    assert judged.reason.endswith(verdict.reason)
+    assert codes_of(judged.reasons) == ["signal.regressed", *codes_of(verdict.reasons)]
+    assert judged.reasons[0].values == {
+        "signal": "cpu",
+        "baseline_s": pytest.approx(0.0121, rel=0.01),
+        "candidate_s": pytest.approx(0.0237, rel=0.01),
+        "blocks": 10,
+        "in_same_time": True,
+    }
     (found,) = judged.signals
     assert (found.signal, found.outcome, found.gating, found.unit) == ("cpu", Outcome.REGRESSED, True, "s")
     assert found.p_adjusted is not None
@@ -80,7 +87,8 @@ def test_only_a_gating_signal_changes_the_outcome():
     )
     (failed,) = judge_signals(entries, [timed()], SignalPolicy(gating=(Signal.CPU, Signal.INSTRUCTIONS)))
     assert failed.outcome is Outcome.REGRESSED
-    assert failed.reason.startswith("executes 2.00 \N{MULTIPLICATION SIGN} the instructions in the same wall time: 1")
+    assert failed.reasons[0].code == "signal.regressed"
+    assert (failed.reasons[0].values["signal"], failed.reasons[0].values["in_same_time"]) == ("instructions", True)
 
 
 def test_an_advisory_case_is_told_and_never_fails():
@@ -94,13 +102,14 @@ def test_a_speed_up_that_costs_cores_stays_one_and_says_so():
     verdict = timed(effect=-0.3)
     (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
     assert judged.outcome is Outcome.IMPROVED
-    assert "for that it burns 2.00 \N{MULTIPLICATION SIGN} the CPU seconds: 10" in judged.reason
+    assert codes_of(judged.reasons) == ["verdict.effect", "signal.regressed"]
+    assert judged.reasons[1].values["in_same_time"] is False
 
 
-def test_what_already_regressed_keeps_its_sentence():
+def test_what_already_regressed_keeps_its_reasons():
     verdict = timed(effect=0.3)
     (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
-    assert (judged.outcome, judged.reason) == (Outcome.REGRESSED, verdict.reason)
+    assert (judged.outcome, judged.reasons) == (Outcome.REGRESSED, verdict.reasons)
 
 
 def test_an_open_case_is_red_where_its_cpu_time_is():
@@ -108,7 +117,7 @@ def test_an_open_case_is_red_where_its_cpu_time_is():
     assert verdict.outcome is Outcome.INCONCLUSIVE
     (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02), [verdict], POLICY)
     assert judged.outcome is Outcome.REGRESSED
-    assert "in the same wall time" not in judged.reason
+    assert fact_of(judged.reasons, "signal.regressed").values["in_same_time"] is False
 
 
 def test_a_difference_below_the_margin_is_no_regression():
@@ -128,7 +137,8 @@ def test_page_faults_out_of_none_are_found_and_a_few_are_not():
     assert finding(measured(Signal.FAULTS, 0, 4, sd=0.0)).outcome is Outcome.UNCHANGED
     assert finding(measured(Signal.FAULTS, 0, 0, sd=0.0)).outcome is Outcome.UNCHANGED
     (judged,) = judge_signals(entries, [timed()], SignalPolicy(gating=(Signal.FAULTS,)))
-    assert judged.reason.startswith("takes page faults where there were none in the same wall time: 0 → 84 an")
+    assert judged.reasons[0].code == "signal.regressed"
+    assert (judged.reasons[0].values["baseline"], judged.reasons[0].values["candidate"]) == (0.0, 84.0)
 
 
 def test_identical_counts_are_only_as_certain_as_counts_are():
@@ -156,7 +166,7 @@ def test_blocks_and_slices_that_could_not_be_read_are_left_out():
     holes += [replace(entry, candidate=()) for entry in entries[:2]]
     found = finding(holes)
     assert found.outcome is Outcome.REGRESSED
-    assert found.reason.endswith("in 8 paired blocks")
+    assert (found.fact.code, found.fact.values["blocks"]) == ("signal.measured", 8)
 
 
 @pytest.mark.parametrize("wild", [math.inf, -math.inf, math.nan, -1.0])
@@ -166,13 +176,13 @@ def test_a_value_that_is_no_amount_is_left_out(wild):
     entries[4] = replace(entries[4], baseline=(wild,) * SLICES)
     found = finding(entries)
     assert found.outcome is Outcome.UNCHANGED
-    assert found.reason.endswith("in 9 paired blocks")
+    assert (found.fact.code, found.fact.values["blocks"]) == ("signal.measured", 9)
 
 
 def test_an_arm_that_reads_zero_is_not_compared_by_its_ratio():
     found = finding(measured(Signal.CPU, 0.0, 0.01))
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert found.reason == "reads 0 in an arm, so that a ratio says nothing"
+    assert found.fact == fact("signal.zero", signal="cpu")
     assert found.p_adjusted is None
 
 
@@ -181,13 +191,13 @@ def test_fewer_blocks_than_the_minimum_say_nothing(blocks):
     (judged,) = judge_signals(measured(Signal.CPU, 0.01, 0.02, blocks=blocks), [timed()], POLICY)
     assert judged.outcome is Outcome.UNCHANGED
     assert judged.signals[0].outcome is Outcome.INCONCLUSIVE
-    assert "at least 5 are needed" in judged.signals[0].reason
+    assert judged.signals[0].fact == fact("signal.too_few_blocks", signal="cpu", blocks=blocks, needed=5)
 
 
 def test_voided_blocks_do_not_count():
     entries = measured(Signal.CPU, 0.01, 0.02)
     (judged,) = judge_signals(entries, [timed()], POLICY, voided=frozenset(range(7)))
-    assert judged.signals[0].reason.startswith("only 3 blocks")
+    assert judged.signals[0].fact == fact("signal.too_few_blocks", signal="cpu", blocks=3, needed=5)
 
 
 def test_gating_signals_are_corrected_over_the_gating_cases_and_all_looks():

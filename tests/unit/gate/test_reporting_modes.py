@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.modes import report_modes
+from perfguard.gate.rules.modes import mode_fact, report_modes
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.records.run import BlockConditions, CaseSlices, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, Outcome, Policy
+from tests.found_facts import codes_of
 
 POLICY = Policy(max_block_sd_ratio=0.5)
 CASE = Case(benchmark="x", target="m:f")
@@ -52,9 +53,10 @@ def test_a_slow_mode_that_is_met_more_often_is_named_and_stays_a_regression():
     assert after.modes.explains_effect
     assert after.modes.slow_over_fast == pytest.approx(0.081, abs=0.005)
     assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (0.1, 0.8)
-    assert "takes 80 % of the candidate's blocks, 10 % of the baseline's" in after.reason
-    assert "within each mode nothing changed; taken together" in after.reason
-    assert after.reason.endswith(before.reason)
+    assert after.reasons == (mode_fact(after.modes), *before.reasons)
+    values = after.reasons[0].values
+    assert (values["baseline_share"], values["candidate_share"], values["explains_effect"]) == (0.1, 0.8, True)
+    assert "log_ratio" not in values
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.IMPROVED])
@@ -62,7 +64,7 @@ def test_where_the_mix_did_not_change_the_difference_is_luck(outcome):
     candidate = [1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0]
     _, after = reported(data_of(RARELY, candidate), outcome=outcome)
     assert after.outcome is Outcome.INCONCLUSIVE
-    assert "the difference is the luck of modes" in after.reason
+    assert codes_of(after.reasons)[:2] == ["modes.mixed", "modes.luck"]
     assert after.modes is not None
     assert not after.modes.mix_changed
 
@@ -71,14 +73,16 @@ def test_a_shift_within_the_modes_stays_what_it_is():
     before, after = reported(data_of(RARELY, MOSTLY, shift=0.04))
     assert after.modes is not None
     assert not after.modes.explains_effect
-    assert "within the modes it is +4." in after.modes.reason
-    assert (after.outcome, after.reason) == (before.outcome, before.reason)
+    assert after.modes.within_log_ratio == pytest.approx(0.04, abs=0.01)
+    assert mode_fact(after.modes).values["log_ratio"] == after.modes.within_log_ratio
+    assert (after.outcome, after.reasons) == (before.outcome, before.reasons)
 
 
 def test_an_open_case_is_told_why_it_is_noisy():
     before, after = reported(data_of(RARELY, [*RARELY[::-1][:18], 0, 1]), outcome=Outcome.INCONCLUSIVE)
     assert after.outcome is Outcome.INCONCLUSIVE
-    assert after.reason.startswith(f"{before.reason}; the slow mode (+")
+    assert after.modes is not None
+    assert after.reasons == (*before.reasons, mode_fact(after.modes))
 
 
 def test_one_mode_is_not_reported():

@@ -7,13 +7,16 @@ import pytest
 
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open, speed_note
+from perfguard.records.facts import fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
+from tests.found_facts import codes_of
 
 POLICY = Policy(margin_ratio=0.005, equivalence_ratio=0.05)
 SAME, SLOWER, FASTER, OPEN = 0.0, 0.2, -0.2, 0.05
+WHY = fact("stored.incomparable", why="another machine")
 
 
 def screened(*effects, advisory=()):
@@ -73,12 +76,13 @@ def test_what_pairs_cannot_decide_is_not_paired(outcome):
         assert cases_to_pair(cases, [replace(verdict, outcome=outcome, gating=gating)]) == ()
 
 
-@pytest.mark.parametrize(("effect", "word"), [(SLOWER, "slower"), (FASTER, "faster"), (SAME, "unchanged")])
-def test_what_could_not_be_paired_stays_open_with_what_its_numbers_say(effect, word):
+@pytest.mark.parametrize(("effect", "outcome"), [(SLOWER, "regressed"), (FASTER, "improved"), (SAME, "unchanged")])
+def test_what_could_not_be_paired_stays_open_with_what_its_numbers_say(effect, outcome):
     _, (verdict,) = screened(effect)
-    opened = left_open(verdict, why="a reason")
+    opened = left_open(verdict, why=WHY)
     assert opened.outcome is Outcome.INCONCLUSIVE
-    assert opened.reason == f"{word} by the stored numbers, but a reason: {verdict.reason}"
+    assert codes_of(opened.reasons) == ["stored.left_open", WHY.code, *codes_of(verdict.reasons)]
+    assert opened.reasons[0].values == {"outcome": outcome}
 
 
 def rounds(*canaries):
@@ -100,6 +104,6 @@ def test_of_a_machine_that_hardly_moved_nothing_is_said():
 
 def test_what_is_open_or_advisory_is_left_as_it_is():
     _, (verdict,) = screened(OPEN)
-    assert left_open(verdict, why="a reason") is verdict
+    assert left_open(verdict, why=WHY) is verdict
     _, (advisory,) = screened(SLOWER, advisory="a")
-    assert left_open(advisory, why="a reason") is advisory
+    assert left_open(advisory, why=WHY) is advisory

@@ -7,6 +7,7 @@ import pytest
 
 from perfguard.gate.rules.drift import drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.policy import decide_cases
+from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
@@ -19,8 +20,9 @@ def drifted(case_id="x", effect=0.079, *, error=0.004, margin=0.05, design=Desig
 
 
 def broken(case_id="x"):
+    missing = fact("case.not_in_stored_baseline")
     return replace(
-        drifted(case_id), estimate=None, p_regressed=None, problem="not stored", problem_outcome=Outcome.NO_BASELINE
+        drifted(case_id), estimate=None, p_regressed=None, problem=missing, problem_outcome=Outcome.NO_BASELINE
     )
 
 
@@ -64,14 +66,16 @@ def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():
     (merged,) = merge_drift([now], [paired], "2026-08-01")
     assert merged.outcome is Outcome.REGRESSED
     assert merged.comparison == paired.comparison
-    assert merged.reason == f"+7.90 % since the anchor of 2026-08-01, in many small steps: {paired.reason}"
+    drift = fact("drift.since_anchor", log_ratio=math.log1p(0.079), since="2026-08-01", in_small_steps=True)
+    assert merged.reasons == (drift, *paired.reasons)
 
 
 def test_of_a_step_that_could_not_be_measured_it_is_not_said_that_it_was_small():
     now = verdict(0.0, error=0.05)
     assert now.outcome is Outcome.INCONCLUSIVE
     (merged,) = merge_drift([now], [verdict(0.079, margin=0.05)], "2026-08-01")
-    assert merged.reason.startswith("+7.90 % since the anchor of 2026-08-01: ")
+    assert merged.reasons[0].code == "drift.since_anchor"
+    assert merged.reasons[0].values["in_small_steps"] is False
 
 
 @pytest.mark.parametrize(

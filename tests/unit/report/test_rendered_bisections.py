@@ -16,7 +16,7 @@ from perfguard.records.bisection import (
     MeasuredTree,
 )
 from perfguard.records.facts import recorded_text
-from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
+from perfguard.report.terminal.bisection import finding_of, render_bisection, render_bisection_markdown
 from tests.printed_text import printed
 
 
@@ -43,15 +43,15 @@ def effect(log_ratio, outcome="regressed"):
     )
 
 
-def step(number, answer, *, log_ratio=0.0, reused=False, subject=None):
+def step(number, answer, *, log_ratio=0.0, outcome="regressed", reused=False, subject=None, gate="pass"):
     return BisectionStep(
         commit=commit(number, subject),
         measured=MeasuredTree(
             tree="t",
             answer=answer,
-            gate="pass",
+            gate=gate,
             reasons=(recorded_text("it does not import [red]"),),
-            cases=(effect(log_ratio),),
+            cases=(effect(log_ratio, outcome),),
             duration_s=61.0,
         ),
         is_reused=reused,
@@ -63,17 +63,16 @@ def found():
     bad = step(2, Answer.BAD, log_ratio=0.05, subject="faster *loss* | `x` \x1b[2J[bold]")
     return Bisection(
         outcome=BisectionOutcome.FOUND,
-        reason="000 is the first bad commit",
         exit_code=0,
         cases=("step.bert[batch=4]",),
         good=commit(0),
         bad=commit(9),
         commits=9,
         total=bad.measured,
-        steps=(step(4, Answer.SKIP), bad, step(1, Answer.GOOD, reused=True)),
+        steps=(step(4, Answer.SKIP, outcome="unchanged"), bad, step(1, Answer.GOOD, reused=True)),
         culprit=bad.commit,
         effects=(effect(0.05),),
-        unexplained=("step.bert[batch=4]: +5.13 % here, +9.00 % in total",),
+        unexplained=(recorded_text("half of it is missing"),),
         suspects=(bad.commit,),
         gates=3,
         log=".perfguard/bisect/k.json",
@@ -104,7 +103,14 @@ def test_steps_come_in_order_with_what_was_seen_and_the_commit_comes_last(found)
     ending = lines[next(i for i, line in enumerate(lines) if line.startswith("found: ")) :]
     assert f"    commit   {found.culprit.id}" in ending
     assert "    date     2026-01-02T03:04:05+01:00" in ending
-    assert ending[-1] == "    note     step.bert[batch=4]: +5.13 % here, +9.00 % in total"
+    assert ending[-1] == "    note     half of it is missing"
+
+
+def test_a_skipped_commit_tells_what_is_unclear_and_on_an_unstable_host_only_that():
+    unclear = step(4, Answer.SKIP, outcome="inconclusive", gate="inconclusive")
+    assert finding_of(unclear.measured) == "step.bert[batch=4] inconclusive: a sentence"
+    unstable = step(4, Answer.SKIP, outcome="inconclusive", gate="host-unstable")
+    assert finding_of(unstable.measured) == "it does not import [red]"
 
 
 @pytest.mark.parametrize("render", [text_of, render_bisection_markdown])

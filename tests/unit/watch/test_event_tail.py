@@ -165,7 +165,7 @@ class TestDamage:
         [
             (b"\x00\xff not json", "not a JSON line"),
             (b"", "not a JSON line"),
-            (b"[1, 2]", "not an event of schema 1"),
+            (b"[1, 2]", "not an event of schema 2 or older"),
             (b'{"event":"note"}', "missing required field"),
             (b'{"event":"note","fact":1}', "Expected `object`, got `int`"),
             (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
@@ -190,10 +190,10 @@ class TestDamage:
         assert "'quantum' are unknown to this perfguard" in update.problems[0]
 
     def test_a_foreign_schema_is_said_and_what_is_known_of_it_is_shown(self, path):
-        append(path, start(schema=2) + note(1))
+        append(path, start(schema=EVENT_SCHEMA + 1) + note(1))
         update = EventTail(path).poll()
         assert len(update.events) == 2
-        assert "schema 2, this perfguard reads 1" in update.problems[0]
+        assert f"schema {EVENT_SCHEMA + 1}, this perfguard reads {EVENT_SCHEMA}" in update.problems[0]
 
     @pytest.mark.parametrize(
         ("numbers", "said"),

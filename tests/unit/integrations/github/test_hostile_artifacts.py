@@ -183,7 +183,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         b"{",
         b"\xff\xfe{}",
         b"{}",
-        changed(schema=2),
+        changed(schema=3),
         changed(schema="1"),
         changed(schema=True),
         changed(schema=None),
