@@ -79,7 +79,7 @@ def test_what_pairs_cannot_decide_is_not_paired(outcome):
 @pytest.mark.parametrize(("effect", "outcome"), [(SLOWER, "regressed"), (FASTER, "improved"), (SAME, "unchanged")])
 def test_what_could_not_be_paired_stays_open_with_what_its_numbers_say(effect, outcome):
     _, (verdict,) = screened(effect)
-    opened = left_open(verdict, why=WHY)
+    opened = left_open(verdict, why=(WHY,))
     assert opened.outcome is Outcome.INCONCLUSIVE
     assert codes_of(opened.reasons) == ["stored.left_open", WHY.code, *codes_of(verdict.reasons)]
     assert opened.reasons[0].values == {"outcome": outcome}
@@ -104,6 +104,6 @@ def test_of_a_machine_that_hardly_moved_nothing_is_said():
 
 def test_what_is_open_or_advisory_is_left_as_it_is():
     _, (verdict,) = screened(OPEN)
-    assert left_open(verdict, why=WHY) is verdict
+    assert left_open(verdict, why=(WHY,)) is verdict
     _, (advisory,) = screened(SLOWER, advisory="a")
-    assert left_open(advisory, why=WHY) is advisory
+    assert left_open(advisory, why=(WHY,)) is advisory
