@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast parity check lint types layers schemas proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast parity check lint types layers schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -50,6 +50,9 @@ layers: $(READY) ## import-linter contracts
 schemas: $(READY) ## Write the published JSON schemas anew
 	for name in result profile events fingerprint; do \
 	    $(BIN)/perfguard schema $$name > perfguard/schemas/$$name.schema.json || exit 1; done
+
+codes: $(READY) ## Write docs/codes.md anew from the catalogue of messages
+	$(BIN)/python -m tests.documented_codes
 
 proof-spine: $(READY) ## Measure what this version claims on this machine (40 minutes, nothing else running)
 	$(BIN)/python tests/proof/spine.py

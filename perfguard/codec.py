@@ -34,6 +34,7 @@ from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
+from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
@@ -168,7 +169,11 @@ def _run_started(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "is_injected": is_injected, **({"gate": to_builtins(gate)} if gate else {})}
 
 
-_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Noted: _noted, RunStarted: _run_started}
+_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Noted: _noted,
+    RunStarted: _run_started,
+    Finding: finding_of_schema_1,
+}
 """What of schema 1 takes more than a new name, by type."""
 
 

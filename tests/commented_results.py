@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import Severity, Subject, fact, recorded_text
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.spec import Gating
-from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import StepPhase
 from perfguard.records.verdict import (
     Confirmation,
     GateOutcome,
@@ -91,23 +92,22 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
         "exit_code": codes.get(outcome.value, 3),
         "verdict": outcome.value,
         "reasons": (recorded_text(reason),),
-        "notes": (fact("run.started", version="1.0", seed=7, placement="one thread a core"),),
+        "notes": (fact("run.started", version="1.0", seed=7),),
         "duration_s": 125.0,
     }
     return RunResult(**{**defaults, **fields})
 
 
 ADVICE = Finding(
-    id="reorders",
-    title="oneDNN reorders tensors",
+    code="advice.reorders",
     severity=Severity.NOTABLE,
-    seen=("2 reorders a step, 3.1 % of it",),
-    where="in forward of ResNet.layer3.*.conv1 (train.py:88)",
-    ops=(),
+    subject=Subject(op="ResNet.layer3.*.conv1", place="train.py:88"),
+    seen=(fact("seen.copies", kind="reorders", calls=2, time_s=1e-4, between=("abcd → acdb (f32)",)),),
+    phases=(StepPhase.FORWARD,),
+    places=2,
     share=0.031,
-    gain=Gain(text="8 % of a step of ResNet-50", source="an issue"),
-    trial=Trial(change="keep channels_last", command="perfguard compare --candidate env:X=1"),
-    since_baseline="2 reorders more",
+    command="perfguard compare --candidate env:X=1",
+    since_baseline=(recorded_text("2 reorders more"),),
 )
 
 REGRESSED = gate_result(

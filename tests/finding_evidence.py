@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.trials import Program
 from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, State, Topology
 from perfguard.records.machine.software import SoftwareFacts
 from perfguard.records.steps.ops import (
@@ -174,7 +175,7 @@ def evidence(*items, **more):
     shapes = "[128,768] [768,768]"
     filler = op("mm", max(0.0, rest_ms), module="Net.rest", shapes=shapes, dtypes=more.pop("rest_dtype", "f32"))
     return Evidence(
-        subject=more.pop("subject", Subject(case_id=CASE)),
+        target=more.pop("target", Program(case_id=CASE)),
         totals=(*totals, filler),
         primitives=tuple(item for item in items if isinstance(item, PrimitiveTotal)),
         **more,
@@ -183,3 +184,48 @@ def evidence(*items, **more):
 
 def elsewhere(total, module):
     return replace(total, key=replace(total.key, module=module))
+
+
+def rule_of(code):
+    """The rule that gives findings of a code, without its prefix."""
+    (rule,) = (rule for rule in RULES if code in rule.codes)
+    return rule
+
+
+def all_of(rule, *items, **more):
+    """What one rule finds in a step."""
+    return list(advise(evidence(*items, **more), [rule_of(rule)]))
+
+
+def only(rule, *items, **more):
+    """The one finding of one rule in a step."""
+    (finding,) = all_of(rule, *items, **more)
+    return finding
+
+
+def nothing(rule, *items, **more):
+    """Whether a rule finds nothing in a step."""
+    return all_of(rule, *items, **more) == []
+
+
+def told(finding, *names):
+    """Values of the evidence, or the finding's own, by name; of equal names the last."""
+    known = {name: value for each in (*finding.seen, finding) for name, value in each.values.items()}
+    for each in finding.seen:
+        known |= {"op": each.subject.op} if each.subject.op else {}
+    found = tuple(_rounded(known.get(name)) for name in names)
+    return found if len(found) != 1 else found[0]
+
+
+def _rounded(value):
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def seen_codes(finding):
+    return [each.code.partition(".")[2] for each in finding.seen]
+
+
+def place_of(finding):
+    """Phases, module, number of places, source line."""
+    phases = " ".join(phase.value for phase in finding.phases)
+    return phases, finding.subject.op, finding.places, finding.subject.place

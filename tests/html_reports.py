@@ -10,10 +10,10 @@ from enum import Enum
 from pathlib import Path
 
 from perfguard.config import load_config
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import Severity, Subject, fact, recorded_text
 from perfguard.records.run import Arm
 from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
-from perfguard.records.steps.findings import Finding, Gain, Severity, Trial
+from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.steps.projection import CaseProjection, Projection, Roof, RooflineCeilings, RooflinePoint
@@ -45,16 +45,16 @@ def recorded(path: Path, name: str = "paired") -> RunContent:
 
 def a_finding(**fields) -> Finding:
     known = {
-        "id": "unfused-optimizer",
-        "title": "Adam updates one tensor at a time",
+        "code": "advice.unfused_optimizer",
         "severity": Severity.NOTABLE,
-        "seen": ("320 calls a step of `add_`",),
-        "where": "in Adam (train.py:88)",
-        "ops": (),
+        "subject": Subject(op="Adam", place="train.py:88"),
+        "values": {"optimizer": "Adam", "is_foreach": False},
+        "seen": (fact("seen.calls", calls=320, ops=("`add_`",)),),
+        "phases": (StepPhase.OPTIMIZER,),
+        "places": 1,
         "share": 0.46,
-        "gain": Gain(text="732 → 717 ms a step", source="a paper"),
-        "trial": Trial(change="torch.optim.Adam(…, fused=True)", command="perfguard compare"),
-        "since_baseline": "Adam: fused → 320 small ops",
+        "command": "perfguard compare",
+        "since_baseline": (recorded_text("Adam: fused → 320 small ops"),),
     }
     return Finding(**{**known, **fields})
 
@@ -118,7 +118,7 @@ def a_projection(case_id: str) -> CaseProjection:
             dataclasses.replace(point, name="aten::addmm", dtype="bf16", call_s=5e-3),
             dataclasses.replace(point, name="aten::add", flops=None, roof=Roof.MEMORY),
         ),
-        notes=("memory was short",),
+        notes=(fact("projection.bandwidth_of_caches"),),
     )
 
 
@@ -139,7 +139,7 @@ def a_profile() -> RunContent:
         census=None,
         projection=a_projection(SLOWER),
         findings=(a_finding(),),
-        notes=("two calls could not be placed",),
+        notes=(fact("profile.unplaced_calls", unplaced=2, calls=9),),
     )
     report = ProfileReport(
         folder="runs/profile",

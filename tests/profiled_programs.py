@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import perfguard
 from perfguard.codec import from_builtins
 from perfguard.profile.advice.evidence import Evidence, shortest_calls
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.trials import Program
 from perfguard.profile.runs.profiles import read_arm
 from perfguard.records.steps.program import ProgramFacts
 from perfguard.runner.process.arm_worker import profiled_step
@@ -84,7 +84,7 @@ def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None =
     shortest = shortest_calls(found.profile.profile)
     given = {
         "program": from_builtins(facts, ProgramFacts, source="the child"),
-        "subject": Subject(case_id="case"),
+        "target": Program(case_id="case"),
         "shortest_call_s": shortest,
         "event_s": traced[-1]["event_s"],
     }

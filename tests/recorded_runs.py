@@ -213,7 +213,7 @@ def _begin(
             advisory_ids=tuple(case_id for case_id in case_ids if case_id in ADVISORY),
         )
     )
-    recording.emit(happened.Noted(fact=fact("run.started", version="1.0", seed=7, placement="one thread a core")))
+    recording.emit(happened.Noted(fact=fact("run.started", version="1.0", seed=7)))
 
 
 def _arm(arm: Arm, text: str, source_id: str) -> happened.ArmReady:
@@ -237,13 +237,18 @@ def _calibrate(recording: Recording) -> None:
     for case_id, speed in SPEEDS.items():
         loops = max(1, round(0.02 / speed.base_s))
         recording.emit(happened.CaseCalibrated(case_id=case_id, inner_loops=loops, iteration_s=speed.base_s))
-    reason = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x256 and 128x4)"
+    raised = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x256 and 128x4)"
+    reason = fact("case.raised", error=raised)
     recording.emit(
         happened.CaseFailed(case_id=FAILING, arm=Arm.CANDIDATE, missing=False, reason=reason, detail="train.py:41")
     )
     recording.emit(
         happened.CaseFailed(
-            case_id=NEW, arm=Arm.BASELINE, missing=True, reason="no benchmark kernel.attention", detail=""
+            case_id=NEW,
+            arm=Arm.BASELINE,
+            missing=True,
+            reason=fact("case.missing", error="no benchmark kernel.attention"),
+            detail="",
         )
     )
     recording.emit(happened.StepsCounted(case_id=SAME, changes=()), after_s=3.0)
@@ -334,7 +339,7 @@ def _plan(*, max_blocks: int) -> dict[str, object]:
         numa_node=0,
         bind_memory_node=None,
         core_classes=(CoreClass.PERFORMANCE,),
-        reason="one thread a core, CPU 0,4 left to the system",
+        reason=fact("host.cpus_asked", cpus="1-3"),
     )
     settings = MeasureSettings(slices=SLICES, warmups=WARMUPS, max_blocks=max_blocks, seed=7)
     return {"cases": [], "settings": settings, "cpus": selection}

@@ -29,6 +29,11 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, str]:
     return {case_id: verdict["outcome"] for case_id, verdict in verdicts(result).items()}
 
 
+def facts(holder: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
+    """The values of all facts with a code among the reasons of a result, a gate or a verdict."""
+    return [reason["values"] for reason in holder["reasons"] if reason["code"] == code]
+
+
 def passes(result: Mapping[str, Any]) -> bool:
     """Whether nothing is held against the change; a host that was disturbed is told so instead of a pass."""
     return result["exit_code"] == 0 or result["verdict"] == "host-unstable"

@@ -20,7 +20,10 @@ from perfguard.integrations.formats.series import (
     ImportedSeries,
     ImportedSuite,
     ImportReport,
+    Objection,
 )
+from perfguard.records.facts import Fact
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.tables import plain_table
 from perfguard.store.whole_files import write_whole
 from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
@@ -75,12 +78,14 @@ def _parts(report: ImportReport) -> list[RenderableType]:
             parts.append(_series_table(suite))
             parts.extend(_counted(len(suite.series), "series"))
             parts.extend(Text(printable(line)) for line in _missing(suite))
-            parts.extend(_judgement(suite, dict(objections)))
+            parts.extend(_judgement(suite, objections))
     if report.comparisons:
         parts.append(_comparison_table(report.comparisons))
         parts.extend(_counted(len(report.comparisons), "series"))
-        parts.extend(Text(printable(f"{entry.name}: {entry.reason}")) for entry in report.comparisons[:_SHOWN])
-    parts.extend(Text(printable(f"note  {note}"), style="yellow") for note in report.notes)
+        parts.extend(
+            Text(printable(f"{entry.name}: {describe_all(entry.reasons)}")) for entry in report.comparisons[:_SHOWN]
+        )
+    parts.extend(Text(printable(f"note  {describe(note)}"), style="yellow") for note in report.notes)
     return parts
 
 
@@ -125,26 +130,30 @@ def _spread(series: ImportedSeries) -> str:
 
 
 def _missing(suite: ImportedSuite) -> list[str]:
-    """What is missing, each sentence once with the series that it holds for."""
+    """What is missing, each fact once with the series that it holds for."""
     found: dict[str, list[str]] = {}
+    facts: dict[str, Fact] = {}
     for series in suite.series:
-        for sentence in series.what_is_missing:
-            found.setdefault(sentence, []).append(series.name)
+        for missing in series.what_is_missing:
+            facts[missing.code] = missing
+            found.setdefault(missing.code, []).append(series.name)
     return [
-        *(f"missing: {sentence}" for sentence in suite.what_is_missing),
-        *(f"missing: {sentence} ({_names(names, len(suite.series))})" for sentence, names in found.items()),
+        *(f"missing: {describe(missing)}" for missing in suite.what_is_missing),
+        *(f"missing: {describe(facts[code])} ({_names(names, len(suite.series))})" for code, names in found.items()),
     ]
 
 
-def _judgement(suite: ImportedSuite, objections: dict[str, tuple[str, ...]]) -> list[RenderableType]:
+def _judgement(suite: ImportedSuite, objections: tuple[Objection, ...]) -> list[RenderableType]:
     if not objections:
         return [Text("a gate could judge by it, as by rounds of a stored baseline", style="green")]
     return [
         Text(
-            printable(f"a gate could not judge by {_names(list(names), len(suite.series))}: {objection}"),
+            printable(
+                f"a gate could not judge by {_names(list(found.series), len(suite.series))}: {describe(found.fact)}"
+            ),
             style="yellow",
         )
-        for objection, names in objections.items()
+        for found in objections
     ]
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from perfguard.cli.diagnostics import is_terminal
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.records.result import RunResult
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.result import render_result
 
 _PLAIN_WIDTH = 200
@@ -62,10 +63,10 @@ def print_checks(checks: Sequence[CheckResult]) -> None:
     width = max(len(check.id) for check in checks)
     for check in checks:
         sign, style = _CHECK_SIGNS[check.status]
-        console.print(Text.assemble((f"{sign} {check.id:<{width}}  ", style), check.observed))
+        console.print(Text.assemble((f"{sign} {check.id:<{width}}  ", style), describe(check.observed)))
         if check.status in (CheckStatus.WARN, CheckStatus.FAIL):
-            console.print(Text(f"  {'':<{width}}  why: {check.why}", style="dim"))
+            console.print(Text(f"  {'':<{width}}  why: {describe(check.why)}", style="dim"))
             if check.fix:
-                console.print(Text(f"  {'':<{width}}  fix: {check.fix}"))
+                console.print(Text(f"  {'':<{width}}  fix: {describe(check.fix)}"))
     bad = sum(check.status in (CheckStatus.WARN, CheckStatus.FAIL) for check in checks)
     console.print(f"{len(checks)} checks, {bad} to look at" if bad else f"{len(checks)} checks, nothing to do")

@@ -73,7 +73,7 @@ class _Plain:
                     err=True,
                 )
             case CaseFailed(skipped=False):
-                click.echo(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}", err=True)
+                click.echo(f"! {event.case_id} failed in the {event.arm.value}: {describe(event.reason)}", err=True)
             case BlockFinished():
                 left = max(0.0, self._budget_s - (time.monotonic() - self._started))
                 click.echo(
@@ -116,7 +116,7 @@ class _Live:
             case CaseFinished():
                 self.step(f"block {self._block} · {event.case_id}")
             case CaseFailed(skipped=False):
-                self._print(f"! {event.case_id} failed in the {event.arm.value}: {printable(event.reason)}")
+                self._print(f"! {event.case_id} failed in the {event.arm.value}: {describe(event.reason)}")
             case LookTaken() if event.decided:
                 self._print(f"· {_answers(event)}")
             case Noted() if event.fact.severity is not Severity.INFO:

@@ -35,8 +35,9 @@ from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.rules.sequential import LOOKS
 from perfguard.host.identity import stack_id
-from perfguard.host.parsers.software import decode_software, query_software
+from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
+from perfguard.host.software import query_software
 from perfguard.records.calibration import AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
 from perfguard.records.facts import Fact, Severity, fact
@@ -263,7 +264,7 @@ def _judged(result: RunResult, *, placebo: bool) -> AAGate:
         if failure.skipped:
             continue
         raise MeasurementError(
-            f"{failure.case_id} failed ({failure.reason}), so this gate is no trial and was not stored; mend it, or "
+            f"{failure.case_id} failed ({failure.quoted}), so this gate is no trial and was not stored; mend it, or "
             f"calibrate another suite (run {result.run_id})"
         )
     if not data.blocks_finished:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfguard.errors import ArmError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.stored.anchors import anchor_of
@@ -9,7 +11,7 @@ from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, f
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import isa_of
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -81,9 +83,9 @@ def _require_whole_suite(request: Request) -> None:
         )
 
 
-def _state_notes(reasons: tuple[str, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
+def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
     return (
         fact("baseline.other_state", severity=Severity.NOTABLE),
-        *(fact("baseline.differs", severity=Severity.NOTABLE, of="baseline", why=reason) for reason in reasons),
+        *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
         *((fact("drift.not_measured", severity=Severity.NOTABLE),) if has_anchor else ()),
     )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from perfguard.host.parsers.parsing import parse_count, parse_float
 from perfguard.host.parsers.reading import open_tree
 from perfguard.host.parsers.software import ALLOCATORS, allocator
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, Fingerprint, QuotaState
-from perfguard.units import format_bytes, format_count, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +24,8 @@ _BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 _UNBOUND = ("disabled", "none", "false")
 """Values of binding variables that bind nothing."""
 _MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
-_MALLOC_FIX = "export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=8589934592"
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_UNREAD, _ON, _OFF, _NONE = (fact("doctor.unknown"), fact("doctor.on"), fact("doctor.off"), fact("doctor.none"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,62 +64,50 @@ def run_checks(
 
 def _governor(host: _Host) -> CheckResult:
     state = host.fingerprint.state
-    why = "Other governors change the clock with the load; up to a factor of two."
+    why = fact("doctor.why_governor")
     if not state.frequency:
-        return _row("governor", _virtual_or_unknown(host), "unknown: no cpufreq", why)
+        return _row("governor", _virtual_or_unknown(host), fact("doctor.no_cpufreq"), why)
     governors = {domain.governor for domain in state.frequency}
-    observed = ", ".join(sorted(governor or "unknown" for governor in governors))
+    observed = fact("doctor.governor", governors=tuple(sorted(governor or "unknown" for governor in governors)))
     if governors == {"performance"}:
         return _row("governor", _OK, observed, why)
-    return _row(
-        "governor",
-        _UNKNOWN if None in governors else _WARN,
-        observed,
-        why,
-        "sudo cpupower frequency-set -g performance",
-    )
+    return _row("governor", _UNKNOWN if None in governors else _WARN, observed, why, fact("doctor.fix_governor"))
 
 
 def _turbo(host: _Host) -> CheckResult:
     turbo = host.fingerprint.state.turbo
-    why = "Turbo follows temperature, neighbours and AVX use, so equal code runs at different clocks."
+    why = fact("doctor.why_turbo")
     if turbo is None:
-        return _row("turbo", _virtual_or_unknown(host), "unknown", why)
-    fix = "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost"
-    if host.fingerprint.state.driver in {"intel_pstate", "intel_cpufreq"}:
-        fix = "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"
-    return _row("turbo", _WARN, "on", why, fix) if turbo else _row("turbo", _OK, "off", why)
+        return _row("turbo", _virtual_or_unknown(host), _UNREAD, why)
+    is_intel = host.fingerprint.state.driver in {"intel_pstate", "intel_cpufreq"}
+    file = "intel_pstate/no_turbo" if is_intel else "cpufreq/boost"
+    fix = fact("doctor.fix_turbo", value=1 if is_intel else 0, file=file)
+    return _row("turbo", _WARN, _ON, why, fix) if turbo else _row("turbo", _OK, _OFF, why)
 
 
 def _smt(host: _Host) -> CheckResult:
     topology = host.fingerprint.topology
-    why = "Hardware threads of one core share its units: a sibling's work is this run's noise."
+    why = fact("doctor.why_smt")
     if topology.smt is None:
-        return _row("smt", _UNKNOWN, "unknown", why)
+        return _row("smt", _UNKNOWN, _UNREAD, why)
     if not topology.smt:
-        return _row("smt", _OK, "off", why)
+        return _row("smt", _OK, _OFF, why)
     cores = [cpu.core for cpu in topology.cpus if host.cpus is None or cpu.id in host.cpus]
     if len(cores) == len(set(cores)):
-        return _row("smt", _OK, "on, one thread a core is used", why)
-    return _row(
-        "smt",
-        _WARN,
-        "on, and siblings share cores",
-        why,
-        "echo off | sudo tee /sys/devices/system/cpu/smt/control",
-    )
+        return _row("smt", _OK, fact("doctor.smt_unused"), why)
+    return _row("smt", _WARN, fact("doctor.smt_shared"), why, fact("doctor.fix_smt"))
 
 
 def _load(host: _Host) -> CheckResult:
-    why = "Whatever else runs takes cycles, cache and memory bandwidth."
+    why = fact("doctor.why_load")
     load = host.load if host.load is not None else host.fingerprint.state.load_1min
     online = host.fingerprint.topology.threads_online
     if load is None or online is None:
-        return _row("load", _UNKNOWN, "unknown", why)
-    observed = f"{load:.2f} runnable on {online} CPUs over the last minute"
-    fix = "stop other work; find it with: ps -eo pcpu,pid,comm --sort=-pcpu | head"
+        return _row("load", _UNKNOWN, _UNREAD, why)
+    observed = fact("doctor.load", runnable=load, cpus=online)
+    fix = fact("doctor.fix_load")
     if load + host.threads > online + 0.5:
-        return _row("load", _FAIL if load > 0.5 else _OK, observed, why, fix if load > 0.5 else "")
+        return _row("load", _FAIL if load > 0.5 else _OK, observed, why, fix if load > 0.5 else None)
     return (
         _row("load", _WARN, observed, why, fix) if load > max(0.5, 0.05 * online) else _row("load", _OK, observed, why)
     )
@@ -127,111 +115,115 @@ def _load(host: _Host) -> CheckResult:
 
 def _steal(host: _Host) -> CheckResult:
     ratio = host.fingerprint.state.steal_ratio
-    why = "The hypervisor gave this machine's time to another one."
+    why = fact("doctor.why_steal")
     if host.fingerprint.cpu.hypervisor is False and not ratio:
-        return _row("steal", _NOT_APPLICABLE, "not a virtual machine", why)
+        return _row("steal", _NOT_APPLICABLE, fact("doctor.bare_metal"), why)
     if ratio is None:
-        return _row("steal", _UNKNOWN, "unknown", why)
-    observed = f"{format_ratio(ratio)} since boot"
-    fix = "use a dedicated host or instance; the tool voids blocks with steal"
+        return _row("steal", _UNKNOWN, _UNREAD, why)
+    observed = fact("doctor.steal", steal_ratio=ratio)
+    fix = fact("doctor.fix_steal")
     if ratio >= _STEAL_WARN_RATIO:
         return _row("steal", _FAIL if ratio >= _STEAL_FAIL_RATIO else _WARN, observed, why, fix)
     return _row("steal", _OK, observed, why)
 
 
 def _numa_balancing(host: _Host) -> CheckResult:
-    why = "The kernel unmaps and moves pages while the run is timed."
+    why = fact("doctor.why_numa_balancing")
     nodes = [node for node in host.fingerprint.topology.numa_nodes if node.memory_bytes != 0]
     if len(nodes) == 1:
-        return _row("numa-balancing", _NOT_APPLICABLE, "one node", why)
+        return _row("numa-balancing", _NOT_APPLICABLE, fact("doctor.one_node"), why)
     balancing = host.fingerprint.state.numa_balancing
     if balancing is None:
-        return _row("numa-balancing", _UNKNOWN, "unknown", why)
-    fix = "sudo sysctl -w kernel.numa_balancing=0"
-    return _row("numa-balancing", _WARN, "on", why, fix) if balancing else _row("numa-balancing", _OK, "off", why)
+        return _row("numa-balancing", _UNKNOWN, _UNREAD, why)
+    fix = fact("doctor.fix_numa_balancing")
+    return _row("numa-balancing", _WARN, _ON, why, fix) if balancing else _row("numa-balancing", _OK, _OFF, why)
 
 
 def _thp(host: _Host) -> CheckResult:
     mode = host.fingerprint.state.thp
-    why = "With always, whether memory comes in huge pages depends on how fragmented it is at that moment."
+    why = fact("doctor.why_thp")
     if mode is None:
-        return _row("thp", _UNKNOWN, "unknown", why)
-    fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-    return _row("thp", _WARN, mode, why, fix) if mode == "always" else _row("thp", _OK, mode, why)
+        return _row("thp", _UNKNOWN, _UNREAD, why)
+    observed = fact("doctor.huge_pages", mode=mode)
+    if mode == "always":
+        return _row("thp", _WARN, observed, why, fact("doctor.fix_thp"))
+    return _row("thp", _OK, observed, why)
 
 
 def _quota(host: _Host) -> CheckResult:
     limits = host.fingerprint.limits
-    why = "Neither torch nor OpenMP reads quotas: threads above it are stopped for part of every period."
+    why = fact("doctor.why_quota")
     if limits.quota is QuotaState.UNKNOWN:
-        return _row("cgroup-quota", _UNKNOWN, "unknown", why)
+        return _row("cgroup-quota", _UNKNOWN, _UNREAD, why)
     if limits.quota_cpus is None:
-        return _row("cgroup-quota", _OK, "none", why)
-    observed = f"{limits.quota_cpus:g} CPUs, {host.threads} threads"
-    fix = f"use --threads {max(1, int(limits.quota_cpus))}, or limit the container by cpuset instead of quota"
+        return _row("cgroup-quota", _OK, _NONE, why)
+    observed = fact("doctor.quota", quota_cpus=limits.quota_cpus, threads=host.threads)
+    fix = fact("doctor.fix_quota", threads=max(1, int(limits.quota_cpus)))
     return _row("cgroup-quota", _FAIL if host.threads > limits.quota_cpus else _WARN, observed, why, fix)
 
 
 def _swap(host: _Host) -> CheckResult:
     state = host.fingerprint.state
-    why = "A page that comes back from swap costs milliseconds inside a step."
+    why = fact("doctor.why_swap")
     if state.swap_bytes is None:
-        return _row("swap", _UNKNOWN, "unknown", why)
-    observed = (
-        f"{format_bytes(state.swap_used_bytes)} of {format_bytes(state.swap_bytes)} used"
-        if state.swap_bytes
-        else "none"
-    )
-    return (
-        _row("swap", _WARN, observed, why, "sudo swapoff -a")
-        if state.swap_used_bytes
-        else _row("swap", _OK, observed, why)
-    )
+        return _row("swap", _UNKNOWN, _UNREAD, why)
+    observed = _NONE
+    if state.swap_bytes:
+        observed = fact("doctor.swap", used_bytes=state.swap_used_bytes, swap_bytes=state.swap_bytes)
+    if state.swap_used_bytes:
+        return _row("swap", _WARN, observed, why, fact("doctor.fix_swap"))
+    return _row("swap", _OK, observed, why)
 
 
 def _aslr(host: _Host) -> CheckResult:
     aslr = host.fingerprint.state.aslr
-    why = "Random layouts of fresh processes average out; one fixed layout is a bias of a few per cent."
+    why = fact("doctor.why_aslr")
     if aslr is None:
-        return _row("aslr", _UNKNOWN, "unknown", why)
-    observed = {0: "off", 1: "partly on", 2: "on"}[aslr]
-    fix = "sudo sysctl -w kernel.randomize_va_space=2"
+        return _row("aslr", _UNKNOWN, _UNREAD, why)
+    observed = {0: _OFF, 1: fact("doctor.aslr_partly"), 2: _ON}[aslr]
+    fix = fact("doctor.fix_aslr")
     return _row("aslr", _OK, observed, why) if aslr == 2 else _row("aslr", _WARN, observed, why, fix)
 
 
 def _allocator(host: _Host) -> CheckResult:
-    why = "The allocator decides how many page faults a step takes; both arms must have the same."
+    why = fact("doctor.why_allocator")
     preload = host.environment.get("LD_PRELOAD", "")
     named = next((name for mark, name in ALLOCATORS.items() if mark in preload), None)
     software = host.fingerprint.software
     loaded = allocator(software) if software is not None else None
     if named is not None and loaded is not None and named != loaded:
-        fix = f"ldconfig -p | grep {named}   # and put the path it prints into LD_PRELOAD"
-        return _row("allocator", _FAIL, f"LD_PRELOAD names {named}, but {loaded} is loaded", why, fix)
+        seen = fact("doctor.allocator_not_loaded", preloaded=named, loaded=loaded)
+        return _row("allocator", _FAIL, seen, why, fact("doctor.fix_preload", allocator=named))
     # Without an answer from the interpreter, only LD_PRELOAD could have put another allocator in its place.
     observed = loaded or named or "system"
     if observed != "system":
-        return _row("allocator", _OK, observed, why)
-    tuned = [name for name in _MALLOC_SETTINGS if name in host.environment]
+        return _row("allocator", _OK, fact("doctor.allocator", allocator=observed), why)
+    tuned = tuple(name for name in _MALLOC_SETTINGS if name in host.environment)
     if tuned:
-        return _row("allocator", _OK, f"the C library's, with {', '.join(tuned)}", why)
-    return _row("allocator", _WARN, "the C library's, as it comes", why, _MALLOC_FIX)
+        return _row("allocator", _OK, fact("doctor.allocator_tuned", settings=tuned), why)
+    return _row("allocator", _WARN, fact("doctor.allocator_untuned"), why, fact("doctor.fix_allocator"))
 
 
 def _threads(host: _Host) -> CheckResult:
-    why = "Threads beyond the CPUs wait for each other; binding variables shrink the mask at import of torch."
+    why = fact("doctor.why_threads")
     mask = host.cpus if host.cpus is not None else host.fingerprint.topology.online
     if mask is None:
-        return _row("threads", _UNKNOWN, "unknown", why)
-    observed = f"{format_count(host.threads, 'thread')} on {format_count(len(mask), 'CPU')} ({format_cpu_list(mask)})"
+        return _row("threads", _UNKNOWN, _UNREAD, why)
     counts = {name: parse_count(host.environment.get(name)) for name in _THREAD_COUNTS}
-    too_many = [f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask)]
+    too_many = tuple(f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask))
+    binding = tuple(name for name in _BINDING if host.environment.get(name, _UNBOUND[0]).lower() not in _UNBOUND)
+    observed = fact(
+        "doctor.threads",
+        threads=host.threads,
+        cpus=len(mask),
+        cpu_list=format_cpu_list(mask),
+        too_many=too_many,
+        binding=binding,
+    )
     if host.threads > len(mask) or too_many:
-        observed = f"{observed}; {', '.join(too_many)}" if too_many else observed
-        return _row("threads", _FAIL, observed, why, f"export OMP_NUM_THREADS={len(mask)} MKL_NUM_THREADS={len(mask)}")
-    binding = [name for name in _BINDING if host.environment.get(name, _UNBOUND[0]).lower() not in _UNBOUND]
+        return _row("threads", _FAIL, observed, why, fact("doctor.fix_threads", cpus=str(len(mask))))
     if binding:
-        return _row("threads", _WARN, f"{observed}; {', '.join(binding)} set", why, f"unset {' '.join(binding)}")
+        return _row("threads", _WARN, observed, why, fact("doctor.fix_binding", names=" ".join(binding)))
     return _row("threads", _OK, observed, why)
 
 
@@ -244,5 +236,5 @@ def _virtual_or_unknown(host: _Host) -> CheckStatus:
     return _NOT_APPLICABLE if host.fingerprint.cpu.hypervisor else _UNKNOWN
 
 
-def _row(name: str, status: CheckStatus, observed: str, why: str, fix: str = "") -> CheckResult:
+def _row(name: str, status: CheckStatus, observed: Fact, why: Fact, fix: Fact | None = None) -> CheckResult:
     return CheckResult(id=name, status=status, observed=observed, why=why, fix=fix)

@@ -153,7 +153,7 @@ def _slug(text: str | None, keep: str = "") -> str:
 
 
 def machine_line(fingerprint: Fingerprint) -> str:
-    """One line for people: brand, microarchitecture, cores."""
+    """One line for people: brand, microarchitecture, cores. The only place that makes it; results keep it."""
     cpu, topology = fingerprint.cpu, fingerprint.topology
     brand = cpu.brand or "unknown CPU"
     called = cpu.resembles or cpu.microarchitecture

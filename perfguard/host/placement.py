@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfguard.errors import UsageError
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Fingerprint, LogicalCpu, NumaNode, QuotaState
 
@@ -83,7 +84,7 @@ def _explicit(
             f"--cpus {text}: the CPU quota allows {fingerprint.limits.quota_cpus:g} CPUs, "
             f"and {len(chosen)} threads would be throttled; add --threads {limit} or raise the quota."
         )
-    return _selection(fingerprint, chosen, housekeeping=(), reason=f"as asked for by --cpus {text}")
+    return _selection(fingerprint, chosen, housekeeping=(), reason=fact("host.cpus_asked", cpus=text))
 
 
 def _refuse_unusable(fingerprint: Fingerprint, asked: frozenset[int], available: frozenset[int]) -> None:
@@ -114,19 +115,24 @@ def _automatic(
     ranked = _in_order([core for core in cores if core is not left], with_siblings=(threads or 0) > len(cores))
     limit = _quota(fingerprint)
     asked = threads if threads is not None or limit is None else min(limit, len(ranked))
-    chosen = _shrink(ranked, asked, f"{_where(node)} has")
+    chosen = _shrink(ranked, asked, "the machine has" if node is None else f"NUMA node {node.id} has")
     if limit is not None and len(chosen) > limit:
         raise UsageError(
             f"--threads {threads}: the CPU quota allows {fingerprint.limits.quota_cpus:g} CPUs; "
             f"ask for at most {limit} or raise the quota."
         )
-    pieces = [_where(node, is_asked_for=is_asked_for), _density(cores, len(chosen))]
-    if threads is None and asked is not None and asked < len(ranked):
-        pieces.append(f"{asked} by the CPU quota")
-    if left is not None:
-        pieces.append(f"CPU {format_cpu_list(left.cpus)} left to the system")
     housekeeping = left.cpus if left is not None else ()
-    return _selection(fingerprint, chosen, housekeeping=housekeeping, reason=", ".join(pieces))
+    reason = fact(
+        "host.cpus_chosen",
+        numa_node=None if node is None else node.id,
+        is_node_asked=is_asked_for,
+        cores=len(cores),
+        core_class=None if cores[0].core_class is CoreClass.PERFORMANCE else cores[0].core_class.value,
+        with_siblings=len(chosen) > len(cores),
+        quota_threads=asked if threads is None and asked is not None and asked < len(ranked) else None,
+        left_cpus=format_cpu_list(housekeeping),
+    )
+    return _selection(fingerprint, chosen, housekeeping=housekeeping, reason=reason)
 
 
 def _cores(fingerprint: Fingerprint, usable: frozenset[int]) -> list[_Core]:
@@ -207,7 +213,7 @@ def _node_rank(node: NumaNode, usable: frozenset[int]) -> _Ranked:
 
 
 def _selection(
-    fingerprint: Fingerprint, chosen: tuple[int, ...], *, housekeeping: tuple[int, ...], reason: str
+    fingerprint: Fingerprint, chosen: tuple[int, ...], *, housekeeping: tuple[int, ...], reason: Fact
 ) -> CpuSelection:
     holding = [node for node in fingerprint.topology.numa_nodes if set(chosen) & set(node.cpus or ())]
     node = holding[0] if len(holding) == 1 and set(chosen) <= set(holding[0].cpus or ()) else None
@@ -224,19 +230,6 @@ def _selection(
         core_classes=tuple(found for found in CoreClass if found in classes),
         reason=reason,
     )
-
-
-def _where(node: NumaNode | None, *, is_asked_for: bool = False) -> str:
-    if node is None:
-        return "the machine"
-    return f"NUMA node {node.id}{' as asked for' if is_asked_for else ''}"
-
-
-def _density(cores: list[_Core], threads: int) -> str:
-    named = "" if cores[0].core_class is CoreClass.PERFORMANCE else f" of class {cores[0].core_class.value}"
-    if threads > len(cores):
-        return f"all {len(cores)} cores{named} and some SMT siblings"
-    return f"one thread a core{named}"
 
 
 def _shown(cpus: Iterable[int] | None) -> str:

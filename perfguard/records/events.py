@@ -188,12 +188,18 @@ class CaseFailed:
     """Where it failed."""
     missing: bool
     """True where the arm has no such benchmark."""
-    reason: str
-    """One sentence."""
+    reason: Fact
+    """Why."""
     detail: str
     """End of the traceback or of the worker's stderr."""
     skipped: bool = False
     """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
+
+    @property
+    def quoted(self) -> str:
+        """The child's own words; the code of the reason where it left none."""
+        values = self.reason.values
+        return str(values.get("error") or values.get("text") or self.reason.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

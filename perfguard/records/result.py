@@ -48,7 +48,7 @@ class CaseMeasured:
     """Typical standard deviation inside a round."""
     inner_loops: int | None
     """Iterations of one slice."""
-    problem: str | None = None
+    problem: Fact | None = None
     """Why nothing was measured."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfguard.records.facts import Fact
+
 
 class Arm(str, Enum):
     """One side of a comparison."""
@@ -134,8 +136,8 @@ class CaseFailure:
     """The case."""
     arm: Arm
     """The arm that failed first."""
-    reason: str
-    """One sentence for the table."""
+    reason: Fact
+    """Why."""
     detail: str = ""
     """Tail of the worker's stderr or traceback."""
     missing: bool = False

@@ -109,9 +109,9 @@ def _measurement(event: Event) -> tuple[str, str]:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{event.case_id} is skipped by its suite: {event.reason}"
+            text = f"{event.case_id}: {describe(event.reason)}"
         case CaseFailed():
-            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {event.reason}"
+            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
             level = "info" if event.fact.severity is Severity.INFO else "warning"
             text = describe(event.fact)

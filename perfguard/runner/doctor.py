@@ -7,13 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from perfguard.codec import from_builtins
+from perfguard.codec import from_builtins, upgraded
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.host.checks import run_checks
 from perfguard.host.match import match
-from perfguard.host.parsers.software import query_software
 from perfguard.host.probe import probe
+from perfguard.host.software import query_software
 from perfguard.records.machine.fingerprint import CheckResult, Compatibility, Fingerprint
 from perfguard.runner.arms.environment import base_environment
 from perfguard.runner.arms.resolve import glibc_version
@@ -47,7 +47,7 @@ def match_file(fingerprint: Fingerprint, path: Path) -> Compatibility:
         raise StoreError(
             f"{path} is not a fingerprint ({error}); make one with `perfguard fingerprint --json`"
         ) from error
-    return match(from_builtins(data, Fingerprint, source=str(path)), fingerprint)
+    return match(from_builtins(upgraded(data, Fingerprint), Fingerprint, source=str(path)), fingerprint)
 
 
 def check_host(loaded: LoadedConfig, fingerprint: Fingerprint | None = None) -> tuple[CheckResult, ...]:

@@ -202,8 +202,8 @@ def _run_started(session: Session, mode: str) -> RunStarted:
 
 
 def _first_notes(session: Session) -> None:
-    seed, placement = session.settings.seed, session.selection.reason
-    session.note(fact("run.started", version=__version__, seed=seed, placement=placement))
+    session.note(fact("run.started", version=__version__, seed=session.settings.seed))
+    session.note(session.selection.reason)
     for note in session.request.notes:
         session.note(note)
     dropped = ignored_variables(session.request.inherited, session.settings.env_profile)

@@ -83,7 +83,7 @@ def save_allowances(path: Path, allowances: Sequence[Allowance]) -> None:
 
 def allowances_text(allowances: Sequence[Allowance]) -> str:
     """The file's text."""
-    entries = sorted(allowances, key=lambda entry: (entry.case, entry.max_ratio, entry.until, entry.reason))
+    entries = sorted(allowances, key=lambda entry: (entry.case, entry.max_ratio, entry.until))
     return "\n".join([f"{_HEAD}schema = {ALLOW_SCHEMA}\n", *map(_entry_text, entries)])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfguard.codec import from_builtins, to_json
+from perfguard.codec import from_builtins, to_json, upgraded
 from perfguard.errors import StoreError
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
@@ -74,7 +74,9 @@ class BaselineStore:
         return StoredBaseline(
             info=info,
             fingerprint=from_builtins(
-                _read_json(place / "fingerprint.json"), Fingerprint, source=str(place / "fingerprint.json")
+                upgraded(_read_json(place / "fingerprint.json"), Fingerprint),
+                Fingerprint,
+                source=str(place / "fingerprint.json"),
             ),
             noise=from_builtins(
                 _read_json(place / "noise.json"), dict[str, CaseNoise], source=str(place / "noise.json")

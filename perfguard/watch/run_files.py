@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from perfguard.codec import from_builtins, with_nan
+from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.steps.ops import Attribution
@@ -66,6 +66,6 @@ def _decoded(data: object, kind: type[T]) -> T | None:
     if data is None:
         return None
     try:
-        return from_builtins(data, kind, source="a file of the run")
+        return from_builtins(upgraded(data, kind), kind, source="a file of the run")
     except StoreError:
         return None

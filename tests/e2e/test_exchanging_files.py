@@ -42,7 +42,7 @@ def test_both_arms_come_back_and_are_compared_with_their_canary(exchanging):
     report = json.loads(done.stdout)
     found = {entry["name"]: entry for entry in report["comparisons"]}
     assert (found[SLOWER]["difference"], found[SLOWER]["has_canary"]) == ("slower", True)
-    assert report["objections"] == [{}, {}]
+    assert report["objections"] == [[], []]
 
 
 def test_verdicts_go_to_stdout_and_the_exit_code_is_not_theirs(exchanging):
@@ -85,7 +85,7 @@ def test_a_file_may_come_by_a_pipe(exchanging):
     [
         (("import", "absent.json"), 3, "absent.json cannot be read: No such file or directory"),
         (("import", "broken.json"), 3, "broken.json is not JSON"),
-        (("import", "bencher.json", "bencher.json"), 2, "it holds no raw samples"),
+        (("import", "bencher.json", "bencher.json"), 2, "no raw samples"),
         (("import", "a", "b", "c"), 2, "3 files were named"),
         (("import", "bencher.json", "--format", "pyperf"), 3, "pyperf's format None"),
         (("export", "paired", "--format", "asv"), 3, "--commit"),

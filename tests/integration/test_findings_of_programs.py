@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.advice.registry import advise
-from perfguard.records.steps.findings import Severity
+from perfguard.profile.advice.advise import advise
+from perfguard.records.facts import Severity
+from tests.finding_evidence import seen_codes, told
 from tests.profiled_programs import evidence_of
 
 pytestmark = pytest.mark.torch
@@ -77,9 +78,18 @@ def _torch():
 
 
 def test_a_healthy_program_is_left_alone(healthy):
-    known = {"layout-lost", "channels-last-untried", "unfused-optimizer", "frozen-backward", "frozen-batch-norm"}
+    known = {
+        "layout-lost",
+        "channels-last-untried",
+        "unfused-optimizer",
+        "frozen-backward",
+        "frozen-backward-for-norms",
+        "unused-weight-gradients",
+        "frozen-batch-norm",
+    }
     known |= {
         "reference-kernel",
+        "slow-convolution",
         "double-precision",
         "casts",
         "primitive-cache-misses",
@@ -92,14 +102,14 @@ def test_a_healthy_program_is_left_alone(healthy):
 def test_a_contiguous_in_a_channels_last_model_loses_the_layout(tmp_path):
     findings = found(changed(("self.body(x)", "self.body(x.contiguous())")), tmp_path)
     finding = findings["layout-lost"]
-    assert finding.seen[0] == "1 of 2 convolutions of a step reads tensors that are not channels_last"
-    assert "Net.body" in finding.where
+    assert told(finding, "lost", "convolutions") == (1, 2)
+    assert finding.subject.op == "Net.body"
     assert "aten::copy_" in {key.op for key in finding.ops}
 
 
 def test_a_contiguous_model_may_try_channels_last(tmp_path):
     findings = found(changed(("FORMAT = torch.channels_last", "FORMAT = torch.contiguous_format")), tmp_path)
-    assert findings["channels-last-untried"].seen[0].startswith("2 convolutions a step")
+    assert told(findings["channels-last-untried"], "convolutions") == 2
     assert "layout-lost" not in findings
 
 
@@ -115,21 +125,21 @@ def test_a_plain_optimizer_is_not_fused(tmp_path):
     finding = found(changed(("fused=True", "fused=False"), ("32, 3,", "8, 3,"), ("(32", "(8")), tmp_path)[
         "unfused-optimizer"
     ]
-    assert finding.title == "Adam updates one tensor at a time"
-    assert "addcdiv_" in finding.seen[0]
+    assert told(finding, "optimizer", "is_foreach") == ("Adam", False)
+    assert "addcdiv_" in told(finding, "ops")
 
 
 def test_foreach_is_no_fusion_on_cpus(tmp_path):
     finding = found(changed(("fused=True", "foreach=True"), ("32, 3,", "8, 3,"), ("(32", "(8")), tmp_path)[
         "unfused-optimizer"
     ]
-    assert finding.title == "Adam updates by foreach ops"
+    assert told(finding, "optimizer", "is_foreach") == ("Adam", True)
 
 
 def test_layers_that_no_optimizer_holds_compute_backward_for_nobody(tmp_path):
     source = changed(("model.parameters()", "[*model.body.parameters(), *model.head.parameters()]"))
     finding = found(source, tmp_path)["frozen-backward"]
-    assert finding.seen[0] == "backward of 2 layers before the first one that learns: Net.stem and Net.norm"
+    assert finding.seen[0].values["modules"] == ("Net.stem", "Net.norm")
     assert finding.severity is not Severity.GRAVE
 
 
@@ -150,15 +160,15 @@ def test_a_forgotten_norm_keeps_frozen_layers_in_backward(tmp_path):
         ("self.body(x)", "self.body(self.middle(x))"),
         ("images = ", "model.stem.requires_grad_(False); model.middle.requires_grad_(False)\nimages = "),
     )
-    finding = found(source, tmp_path)["frozen-backward"]
-    assert finding.title == "backward runs through frozen layers to norm layers"
-    assert "Net.norm" in finding.seen[0]
+    finding = found(source, tmp_path)["frozen-backward-for-norms"]
+    assert seen_codes(finding) == ["layers", "norms"]
+    assert told(finding, "modules") == ("Net.norm",)
 
 
 def test_a_frozen_norm_that_is_written_out_is_found_with_its_class(tmp_path):
     finding = found(changed(("nn.BatchNorm2d(32)", "Frozen(32)")), tmp_path)["frozen-batch-norm"]
-    assert finding.seen[0] == "in 1 module (Frozen) each channel is scaled and shifted by two ops"
-    assert "Net.norm" in finding.where
+    assert told(finding, "modules", "kinds") == (1, ("Frozen",))
+    assert finding.subject.op == "Net.norm"
 
 
 def test_denormal_weights_are_counted(tmp_path):
@@ -166,7 +176,7 @@ def test_denormal_weights_are_counted(tmp_path):
         ("images = ", "nn.init.constant_(model.body.weight, 1e-41)\nimages = "), ("fused=True", "fused=True, lr=0.0")
     )
     finding = found(source, tmp_path)["denormals"]
-    assert "most in Net.body.weight" in finding.seen[0]
+    assert finding.seen[0].values["worst"] == "Net.body.weight"
 
 
 def test_double_precision_is_found_where_it_slips_in(tmp_path):
@@ -176,7 +186,7 @@ def test_double_precision_is_found_where_it_slips_in(tmp_path):
 
 def test_a_loss_reduced_in_bf16_is_found(tmp_path):
     source = changed(("criterion(model(images), labels)", "model(images).bfloat16().square().sum()"))
-    assert found(source, tmp_path)["low-precision-loss"].seen[0].endswith("sum of bf16")
+    assert told(found(source, tmp_path)["low-precision-loss"], "ops") == ("sum (bf16)",)
 
 
 def test_a_small_primitive_cache_misses_in_every_step(tmp_path, healthy):
@@ -188,12 +198,11 @@ def test_a_small_primitive_cache_misses_in_every_step(tmp_path, healthy):
 
 def test_convolutions_without_onednn_are_found(tmp_path):
     source = changed(("def step():", "torch.backends.mkldnn.enabled = False\n\ndef step():"))
-    finding = found(source, tmp_path)["reference-kernel"]
-    assert finding.title == "convolutions run outside of oneDNN"
+    finding = found(source, tmp_path)["slow-convolution"]
     assert finding.severity is Severity.GRAVE
 
 
 def test_many_tiny_ops_are_a_fragmented_step(tmp_path):
     loop = "loss = criterion(model(images), labels)\n    for _ in range(800):\n        loss = loss + 0.001"
     source = changed(("loss = criterion(model(images), labels)", loop), ("64, 64", "8, 8"))
-    assert found(source, tmp_path)["fragmented-trace"].seen[1].startswith("most of it in loss ")
+    assert found(source, tmp_path)["fragmented-trace"].seen[1].values["phase"] == "loss"

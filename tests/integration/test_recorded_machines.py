@@ -17,9 +17,9 @@ from perfguard.host.match import match
 from perfguard.host.parsers.archives import extract
 from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
 from perfguard.host.probe import probe
-from perfguard.host.render import render_fingerprint
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState
+from perfguard.report.terminal.fingerprint import render_fingerprint
 
 MACHINES = Path(__file__).resolve().parents[3] / "shared" / "data" / "machines"
 HEADS = MACHINES / "archspec-json-targets"

@@ -64,7 +64,7 @@ def test_a_case_that_raises_while_it_is_timed_is_dropped_alone(rig):
         """
     )
     events = made.measure("bad", "good")
-    assert failures(events)["bad"].reason == "OSError: disk gone"
+    assert failures(events)["bad"].quoted == "OSError: disk gone"
     assert completed(events) == ["good", "good"]
 
 
@@ -80,10 +80,10 @@ def test_a_result_that_turns_into_nan_while_it_is_timed_fails_the_case(rig):
         """
     )
     events = made.measure("bad", "good")
-    assert "computes nan" in failures(events)["bad"].reason
+    assert "computes nan" in failures(events)["bad"].quoted
     assert completed(events) == ["good", "good"]
 
 
 def test_a_check_that_raises_refuses_its_case(rig):
     made = rig("def bad():\n call = lambda: 1.0\n call.check = lambda: 1 / 0\n return call")
-    assert failures(made.measure("bad", "good"))["bad"].reason == "ZeroDivisionError: division by zero"
+    assert failures(made.measure("bad", "good"))["bad"].quoted == "ZeroDivisionError: division by zero"

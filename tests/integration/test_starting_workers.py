@@ -9,6 +9,7 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import Noted
+from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.run import Arm
 from perfguard.runner.arms.resolve import resolve_arm
@@ -52,8 +53,8 @@ def test_calibration_names_the_case_that_took_the_worker_down_and_measures_the_o
     cases = [plain_case(name) for name in ("bad", "good", "worse")]
     report = calibrate_arm(Arm.BASELINE, cases, calibration, roots=arm.code_roots, foreign_roots=())
     assert {name: failure.reason for name, failure in report.failed.items()} == {
-        "bad": "the worker ended by itself with exit code 5",
-        "worse": "the worker crashed with SIGABRT",
+        "bad": fact("case.exited", exit_code=5),
+        "worse": fact("case.crashed", signal="SIGABRT"),
     }
     assert 0 < report.iteration_s["good"] < 1
     assert [module["path"] for module in report.attested["modules"]] == ["bench.py"]

@@ -21,19 +21,19 @@ from tests.worker_rigs import IMPATIENT, completed, failures
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "code"),
     [
-        ("os._exit(3)", "the worker ended by itself with exit code 3"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "the worker crashed with SIGSEGV"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "killed (signal 9); out of memory is the usual reason"),
-        ("os.closerange(3, 256)", "the worker ended by itself"),
-        ("rubbish()", "the worker wrote rubbish into its control pipe"),
-        ("os.sched_setaffinity(0, other_cpus())", "moved its process to CPUs"),
+        ("os._exit(3)", "case.exited"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "case.crashed"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "case.killed"),
+        ("os.closerange(3, 256)", "case.exited"),
+        ("rubbish()", "case.worker_failed"),
+        ("os.sched_setaffinity(0, other_cpus())", "case.moved_cpus"),
     ],
 )
 @pytest.mark.parametrize("moment", ["in the set-up", "in a slice"])
 @pytest.mark.two_cpus
-def test_a_case_that_breaks_its_worker_is_dropped_and_the_next_block_goes_on(rig, fault, said, moment):
+def test_a_case_that_breaks_its_worker_is_dropped_and_the_next_block_goes_on(rig, fault, code, moment):
     if "affinity" in fault and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs a second CPU to move to")
     call_number = 1 if moment == "in the set-up" else 5
@@ -63,7 +63,7 @@ def test_a_case_that_breaks_its_worker_is_dropped_and_the_next_block_goes_on(rig
         IMPATIENT,
     )
     events = made.measure("bad", "good")
-    assert said in failures(events)["bad"].reason
+    assert failures(events)["bad"].reason.code == code
     assert list(failures(events)) == ["bad"]
     assert "good" in completed(events)
     assert made.survivors() == []
@@ -86,7 +86,7 @@ def test_a_case_that_hangs_is_killed_after_its_time_and_dropped(rig, call_number
         IMPATIENT,
     )
     events = made.measure("bad", "good", arms=(Arm.CANDIDATE,))
-    assert "gave no answer in" in failures(events)["bad"].reason
+    assert failures(events)["bad"].reason.code == "case.timed_out"
     assert "good" in completed(events)
     assert made.survivors() == []
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perfguard.runner.process.launching import can_confine
-from tests.tiny_projects import UPDATE, outcomes, passes, verdicts
+from tests.tiny_projects import UPDATE, facts, outcomes, passes, verdicts
 
 CONFIGURATION = """\
 suite = "existing"
@@ -78,15 +78,16 @@ def test_a_slowdown_is_red_in_the_cases_of_all_suites_that_run_into_it_and_in_no
     result = existing.result("compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--no-progress")
     found = outcomes(result)
     assert set(found) == SLOWER | SAME
-    assert {case_id for case_id, outcome in found.items() if outcome == "regressed"} == SLOWER, result["reason"]
-    assert (result["exit_code"], result["verdict"]) == (1, "regressed"), result["reason"]
+    assert {case_id for case_id, outcome in found.items() if outcome == "regressed"} == SLOWER, result["reasons"]
+    assert (result["exit_code"], result["verdict"]) == (1, "regressed"), result["reasons"]
     assert "asv, benchmarks: 1 track_* not timed here; perfguard takes time_* only" in result["notes"]
 
 
 def test_an_unchanged_suite_passes(existing):
-    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
+    result = existing.result("compare", "--max-blocks", "2", "--measure-anyway", "-c", "pytest.*", "--no-progress")
+    assert result["gate"]["blocks_total"] > 0
     assert set(outcomes(result)) == {case_id for case_id in SLOWER | SAME if case_id.startswith("pytest")}
-    assert passes(result), result["reason"]
+    assert passes(result), result["reasons"]
     assert not any("asv" in note for note in result["notes"])
 
 
@@ -94,7 +95,7 @@ def test_a_faster_function_that_computes_something_else_is_different(existing):
     existing.replace("tiny_work.py", "LENGTH = 20_000", "LENGTH = 10_000")
     arms = ("--baseline", "git:HEAD", "--max-blocks", "2")
     result = existing.result("compare", *arms, "-c", "pytest.*test_total", "--no-progress")
-    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "different"}, result["reason"]
+    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "different"}, result["reasons"]
 
 
 SKIPPING = """\
@@ -109,12 +110,13 @@ def test_on_a_gpu(benchmark):
 def test_a_test_that_skips_itself_in_both_arms_is_noted_and_holds_nothing_up(existing):
     existing.write("tests/test_gpu.py", SKIPPING)
     existing.commit("a test for other machines")
-    result = existing.result("compare", "--max-blocks", "2", "-c", "pytest.*", "--no-progress")
-    assert passes(result), result["reason"]
+    arms = ("--max-blocks", "2", "--measure-anyway")
+    result = existing.result("compare", *arms, "-c", "pytest.*", "--no-progress")
+    assert passes(result), result["reasons"]
     skipped = verdicts(result)["pytest.tests.test_gpu.test_on_a_gpu"]
     assert skipped["gating"] == "advisory"
-    assert skipped["reason"].startswith("not measured: the test is skipped: ")
-    assert "there is no GPU" in skipped["reason"]
+    (why,) = facts(skipped, "case.skipped")
+    assert "there is no GPU" in why["error"]
     assert "not measured, because their own suites skip them: pytest.tests.test_gpu.test_on_a_gpu" in result["notes"]
 
 
@@ -123,7 +125,7 @@ def test_a_test_that_only_the_candidate_skips_is_not_passed_over(existing):
     existing.replace("tests/test_speed.py", "from tiny_work", "from pytest import skip\nfrom tiny_work")
     arms = ("--baseline", "git:HEAD", "--max-blocks", "2")
     result = existing.result("compare", *arms, "-c", "pytest.*test_total", "--no-progress")
-    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "failed"}, result["reason"]
+    assert outcomes(result) == {"pytest.tests.test_speed.test_total": "failed"}, result["reasons"]
     assert result["exit_code"] == 3
 
 
@@ -164,7 +166,7 @@ def test_confined_suites_have_their_temporary_folders(existing):
     result = existing.result("compare", *arms, "-c", "*.files.*", "-c", "*.test_files.*", "--no-progress")
     found = outcomes(result)
     assert set(found) == {"asv.files.TimeFiles.time_read", "pytest.tests.test_files.test_temporary"}
-    assert "failed" not in found.values(), result["reason"]
+    assert "failed" not in found.values(), result["reasons"]
 
 
 def test_the_cases_and_what_is_left_out_are_listed(existing):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.tiny_projects import outcomes, passes
+from tests.tiny_projects import facts, outcomes, passes
 
 SLOWER = ("return sum(range(LENGTH))", "return [sum(range(n)) for n in (9_000, LENGTH)][1]")
 """About 45 % more work, the same result."""
@@ -31,11 +31,13 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     assert done.returncode == 0, done.stderr
     assert "names 1 case: tiny.sum" in done.stdout
     allowed = project.result("compare", "-c", "tiny.sum", "--max-blocks", "20")
-    assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reason"]
+    assert outcomes(allowed) == {"tiny.sum": "allowed"}, allowed["reasons"]
     assert passes(allowed)
     until = entries(project)[0]["until"]
     (verdict,) = allowed["gate"]["verdicts"]
-    assert verdict["reason"].endswith(f", allowed up to 100.0 % until {until}: exact sums, see #12")
+    assert facts(verdict, "allowance.applied") == [
+        {"limit_ratio": 1.0, "until": until, "why": "exact sums, see #12", "entries": 1}
+    ]
     assert f"allow-list: tiny.sum up to 100.0 % until {until}: exact sums, see #12 (used)" in allowed["gate"]["notes"]
     shown = project.result("show")
     assert outcomes(shown) == {"tiny.sum": "allowed"}
@@ -44,13 +46,13 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
 
     file = project.path / "baselines" / "allow.toml"
     file.write_text(file.read_text().replace(until, "2026-01-31"))
-    again = project.result("show")
+    again = project.result("show", "--rejudge")
     assert (again["exit_code"], outcomes(again)) == (1, {"tiny.sum": "regressed"})
     assert any("tiny.sum expired on 2026-01-31" in note for note in again["gate"]["notes"])
     file.write_text(file.read_text().replace("2026-01-31", until).replace("max_ratio = 1.0", "max_ratio = 0.01"))
-    strict = project.result("show")
+    strict = project.result("show", "--rejudge")
     assert strict["exit_code"] == 1
-    assert "more than the 1.00 % that the allow-list accepts" in strict["gate"]["verdicts"][0]["reason"]
+    assert facts(strict["gate"]["verdicts"][0], "allowance.exceeded") == [{"limit_ratio": 0.01, "until": until}]
 
 
 def test_entries_are_listed_replaced_and_removed(project):
@@ -71,13 +73,14 @@ def test_entries_are_listed_replaced_and_removed(project):
 
 
 def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
-    """So slow that it is red on any host; the sentence tells that the entry was found."""
+    """So slow that it is red on any host; the reason tells that the entry was found."""
     assert allow(project, "tag:no-torch", "--max", "100%", "--until", "1d", "--reason", "r").returncode == 0
     measured = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+500%")
-    shown = project.result("show")
+    shown = project.result("show", "--rejudge")
     for result in (measured, shown):
         assert outcomes(result) == {"tiny.sum": "regressed"}
-        assert "the 100.0 % that the allow-list accepts until" in result["gate"]["verdicts"][0]["reason"]
+        (found,) = facts(result["gate"]["verdicts"][0], "allowance.exceeded")
+        assert found["limit_ratio"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,14 @@ class TestStoredBaseline:
         assert loaded.returncode == 0
         project.replace("tiny_work.py", *DOUBLED)
         result = project.result("gate", PERFGUARD_ROUNDS="4")
-        assert outcomes(result)["tiny.sum"] == "regressed", result["reason"]
+        assert outcomes(result)["tiny.sum"] == "regressed", result["reasons"]
         assert result["exit_code"] == 1
         assert result["arms"]["baseline"]["text"].startswith("stored ")
 
     def test_of_the_very_same_code_passes_however_much_the_rounds_scatter(self, project_with_baseline):
         result = project_with_baseline.result("gate", PERFGUARD_ROUNDS="4", PERFGUARD_MAX_BLOCK_SD="0.000001")
-        assert set(outcomes(result).values()) == {"unchanged"}, result["reason"]
-        assert (result["exit_code"], result["verdict"]) == (0, "pass"), result["reason"]
+        assert set(outcomes(result).values()) == {"unchanged"}, result["reasons"]
+        assert (result["exit_code"], result["verdict"]) == (0, "pass"), result["reasons"]
 
     def test_of_a_slower_day_makes_nothing_look_faster(self, project_with_baseline):
         project = project_with_baseline
@@ -48,7 +48,7 @@ class TestStoredBaseline:
         for verdict in verdicts(result).values():
             assert verdict["comparison"]["design"] == "paired"
             assert abs(verdict["comparison"]["estimate"]["log_ratio"]) < 1  # the stored numbers are 1000 times as large
-        assert set(outcomes(result).values()) <= {"unchanged", "inconclusive"}, result["reason"]
+        assert set(outcomes(result).values()) <= {"unchanged", "inconclusive"}, result["reasons"]
 
     def test_whose_commit_a_squash_has_replaced_is_paired_with_the_same_code(self, project_with_baseline):
         project = project_with_baseline
@@ -132,7 +132,7 @@ class TestStoredBaseline:
         fingerprint["cpu"]["microarchitecture"] = "another"
         (place / "fingerprint.json").write_text(json.dumps(fingerprint))
         result = project.result("gate", PERFGUARD_ROUNDS="2")
-        assert set(outcomes(result).values()) == {"incomparable"}, result["reason"]
+        assert set(outcomes(result).values()) == {"incomparable"}, result["reasons"]
         assert result["exit_code"] == 3
 
     def test_only_for_another_machine_is_none_for_this_one(self, project_with_baseline):

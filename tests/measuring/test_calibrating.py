@@ -97,7 +97,7 @@ class TestGatesAfterwards:
         calibrate("--gates", "1")
         project.commit("calibration")
         contract = json.loads(calibrate("--show", "--json").stdout)["contract"]
-        result = project.result("compare", *SHORT)
+        result = project.result("compare", "--measure-anyway", *SHORT)
         assert result["error_rate"] == contract
         assert result["error_rate"] in result["gate"]["notes"]
         (banked,) = (project.path / ".perfguard" / "calibration").glob("*/tiny.json")
@@ -111,14 +111,14 @@ class TestGatesAfterwards:
         # No block fits into a tenth of a second, so every case is demoted.
         assert project.run("plan", "--detect", "50%", "--budget", "0.1", "--write").returncode == 0
         project.commit("plan")
-        result = project.result("compare", *SHORT)
+        result = project.result("compare", "--measure-anyway", *SHORT)
         assert {verdict["comparison"]["gating"] for verdict in result["gate"]["verdicts"]} == {"advisory"}
         assert sum("is advisory by the plan of" in note for note in result["notes"]) == 2
 
 
 class TestPlan:
     def test_says_what_each_case_needs_and_is_written(self, project):
-        project.run("compare", "--max-blocks", "3", "--slices", "2", "--no-progress")
+        project.run("compare", "--measure-anyway", "--max-blocks", "3", "--slices", "2", "--no-progress")
         done = project.run("plan", "--detect", "900%", "--power", "90%", "--write", "--format", "json")
         assert done.returncode == 0, done.stderr
         plan = json.loads(done.stdout)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.tiny_projects import UPDATE, baseline_of, outcomes, record_as_taking
+from tests.tiny_projects import UPDATE, baseline_of, facts, outcomes, record_as_taking
 
 LIMITS = {"PERFGUARD_MARGIN": "0.15", "PERFGUARD_ANCHOR_MARGIN": "0.05", "PERFGUARD_ROUNDS": "5"}
 """No single step is worth a flag, the way since the anchor is."""
@@ -95,9 +95,9 @@ def test_small_steps_pass_one_by_one_and_are_red_against_the_anchor(project):
     drift(project, 0.3)  # steps that a busy host does not hide; each lies far below the margin of a gate
     limits = {**LIMITS, "PERFGUARD_MARGIN": "0.9"}
     step = project.result("compare", "--baseline", "git:HEAD~1", "-c", "tiny.sum", **limits)
-    assert outcomes(step)["tiny.sum"] != "regressed", step["reason"]
+    assert outcomes(step)["tiny.sum"] != "regressed", step["reasons"]
     result = project.result("gate", "--anchor", "-c", "tiny.sum", PERFGUARD_ANCHOR=f"git:{first}", **limits)
-    assert outcomes(result) == {"tiny.sum": "regressed"}, result["reason"]
+    assert outcomes(result) == {"tiny.sum": "regressed"}, result["reasons"]
     assert result["gate"]["verdicts"][0]["comparison"]["margin_ratio"] == 0.05
     shown = project.result("show", **limits)
     assert outcomes(shown) == {"tiny.sum": "regressed"}
@@ -119,9 +119,10 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
     for case_id in ("tiny.sum", "tiny.sort"):
         assert f"{case_id}: +" in notes
     assert ", shown to be beyond 5.00 %" in notes
-    assert outcomes(result)["tiny.sum"] == "regressed", result["reason"]
+    assert outcomes(result)["tiny.sum"] == "regressed", result["reasons"]
     (verdict,) = [v for v in result["gate"]["verdicts"] if v["case_id"] == "tiny.sum"]
-    assert "since the anchor of 20" in verdict["reason"]
+    (since,) = facts(verdict, "drift.since_anchor")
+    assert since["log_ratio"] == verdict["comparison"]["estimate"]["log_ratio"]
     assert verdict["comparison"]["design"] == "paired"
     assert verdict["comparison"]["margin_ratio"] == 0.05
     assert verdict["comparison"]["estimate"]["log_ratio"] < 3.0  # from pairs, not from the numbers of another day

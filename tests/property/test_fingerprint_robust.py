@@ -20,9 +20,9 @@ from perfguard.host.parsers.cgroup import parse_membership, parse_mounts
 from perfguard.host.parsers.cpu import parse_cpuinfo, read_cpu
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
-from perfguard.host.render import render_fingerprint
 from perfguard.records.machine.cpuset import MAX_CPUS, format_cpu_list, parse_cpu_list, parse_cpu_mask
 from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.report.terminal.fingerprint import render_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

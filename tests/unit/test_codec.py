@@ -3,19 +3,22 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json
+from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json, upgraded
 from perfguard.errors import StoreError
 from perfguard.records.events import Noted, SliceTimed
 from perfguard.records.facts import Severity, fact, recorded_text
+from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import DEFAULT_GATE, FOR_BISECTION, FOR_CALIBRATION, EnvProfile
 from perfguard.records.record import CaseNoise
 from perfguard.records.run import Arm
+from perfguard.watch.run_files import read_selection
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -125,3 +128,23 @@ def test_half_a_surrogate_pair_where_a_number_belongs_is_a_misfit():
         decode_event(
             b'{"event":"canary","seq":0,"t_wall":0,"t_mono":0,"block":"\\ud800","value_s":1.0}', source="events:7"
         )
+
+
+class TestRecordingsOlderThanCodes:
+    def test_a_failure_keeps_its_sentence(self):
+        line = json.dumps(
+            {"event": "case_failed", "case_id": "a", "arm": "candidate", "missing": False, "reason": "no", "detail": ""}
+        )
+        event = decode_event(line.encode(), source="events.jsonl")
+        assert (event.reason, event.quoted) == (recorded_text("no"), "no")
+
+    def test_a_fingerprint_keeps_its_notes_and_the_trouble_of_its_interpreter(self):
+        path = Path(__file__).parents[1] / "data" / "runs" / "paired" / "fingerprint.json"
+        old = {**json.loads(path.read_text()), "notes": ["No cpufreq."], "software": {"problem": "no torch"}}
+        found = from_builtins(upgraded(old, Fingerprint), Fingerprint, source="fingerprint.json")
+        assert (found.notes, found.software.problem) == ((recorded_text("No cpufreq."),), recorded_text("no torch"))
+
+    def test_the_choice_of_cpus_keeps_its_reason(self):
+        old = {"cpus": [1], "threads": 1, "housekeeping": [0], "numa_node": None, "bind_memory_node": None}
+        found = read_selection(lambda _: json.dumps({"cpus": {**old, "reason": "one thread a core"}}).encode())
+        assert found.reason == recorded_text("one thread a core")

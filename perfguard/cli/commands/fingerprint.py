@@ -30,8 +30,9 @@ def command(*, as_json: bool, root: Path | None, python: str | None, against: Pa
     """
     from perfguard.codec import to_json
     from perfguard.errors import ExitCode
-    from perfguard.host.render import render_fingerprint
     from perfguard.records.machine.fingerprint import CompatibilityLevel
+    from perfguard.report.messages.catalog import describe
+    from perfguard.report.terminal.fingerprint import render_fingerprint
     from perfguard.runner.doctor import fingerprint_of, match_file
 
     found = fingerprint_of(root, python=python, ask_software=not no_software)
@@ -42,6 +43,7 @@ def command(*, as_json: bool, root: Path | None, python: str | None, against: Pa
     if as_json:
         click.echo(to_json(compatibility, indent=1))
     else:
-        click.echo("\n".join([compatibility.level.value, *(f"  - {reason}" for reason in compatibility.reasons)]))
+        reasons = (f"  - {describe(reason)}" for reason in compatibility.reasons)
+        click.echo("\n".join([compatibility.level.value, *reasons]))
     if compatibility.level is CompatibilityLevel.INCOMPARABLE:
         raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))

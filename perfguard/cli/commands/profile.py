@@ -227,6 +227,7 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
 def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
     from rich.text import Text
 
+    from perfguard.report.messages.catalog import describe
     from perfguard.report.terminal.findings import render_findings
     from perfguard.report.terminal.ops import render_breakdown
     from perfguard.report.terminal.projection import render_projection
@@ -235,7 +236,7 @@ def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
     return [
         Text(printable(case.case_id), style="bold"),
         Text(_step_line(case)),
-        *(Text(printable(f"! {note}"), style="yellow") for note in case.notes),
+        *(Text(f"! {describe(note)}", style="yellow") for note in case.notes),
         *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.census is not None),
         *projection,
         *render_findings(case.findings),

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.errors import MeasurementError, StoreError
-from perfguard.profile.advice.news import new_findings
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.advise import new_findings
+from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.census_diff import comparable, compare_censuses
 from perfguard.profile.runs.findings import findings_for
@@ -179,7 +179,7 @@ def _advice(
     isa_class = isa_of(session.request.fingerprint)
     advice = {
         arm: findings_for(
-            Subject(case_id=attribution.case_id, arm=starter.arms[arm].spec),
+            Program(case_id=attribution.case_id, arm=starter.arms[arm].spec),
             arms[arm],
             found.processes[attribution.case_id, arm],
             fingerprint=session.fingerprint,

@@ -95,11 +95,11 @@ def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
 
 
 def describe_rounds(
-    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: str | None
+    case_id: str, rounds: Sequence[Round], *, inner_loops: int | None, problem: Fact | None
 ) -> CaseMeasured:
     """Median and spread of a case's rounds; None where there are too few."""
     if any(value <= 0 for entry in rounds for value in entry.values_s):
-        problem, rounds = "a slice took no time at all: the recording is damaged", ()
+        problem, rounds = fact("case.zero_time"), ()
     medians = [statistics.median(entry.values_s) for entry in rounds]
     logs = [math.log(value) for value in medians]
     within = [
@@ -112,7 +112,7 @@ def describe_rounds(
         between_sd_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
         within_sd_ratio=statistics.median(within) if within else None,
         inner_loops=inner_loops,
-        problem=problem or (None if medians else "no round completed"),
+        problem=problem or (None if medians else fact("case.no_round")),
     )
 
 

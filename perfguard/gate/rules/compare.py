@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, Outcome
@@ -180,14 +180,10 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
 def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) -> Comparison:
     if failure.skipped:
         left_out = replace(case, gating=Gating.ADVISORY)
-        return _problem(
-            left_out, fact("case.skipped", error=failure.reason), Outcome.NO_BASELINE, policy, design=design
-        )
+        return _problem(left_out, failure.reason, Outcome.NO_BASELINE, policy, design=design)
     if failure.missing and failure.arm is Arm.BASELINE:
-        return _problem(
-            case, fact("case.not_in_baseline", error=failure.reason), Outcome.NO_BASELINE, policy, design=design
-        )
-    problem = fact("case.failed", severity=Severity.GRAVE, arm=failure.arm.value, error=failure.reason)
+        return _problem(case, fact("case.not_in_baseline"), Outcome.NO_BASELINE, policy, design=design)
+    problem = replace(failure.reason, severity=Severity.GRAVE, subject=Subject(arm=failure.arm.value))
     return _problem(case, problem, Outcome.FAILED, policy, design=design)
 
 

@@ -141,10 +141,14 @@ def _gate_reason(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy
         outcome=outcome.value,
         cases=len(gating),
         case_ids=tuple(verdict.case_id for verdict in concerned),
-        log_ratios=tuple(
-            estimate.log_ratio if (estimate := verdict.comparison.estimate) else math.nan for verdict in concerned
-        ),
+        log_ratios=_effects(concerned) if outcome is GateOutcome.REGRESSED else (),
     )
+
+
+def _effects(verdicts: Sequence[Verdict]) -> tuple[float, ...]:
+    """Effects of verdicts; empty where one has none, as a recording holds no nan."""
+    estimates = [verdict.comparison.estimate for verdict in verdicts]
+    return () if None in estimates else tuple(estimate.log_ratio for estimate in estimates if estimate is not None)
 
 
 def _is_beyond(estimate: Estimate, margin_ratio: float) -> bool:

@@ -49,7 +49,7 @@ def since_of(anchor: StoredBaseline) -> str:
     return anchor.info.created_at[:10]
 
 
-def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> Drifted:
+def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) -> Drifted:
     """Compare the session's rounds with the anchor's, and note the drift of each case.
 
     Args:
@@ -58,10 +58,10 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[str]) -> 
         reasons: Why it must not be compared; empty when it may.
     """
     drifted = Drifted(anchor=anchor)
-    other_software = _other_software(session, anchor)
-    if reasons or other_software:
-        session.note(fact("drift.not_compared", severity=Severity.NOTABLE, since=drifted.since, why=tuple(reasons)))
-        for obstacle in other_software:
+    obstacles = (*reasons, *_other_software(session, anchor))
+    if obstacles:
+        session.note(fact("drift.not_compared", severity=Severity.NOTABLE, since=drifted.since))
+        for obstacle in obstacles:
             session.note(obstacle)
         return drifted
     config, cases = session.request.loaded.config, session.request.cases
@@ -80,7 +80,7 @@ def _other_software(session: Session, anchor: StoredBaseline) -> tuple[Fact, ...
     then, now = anchor.info.stack_id, session.fingerprint.stack_id
     if then is None or then == now:
         return ()
-    return (fact("drift.other_software", severity=Severity.NOTABLE, then=then, now=now or "unknown"),)
+    return (fact("host.other_stack", severity=Severity.NOTABLE, then=then, now=now),)
 
 
 def pair_drifted(

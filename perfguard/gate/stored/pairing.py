@@ -80,7 +80,7 @@ def pair_open_cases(
     return _unpaired(session, result, chosen, obstacle, level)
 
 
-def changed_state(stored: StoredBaseline, fingerprint: Fingerprint) -> tuple[str, ...]:
+def changed_state(stored: StoredBaseline, fingerprint: Fingerprint) -> tuple[Fact, ...]:
     """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
     compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), fingerprint)
     return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()

@@ -23,7 +23,7 @@ from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
 from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, Severity, Value, fact
+from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
 from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.record import StoredBaseline
@@ -123,7 +123,9 @@ def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
         {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
     )
     if reasons:
-        comparisons = tuple(_incomparable(c, fact("stored.incomparable", why="; ".join(reasons))) for c in comparisons)
+        comparisons = tuple(_incomparable(c, reasons[0]) for c in comparisons)
+        for reason in reasons[1:]:
+            session.note(reason)
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     unchecked = unchecked_note(verdicts, checks, why=_why_unchecked(stored, session))
@@ -173,22 +175,22 @@ def _why_unchecked(stored: StoredBaseline, session: Session) -> Mapping[str, Val
     return {"cause": "other_data"}
 
 
-def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[str, ...]:
+def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[Fact, ...]:
     """Why this run must not be compared with the stored baseline, or anchor; empty when it may. The rest is noted."""
     compatibility = match(stored.fingerprint, session.fingerprint)
     if compatibility.level is CompatibilityLevel.INCOMPARABLE:
         return compatibility.reasons
     for reason in compatibility.reasons:
-        session.note(fact("baseline.differs", severity=Severity.NOTABLE, of=name, why=reason))
+        session.note(replace(reason, subject=Subject(arm=name)))
     info, settings = stored.info, session.settings
     reasons = []
-    for what, then, now in (
-        ("CPUs in the mask", info.cpus, len(session.selection.cpus)),
-        ("environment profile", info.env_profile, settings.env_profile.value),
-        ("slice length", info.slice_s, settings.slice_s),
+    for setting, then, now in (
+        ("cpus", info.cpus, len(session.selection.cpus)),
+        ("env_profile", info.env_profile, settings.env_profile.value),
+        ("slice_s", info.slice_s, settings.slice_s),
     ):
         if then != now:
-            reasons.append(f"the {name} was measured with another {what} ({then}, now {now})")
+            reasons.append(fact("host.other_run_setting", arm=name, setting=setting, then=then, now=now))
     return tuple(reasons)
 
 

@@ -122,7 +122,7 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             check for check in check_host(request.loaded, request.fingerprint) if check.status is CheckStatus.FAIL
         ]
         if failed:
-            what = "; ".join(f"{check.id}: {check.observed}" for check in failed)
+            what = ", ".join(check.id for check in failed)
             raise HostUnfitError(
                 f"this host is unfit for a baseline ({what}); see `perfguard doctor`, or use --allow-unfit"
             )
@@ -134,7 +134,7 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
         if failure.skipped:
             continue
         raise MeasurementError(
-            f"{failure.case_id} failed ({failure.reason}); no baseline was stored. Mend it, or select other cases"
+            f"{failure.case_id} failed ({failure.quoted}); no baseline was stored. Mend it, or select other cases"
         )
     few = [case_id for case_id, found in rounds_of(session).items() if len(found) < min(MIN_ROUNDS, options.rounds)]
     if few and not options.allow_few:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfguard.host.parsers.parsing import Files, parse_count, parse_words
 from perfguard.records.machine.cpuset import MAX_CPUS
@@ -59,6 +59,7 @@ def read_cpu(files: Files, processors: Sequence[Processor], online: Sequence[int
     head = _head(processors)
     architecture = _architecture(processors)
     hypervisor = _hypervisor(head, architecture)
+    newer = resembles(processors)
     return Cpu(
         architecture=architecture,
         vendor=_vendor(head, architecture),
@@ -68,7 +69,8 @@ def read_cpu(files: Files, processors: Sequence[Processor], online: Sequence[int
         stepping=parse_count(head.get("stepping")),
         microcode=_microcode(files, head, online),
         microarchitecture=microarchitecture(processors),
-        resembles=resembles(processors),
+        resembles=newer.name if newer else None,
+        hidden_flags=newer.missing if newer else None,
         hypervisor=hypervisor,
         hypervisor_name=_hypervisor_name(files, head) if hypervisor is not False else None,
     )
@@ -100,7 +102,16 @@ def microarchitecture(processors: Sequence[Processor]) -> str | None:
     return str(max(special, key=_depth).name if special else generic.name)
 
 
-def resembles(processors: Sequence[Processor]) -> str | None:
+class NewerName(NamedTuple):
+    """A name that a CPU would have with a few flags more."""
+
+    name: str
+    """In archspec's table."""
+    missing: tuple[str, ...]
+    """The flags, sorted."""
+
+
+def resembles(processors: Sequence[Processor]) -> NewerName | None:
     """A newer name on x86 than `microarchitecture` gives, and the few flags that it lacks.
 
     A hypervisor that hides one flag makes a Sapphire Rapids look like an Ice Lake. Most of what the newer name adds
@@ -113,14 +124,14 @@ def resembles(processors: Sequence[Processor]) -> str | None:
 
     head, found = _head(processors), TARGETS[name]
     flags, vendor = _flags(head), _vendor(head, "x86_64")
-    best: tuple[int, int, str] | None = None
+    best: tuple[int, int, NewerName] | None = None
     for target in TARGETS.values():
         if target.vendor != vendor or not target > found:
             continue
         added, missing = target.features - found.features, target.features - flags
         if missing and 2 * len(missing) < len(added):
-            shown = f"{target.name} but for {', '.join(sorted(missing))}"
-            best = min(best or (len(missing), -len(added), shown), (len(missing), -len(added), shown))
+            this = len(missing), -len(added), NewerName(str(target.name), tuple(sorted(missing)))
+            best = min(best or this, this)
     return best[2] if best else None
 
 

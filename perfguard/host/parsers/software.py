@@ -1,27 +1,22 @@
-"""The software stack, as the interpreter under test tells it; torch is never imported here."""
+"""The software stack, from what the interpreter under test reports."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from perfguard.host.parsers.parsing import parse_words
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import SoftwareFacts
 
-_REPORTER = Path(__file__).parents[2] / "worker" / "torch_env.py"
-_RUN_REPORTER = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 _MAX_ITEMS = 200
 _MAX_TEXT = 512
-_TIMEOUT_S = 180.0
 
 _TEXTS = (
     "python_version", "python_implementation", "glibc_version",
     "torch_version", "torch_git_version", "parallel_backend", "float32_matmul_precision",
     "aten_isa", "onednn_version", "onednn_isa", "mkl_version", "mkl_isa",
-    "ipex_version", "numpy_version", "problem",
+    "ipex_version", "numpy_version",
 )  # fmt: skip
 _SWITCHES = ("torch_debug", "torch_cxx11_abi", "flushes_denormals", "onednn_enabled", "deterministic")
 _COUNTS = ("intra_op_threads", "inter_op_threads")
@@ -34,45 +29,14 @@ ALLOCATORS = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc", "mimalloc": "mimal
 def decode_software(data: object) -> SoftwareFacts:
     """Facts from a worker's answer; whatever is missing or of the wrong kind is None."""
     if not isinstance(data, Mapping):
-        return SoftwareFacts(problem="the interpreter gave no answer that could be read")
+        return SoftwareFacts(problem=fact("host.interpreter_no_answer"))
     facts: dict[str, Any] = {name: _text(data.get(name)) for name in _TEXTS}
     facts |= {name: value if isinstance(value := data.get(name), bool) else None for name in _SWITCHES}
     facts |= {name: _count(data.get(name)) for name in _COUNTS}
     facts |= {name: _texts(data.get(name)) for name in _LISTS}
-    return SoftwareFacts(**facts, environment=_environment(data.get("environment")))
-
-
-def query_software(
-    python: Path, *, environment: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
-) -> SoftwareFacts:
-    """Ask an interpreter about itself in a process of its own.
-
-    Args:
-        python: The interpreter under test; it needs torch but not perfguard.
-        environment: Its whole environment; None for this process's own.
-        timeout_s: Importing torch from a cold disk takes tens of seconds.
-
-    Returns:
-        The facts; `problem` says why they are empty when the interpreter could not be asked.
-    """
-    command: Sequence[str] = (str(python), "-c", _RUN_REPORTER, str(_REPORTER))
-    try:
-        done = subprocess.run(
-            command,
-            env=None if environment is None else dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return SoftwareFacts(problem=parse_words(f"{python} could not be asked: {error}"))
-    try:
-        answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
-    except (ValueError, RecursionError):
-        tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
-        return SoftwareFacts(problem=parse_words(f"{python} ended with status {done.returncode}: {tail}"[:250]))
-    return decode_software(answer)
+    told = _text(data.get("problem"))
+    problem = fact("host.interpreter_problem", error=told) if told else None
+    return SoftwareFacts(**facts, problem=problem, environment=_environment(data.get("environment")))
 
 
 def allocator(software: SoftwareFacts) -> str | None:

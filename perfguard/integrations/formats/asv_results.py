@@ -25,7 +25,7 @@ from perfguard.integrations.formats.checks import (
     checked_suite,
     checked_values,
     count_or_none,
-    left_out,
+    left_out_failed,
     number_or_none,
     text_or_none,
 )
@@ -39,6 +39,7 @@ from perfguard.integrations.formats.series import (
     SeriesSummary,
 )
 from perfguard.integrations.formats.summaries import quantile, summarize
+from perfguard.records.facts import fact
 from perfguard.units import printable
 
 _VERSION = 2
@@ -61,7 +62,6 @@ COLUMNS = (
 _TIMED = re.compile(r"^(time|timeraw)_|^(Time|Timeraw)[A-Z_]")
 _MEMORY = re.compile(r"^(mem|peakmem)_|^(Mem|PeakMem)[A-Z_]")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_UNKNOWN_UNIT = "its unit, which asv keeps in benchmarks.json"
 
 
 class _File(msgspec.Struct):
@@ -111,7 +111,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             machine_id=text_or_none(file.params.get("machine")) if is_ours else None,
             python=text_or_none(file.python),
             torch=text_or_none(file.params.get("torch")),
-            what_is_missing=left_out(failed, "they failed, were skipped or are no numbers"),
+            what_is_missing=left_out_failed(failed),
         )
     )
 
@@ -168,7 +168,9 @@ def _series(
     value = from_builtins(result, float, source=f"{source}: the result of {printable(shown)}")
     checked_values((value,), name=shown, source=source, unit=unit)
     samples = _samples(at["samples"], shown, unit=unit, source=source)
-    missing = () if is_time or unit else (_UNKNOWN_UNIT,)
+    missing = [] if is_time or unit else [fact("import.no_unit", kept_in="benchmarks.json")]
+    if not samples:
+        missing.append(fact("import.no_samples", option="asv run --record-samples"))
     return ImportedSeries(
         name=shown,
         parameters=tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
@@ -178,7 +180,7 @@ def _series(
         summary=summarize(samples) if samples else _summary(value, at),
         n=len(samples[0].values) if samples else count_or_none(at["stats_repeat"]),
         inner_loops=count_or_none(at["stats_number"]) or None,
-        what_is_missing=(*missing, *(() if samples else ("raw samples: `asv run --record-samples` keeps them",))),
+        what_is_missing=tuple(missing),
     )
 
 

@@ -15,6 +15,7 @@ from perfguard.errors import StoreError
 from perfguard.integrations.formats.checks import MAX_NAME, checked_name, checked_suite, checked_values, number_or_none
 from perfguard.integrations.formats.series import SECONDS, TIME, ImportedSeries, ImportedSuite, SeriesSummary
 from perfguard.integrations.formats.summaries import process_medians, quantile
+from perfguard.records.facts import fact
 from perfguard.units import printable
 
 _LATENCY = "latency"
@@ -59,7 +60,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
                 for name, measures in benchmarks.items()
                 for measure, metric in measures.items()
             ),
-            what_is_missing=("raw samples and how many there were, machine, commit and versions: the format has none",),
+            what_is_missing=(fact("import.bare_format"),),
         )
     )
 

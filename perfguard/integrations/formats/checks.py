@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from perfguard.errors import StoreError
 from perfguard.integrations.formats.series import SECONDS, ImportedSuite
-from perfguard.units import format_count, printable
+from perfguard.records.facts import Fact, fact
+from perfguard.report.messages.catalog import describe
+from perfguard.units import printable
 
 T = TypeVar("T")
 
@@ -112,7 +114,7 @@ def checked_suite(suite: ImportedSuite) -> ImportedSuite:
         StoreError: It is empty, too large, or names a series twice.
     """
     if not suite.series:
-        left_out = f" ({suite.what_is_missing[0]})" if suite.what_is_missing else ""
+        left_out = f" ({describe(suite.what_is_missing[0])})" if suite.what_is_missing else ""
         raise StoreError(f"{suite.source} holds no benchmark that can be read{left_out}")
     if len(suite.series) > MAX_SERIES:
         raise StoreError(f"{suite.source} holds {len(suite.series)} series; at most {MAX_SERIES} are read")
@@ -126,10 +128,15 @@ def checked_suite(suite: ImportedSuite) -> ImportedSuite:
     return suite
 
 
-def left_out(names: Sequence[str], why: str) -> tuple[str, ...]:
-    """A sentence on what was not read; nothing where there is nothing."""
-    if not names:
-        return ()
-    shown = ", ".join(printable(name)[:_SHOWN] for name in names[:3])
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (f"{format_count(len(names), 'benchmark')} left out, {why}: {shown}{more}",)
+def left_out_failed(names: Sequence[str]) -> tuple[Fact, ...]:
+    """Benchmarks that failed or were skipped; nothing where there are none."""
+    return (fact("import.left_out_failed", benchmarks=len(names), names=_shown(names)),) if names else ()
+
+
+def left_out_empty(names: Sequence[str]) -> tuple[Fact, ...]:
+    """Benchmarks without a value; nothing where there are none."""
+    return (fact("import.left_out_empty", benchmarks=len(names), names=_shown(names)),) if names else ()
+
+
+def _shown(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(printable(name)[:_SHOWN] for name in names)

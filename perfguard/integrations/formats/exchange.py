@@ -28,11 +28,12 @@ from perfguard.integrations.formats.series import (
     ImportReport,
     RunExport,
 )
+from perfguard.records.facts import Fact, fact
 from perfguard.records.result import RunResult
 from perfguard.records.run import Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Outcome, Policy, Verdict
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe
 from perfguard.runner.run_folder import read_events
 from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE
@@ -47,15 +48,6 @@ _DIFFERENCES = {
     Outcome.UNCHANGED: Difference.EQUAL,
     Outcome.SAME_CODE: Difference.EQUAL,
 }
-
-NO_GATE = (
-    "no gate: the two were not measured in turns on one host, nor was it checked that they compute the same; for a "
-    "verdict run `perfguard compare`"
-)
-NO_CANARY = (
-    "without the canary of perfguard a comparison holds only if the machine was as fast both times; nothing in these "
-    "files tells"
-)
 
 
 def export(
@@ -115,7 +107,11 @@ def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO
         suites=suites,
         objections=tuple(objections_of(suite) for suite in suites),
         comparisons=comparisons,
-        notes=(*((NO_CANARY,) if assumed else ()), *_other_machine(*suites), NO_GATE),
+        notes=(
+            *((fact("import.speed_assumed"),) if assumed else ()),
+            *_other_machine(*suites),
+            fact("import.not_a_gate"),
+        ),
     )
 
 
@@ -143,7 +139,7 @@ def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Po
     if len(objections) == len(common):
         name, why = next(iter(objections.items()))
         more = f" (and {len(common) - 1} more)" if len(common) > 1 else ""
-        raise UsageError(f"the two cannot be compared: {name}{more}: {why}")
+        raise UsageError(f"the two cannot be compared: {name}{more}: {describe(why)}")
     return tuple(_comparisons(old, new, common, objections, policy))
 
 
@@ -151,7 +147,7 @@ def _comparisons(
     old: Mapping[str, ImportedSeries],
     new: Mapping[str, ImportedSeries],
     common: Sequence[str],
-    objections: Mapping[str, str],
+    objections: Mapping[str, Fact],
     policy: Policy,
 ) -> list[ImportedComparison]:
     compared = [name for name in common if name not in objections]
@@ -167,7 +163,7 @@ def _comparisons(
     return [
         _compared(verdicts[name], has_canary=timed[name])
         if name in verdicts
-        else ImportedComparison(name=name, difference=Difference.NOT_COMPARED, reason=objections[name])
+        else ImportedComparison(name=name, difference=Difference.NOT_COMPARED, reasons=(objections[name],))
         for name in common
     ]
 
@@ -177,7 +173,7 @@ def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
     return ImportedComparison(
         name=verdict.case_id,
         difference=_DIFFERENCES.get(verdict.outcome, Difference.UNDECIDED),
-        reason=describe_all(verdict.reasons),
+        reasons=verdict.reasons,
         baseline_median_s=comparison.baseline_median_s,
         candidate_median_s=comparison.candidate_median_s,
         log_ratio=estimate.log_ratio if estimate else None,
@@ -201,12 +197,8 @@ def _rounds(series: ImportedSeries, *, with_canary: bool) -> tuple[Round, ...]:
 
 def _objection(
     old: ImportedSeries, new: ImportedSeries, baseline: ImportedSuite, candidate: ImportedSuite
-) -> str | None:
-    for series, suite in ((old, baseline), (new, candidate)):
-        objection = comparison_objection(series)
-        if objection is not None:
-            return f"in {suite.source}, {objection}"
-    return None
+) -> Fact | None:
+    return comparison_objection(old, place=baseline.source) or comparison_objection(new, place=candidate.source)
 
 
 def _times(suite: ImportedSuite) -> dict[str, ImportedSeries]:
@@ -223,11 +215,11 @@ def _named(series: Mapping[str, ImportedSeries]) -> str:
     return (", ".join(names[:2]) or "none") + more
 
 
-def _other_machine(baseline: ImportedSuite, candidate: ImportedSuite) -> tuple[str, ...]:
+def _other_machine(baseline: ImportedSuite, candidate: ImportedSuite) -> tuple[Fact, ...]:
     old, new = (suite.machine_id or suite.machine for suite in (baseline, candidate))
     if old is None or new is None or old == new:
         return ()
-    return (f"the two are from different machines: {old}, {new}; a difference may be theirs",)
+    return (fact("import.other_machine", baseline=old, candidate=new),)
 
 
 def _source(path: str) -> str:

@@ -18,11 +18,12 @@ from perfguard.integrations.formats.checks import (
     checked_suite,
     checked_values,
     count_or_none,
-    left_out,
+    left_out_failed,
     text_or_none,
 )
 from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples
 from perfguard.integrations.formats.summaries import summarize
+from perfguard.records.facts import Fact, fact
 from perfguard.units import printable
 
 
@@ -74,7 +75,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             source=source,
             series=tuple(_series(name, rows, source=source) for name, rows in repetitions.items()),
             machine=_machine(file.context),
-            what_is_missing=(*left_out(failed, "they reported an error or were skipped"), *_warnings(file.context)),
+            what_is_missing=(*left_out_failed(failed), *_warnings(file.context)),
         )
     )
 
@@ -93,9 +94,7 @@ def _series(name: str, rows: list[_Row], *, source: str) -> ImportedSeries:
         summary=summarize(samples),
         n=len(values),
         inner_loops=loops.pop() if len(loops) == 1 else None,
-        what_is_missing=(
-            ("more than one repetition: --benchmark_repetitions=N gives N of them",) if len(values) == 1 else ()
-        ),
+        what_is_missing=((fact("import.one_repetition"),) if len(values) == 1 else ()),
     )
 
 
@@ -114,11 +113,11 @@ def _machine(context: dict[str, Any]) -> str | None:
     return f"{cpus} CPUs of {mhz} MHz" if isinstance(cpus, int) and isinstance(mhz, int) else None
 
 
-def _warnings(context: dict[str, Any]) -> tuple[str, ...]:
+def _warnings(context: dict[str, Any]) -> tuple[Fact, ...]:
     """What the tool itself warns of on the console."""
     found = []
     if context.get("library_build_type") == "debug":
-        found.append("a release build of the library: it was built with debug checks, which slow everything down")
+        found.append(fact("import.debug_build"))
     if context.get("cpu_scaling_enabled") is True:
-        found.append("a fixed CPU frequency: frequency scaling was on")
+        found.append(fact("import.frequency_scaling"))
     return tuple(found)

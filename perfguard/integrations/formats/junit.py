@@ -14,7 +14,7 @@ from perfguard.integrations.formats.series import RunExport
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import printable
 
 _ELEMENTS = {
@@ -40,7 +40,7 @@ def write(run: RunExport) -> bytes:
         _add_verdicts(suite, result.suite, result.gate)
     else:
         for entry in result.measured:
-            problem = ("error", "failed", entry.problem) if entry.problem else None
+            problem = ("error", "failed", describe(entry.problem)) if entry.problem else None
             _add_case(suite, result.suite, entry.case_id, entry.median_s, problem)
     counts = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
     for element in (root, suite):

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from perfguard.integrations.formats.series import SECONDS, ImportedSeries, ImportedSuite
+from perfguard.integrations.formats.series import SECONDS, ImportedSeries, ImportedSuite, Objection
+from perfguard.records.facts import Fact, fact
 
 MIN_PROCESSES = 2
 """Fewer say nothing on how processes differ."""
 
-NO_CANARY = "no canary was timed beside it, so a slower machine cannot be told from slower code"
 
+def comparison_objection(series: ImportedSeries, *, place: str | None = None) -> Fact | None:
+    """Why a series cannot be compared with another file's at all; None where it can.
 
-def comparison_objection(series: ImportedSeries) -> str | None:
-    """Why a series cannot be compared with another file's at all; None where it can."""
+    Args:
+        series: The series.
+        place: The file, where two are compared.
+    """
     if series.unit != SECONDS:
-        return "it is not a time in seconds"
+        return fact("import.not_a_time", place=place)
     if series.samples is None:
-        return "it holds no raw samples, only a summary"
+        return fact("import.only_a_summary", place=place)
     if not series.has_processes:
-        return "it does not tell which process a sample is from, so how processes differ is unknown"
+        return fact("import.unknown_processes", place=place)
     if len(series.samples) < MIN_PROCESSES:
-        return f"all its samples are from one process; at least {MIN_PROCESSES} are needed to know how processes differ"
+        return fact("import.too_few_processes", place=place, needed_processes=MIN_PROCESSES)
     return None
 
 
-def gate_objection(series: ImportedSeries) -> str | None:
+def gate_objection(series: ImportedSeries) -> Fact | None:
     """Why a gate could not judge by a series; None where it could, as by rounds of a stored baseline."""
     objection = comparison_objection(series)
-    return objection if objection is not None or has_canary(series) else NO_CANARY
+    return objection if objection is not None or has_canary(series) else fact("import.no_control")
 
 
 def has_canary(series: ImportedSeries) -> bool:
@@ -34,11 +38,13 @@ def has_canary(series: ImportedSeries) -> bool:
     return bool(series.samples) and all(process.canary_s for process in series.samples or ())
 
 
-def objections_of(suite: ImportedSuite) -> dict[str, tuple[str, ...]]:
-    """The series of a suite by what a gate would object to; empty where it could judge by all of them."""
+def objections_of(suite: ImportedSuite) -> tuple[Objection, ...]:
+    """What a gate would object to, each with its series; empty where it could judge by all of them."""
     found: dict[str, list[str]] = {}
+    facts: dict[str, Fact] = {}
     for series in suite.series:
         objection = gate_objection(series)
         if objection is not None:
-            found.setdefault(objection, []).append(series.name)
-    return {objection: tuple(names) for objection, names in found.items()}
+            facts[objection.code] = objection
+            found.setdefault(objection.code, []).append(series.name)
+    return tuple(Objection(fact=facts[code], series=tuple(names)) for code, names in found.items())

@@ -7,6 +7,7 @@ canary of their time under the same key as in stored baselines.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,13 +19,13 @@ from perfguard.integrations.formats.checks import (
     checked_suite,
     checked_values,
     is_usable,
-    left_out,
     number_or_none,
     text_or_none,
 )
 from perfguard.integrations.formats.moments import utc_text
 from perfguard.integrations.formats.series import SECONDS, TIME, ImportedSeries, ImportedSuite, ProcessSamples
 from perfguard.integrations.formats.summaries import summarize
+from perfguard.records.facts import Fact, fact
 from perfguard.units import printable
 
 CANARY_KEY = "perfguard_canary_s"
@@ -91,9 +92,15 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             machine_id=text_or_none(facts.get("perfguard_machine_id")),
             python=text_or_none(facts.get("python_version")),
             torch=text_or_none(facts.get("perfguard_torch_version")),
-            what_is_missing=left_out(calibrations, "only their loops were calibrated"),
+            what_is_missing=_left_out(calibrations),
         )
     )
+
+
+def _left_out(names: Sequence[str]) -> tuple[Fact, ...]:
+    if not names:
+        return ()
+    return (fact("import.left_out_calibrations", benchmarks=len(names), names=tuple(names)),)
 
 
 def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> ImportedSeries | str:

@@ -16,15 +16,16 @@ from perfguard.integrations.formats.checks import (
     checked_suite,
     checked_values,
     count_or_none,
-    left_out,
+    left_out_empty,
     number_or_none,
     parameters_of,
     text_or_none,
 )
 from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, SeriesSummary
 from perfguard.integrations.formats.summaries import summarize
+from perfguard.records.facts import fact
 
-_NO_DATA = "raw samples: `--benchmark-json` and `--benchmark-save-data` keep them"
+_KEEPS_SAMPLES = "--benchmark-json or --benchmark-save-data"
 
 
 class _Stats(msgspec.Struct):
@@ -81,7 +82,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             commit=text_or_none(file.commit_info.get("id")),
             machine=_machine(file.machine_info),
             python=text_or_none(file.machine_info.get("python_version")),
-            what_is_missing=left_out(empty, "they hold no round"),
+            what_is_missing=left_out_empty(empty),
         )
     )
 
@@ -97,7 +98,7 @@ def _series(benchmark: _Benchmark, *, source: str) -> ImportedSeries:
         summary=summarize(samples) if samples else _summary(stats, name=name, source=source),
         n=len(samples[0].values) if samples else count_or_none(stats.rounds),
         inner_loops=count_or_none(stats.iterations) or None,
-        what_is_missing=() if samples else (_NO_DATA,),
+        what_is_missing=() if samples else (fact("import.no_samples", option=_KEEPS_SAMPLES),),
     )
 
 

@@ -21,7 +21,7 @@ from perfguard.integrations.formats.checks import (
     checked_name,
     checked_suite,
     checked_values,
-    left_out,
+    left_out_empty,
     parameters_of,
     text_or_none,
 )
@@ -34,6 +34,7 @@ from perfguard.integrations.formats.series import (
     RunExport,
 )
 from perfguard.integrations.formats.summaries import process_medians, summarize
+from perfguard.records.facts import fact
 from perfguard.units import printable
 
 OUR_BENCHMARK = "perfguard"
@@ -96,7 +97,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             machine=text_or_none(runner.get("cpu_info")) or text_or_none(runner.get("type")),
             machine_id=text_or_none(runner.get("name")) if is_ours else None,
             torch=text_or_none(torch.get("version")) if isinstance(torch, dict) else None,
-            what_is_missing=left_out(empty, "they hold no value"),
+            what_is_missing=left_out_empty(empty),
         )
     )
 
@@ -123,7 +124,7 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
         has_processes=is_per_process,
         summary=summarize(samples),
         n=len(values),
-        what_is_missing=() if unit else ("its unit, which the format does not have",),
+        what_is_missing=() if unit else (fact("import.no_unit", kept_in=None),),
     )
 
 

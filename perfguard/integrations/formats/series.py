@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from perfguard.records.facts import Fact
 from perfguard.records.result import RunResult
 
-IMPORT_SCHEMA = 1
+IMPORT_SCHEMA = 2
 
 TIME = "time"
 """The metric that all formats with times share: seconds of one iteration."""
@@ -26,7 +27,7 @@ class Difference(str, Enum):
     """The whole interval lies inside the equivalence margin."""
     UNDECIDED = "undecided"
     NOT_COMPARED = "not-compared"
-    """The reason says what is missing."""
+    """The reasons say what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,8 @@ class ImportedSeries:
     """How many values were measured; None where the file does not tell."""
     inner_loops: int | None = None
     """Iterations that one value is the mean of; None where unknown."""
-    what_is_missing: tuple[str, ...] = ()
-    """What a gate would need and this series lacks, one sentence each."""
+    what_is_missing: tuple[Fact, ...] = ()
+    """What a gate would need and this series lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +116,18 @@ class ImportedSuite:
     """Python version."""
     torch: str | None = None
     """torch version."""
-    what_is_missing: tuple[str, ...] = ()
+    what_is_missing: tuple[Fact, ...] = ()
     """What holds for all series: what was left out of the file, and what the format cannot hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objection:
+    """Why a gate could not use some series of a file as a baseline."""
+
+    fact: Fact
+    """What is missing."""
+    series: tuple[str, ...]
+    """Names of the series, in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +138,8 @@ class ImportedComparison:
     """Name of the series."""
     difference: Difference
     """What the second file is against the first."""
-    reason: str
-    """One sentence: the numbers that lead to it, or what is missing."""
+    reasons: tuple[Fact, ...]
+    """The numbers that lead to it, or what is missing."""
     baseline_median_s: float | None = None
     """Median seconds of one iteration in the first file."""
     candidate_median_s: float | None = None
@@ -153,12 +164,11 @@ class ImportReport:
     """Version of this layout."""
     suites: tuple[ImportedSuite, ...]
     """One for each file."""
-    objections: tuple[Mapping[str, tuple[str, ...]], ...]
-    """For each suite: why a gate could not judge by it, and the names of the series that this holds for; empty where it
-    could."""
+    objections: tuple[tuple[Objection, ...], ...]
+    """For each suite: why a gate could not judge by it; empty where it could."""
     comparisons: tuple[ImportedComparison, ...] = ()
     """The second file against the first; empty with one file."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader must know beside the table."""
 
 

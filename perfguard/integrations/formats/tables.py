@@ -15,7 +15,7 @@ from perfguard.errors import UsageError
 from perfguard.integrations.formats.series import RunExport
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.verdict import Verdict
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import printable
 
 NO_PYARROW = "Parquet is written by pyarrow, which is not installed: pip install 'perfguard[parquet]'; or use csv"
@@ -170,7 +170,7 @@ def _measured(entry: CaseMeasured, result: RunResult) -> CaseRow:
         outcome="failed" if entry.problem else "measured",
         candidate_median_s=entry.median_s,
         blocks=entry.rounds,
-        reason=entry.problem or "",
+        reason=describe(entry.problem) if entry.problem else "",
     )
 
 

@@ -1,4 +1,4 @@
 """Advice from one profile: what a step does and probably need not.
 
-Pure; one rule a module, listed in `registry`.
+Pure. Rules of one subject share a module; `advise` lists them all. `runs` and the gate may enter.
 """

@@ -1,111 +1,76 @@
-"""Copies of tensors as they are: `.contiguous()`, `.clone()`, `reshape` where no view is possible."""
+"""Copies of tensors: as they are, between dtypes, and into layouts of oneDNN."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.advice.rule import WORTH_A_CHANGE, Rule, finding_on, longest_first, severity_by
-from perfguard.profile.advice.subject import after_edit
+from perfguard.profile.advice.making import WORTH_A_CHANGE, calls_of, longest_first, on_ops, on_primitives
 from perfguard.profile.advice.tensors import Tensor, tensors_of
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
-from perfguard.records.steps.findings import Finding, Gain
-from perfguard.records.steps.ops import OpTotal
-from perfguard.units import format_number, format_share
+from perfguard.profile.op_counts.census_details import PrimitiveDetail
+from perfguard.records.facts import fact
+from perfguard.records.steps.findings import Finding
+from perfguard.records.steps.ops import OpTotal, PrimitiveTotal
 
-ID = "copies"
-_OP = "aten::copy_"
+LEAST_REORDER_SHARE = 0.05
+"""Part of a step from which reorders are told. Some are the rule in training, where weights change with every step and
+so are laid out anew: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et
+al., "Deep Learning Models on CPUs" (2022), arXiv:2206.10034, Fig. 2."""
+
+_COPY = "aten::copy_"
 """What every copy ends in."""
 
-_GAIN = Gain(
-    text="unknown; a .contiguous() on a channels_last tensor cost 100 times a plain copy, and severely slowed models",
-    source="pytorch#172205, pytorch#34977, pytorch#44943",
-)
+
+def copies(evidence: Evidence) -> list[Finding]:
+    """Copies within one dtype: `.contiguous()`, `.clone()`, `reshape` where no view is possible."""
+    return _copies(evidence, "copies", within_one_dtype=True)
 
 
-def find_copies(
-    evidence: Evidence,
-    *,
-    one_dtype: bool,
-    between: Callable[[Tensor, Tensor], str],
-    rule_id: str,
-    noun: str,
-    title: str,
-    gain: Gain,
-    advice: str,
-) -> list[Finding]:
-    """One finding on all copies within one dtype, or on all between two; none where they take too little time.
-
-    Args:
-        evidence: The step.
-        one_dtype: Whether it is about copies within one dtype.
-        between: Names what a copy is between, from its source and its target.
-        rule_id: Id of the finding.
-        noun: What the copies are called, plural.
-        title: Of the finding.
-        gain: What others gained.
-        advice: What to edit.
-    """
-    copies = [total for total in evidence.totals if _is_copy_within(total, one_dtype=one_dtype)]
-    share = evidence.share_of(copies)
-    if share is None or share < WORTH_A_CHANGE:
-        return []
-    calls = format_number(math.fsum(total.calls for total in copies))
-    longest = _longest(evidence, copies, between)
-    return [
-        finding_on(
-            evidence,
-            copies,
-            rule_id=rule_id,
-            title=title,
-            severity=severity_by(share),
-            seen=(f"{calls} {noun} a step take {format_share(share)} of it, most of the time {longest}",),
-            gain=gain,
-            trial=after_edit(evidence.subject, advice),
-        )
-    ]
+def casts(evidence: Evidence) -> list[Finding]:
+    """Copies between dtypes, as autocast makes them for every weight in every step."""
+    return _copies(evidence, "casts", within_one_dtype=False)
 
 
-def _is_copy_within(total: OpTotal, *, one_dtype: bool) -> bool:
-    tensors = tensors_of(total.key)
-    if total.key.op != _OP or len(tensors) < 2 or not (tensors[0].dtype and tensors[1].dtype):
-        return False
-    return (tensors[0].dtype == tensors[1].dtype) is one_dtype
-
-
-def _longest(evidence: Evidence, copies: Sequence[OpTotal], between: Callable[[Tensor, Tensor], str]) -> str:
-    times_s = []
-    for total in copies:
-        target, source, *_ = tensors_of(total.key)  # of a copy the target comes first
-        times_s.append((between(source, target), evidence.seconds_of((total,))))
-    return longest_first(times_s)[0]
-
-
-def _find(evidence: Evidence) -> list[Finding]:
-    return find_copies(
-        evidence,
-        one_dtype=True,
-        between=_layouts,
-        rule_id=ID,
-        noun="copies",
-        title="tensors are copied as they are",
-        gain=_GAIN,
-        advice=(
-            "leave .contiguous() and .clone() out where the next op takes any layout, use .view() instead of "
-            ".reshape() to be told where a copy is needed, and write results into buffers with out="
-        ),
+def reorders(evidence: Evidence) -> list[Finding]:
+    """Tensors that oneDNN copies into another layout before or after a primitive."""
+    found = [primitive for primitive in evidence.primitives if primitive.primitive == "reorder"]
+    seen = fact(
+        "seen.copies",
+        kind="reorders",
+        calls=calls_of(found),
+        time_s=sum(reorder.time_s for reorder in found),
+        between=longest_first((_reordered(reorder), reorder.time_s) for reorder in found),
+        written_bytes=sum(_detail(reorder).written_bytes * reorder.calls for reorder in found),
     )
+    return on_primitives(evidence, found, "reorders", seen, least_share=LEAST_REORDER_SHARE)
 
 
-def _layouts(source: Tensor, target: Tensor) -> str:
-    """`channels_last → contiguous of f32`."""
-    return f"{source.layout or 'unknown'} → {target.layout or 'unknown'} of {target.dtype}"
+def _copies(evidence: Evidence, kind: str, *, within_one_dtype: bool) -> list[Finding]:
+    found: list[OpTotal] = []
+    between: list[tuple[str, float]] = []
+    for total in evidence.totals:
+        tensors = tensors_of(total.key)
+        if total.key.op != _COPY or len(tensors) < 2 or not (tensors[0].dtype and tensors[1].dtype):
+            continue
+        target, source = tensors[:2]
+        if (source.dtype == target.dtype) is within_one_dtype:
+            found.append(total)
+            between.append((_copied(source, target), evidence.seconds_of((total,))))
+    time_s = evidence.seconds_of(found)
+    seen = fact("seen.copies", kind=kind, calls=calls_of(found), time_s=time_s, between=longest_first(between)[:1])
+    return on_ops(evidence, found, kind, seen, least_share=WORTH_A_CHANGE)
 
 
-RULE = Rule(
-    id=ID,
-    finds="copies that change nothing but a layout",
-    find=_find,
-    changes=frozenset({ChangeRule.COPIES}),
-)
+def _copied(source: Tensor, target: Tensor) -> str:
+    """`channels_last → contiguous (f32)`, or `f32 → bf16`."""
+    if source.dtype != target.dtype:
+        return f"{source.dtype} → {target.dtype}"
+    return f"{source.layout or '?'} → {target.layout or '?'} ({target.dtype})"
+
+
+def _reordered(reorder: PrimitiveTotal) -> str:
+    """`abcd → aBcd16b (f32)`."""
+    detail = _detail(reorder)
+    return f"{detail.tags or '?'} ({'/'.join(dict.fromkeys(detail.dtypes.split())) or '?'})"
+
+
+def _detail(reorder: PrimitiveTotal) -> PrimitiveDetail:
+    return PrimitiveDetail(memory=reorder.memory, problem=reorder.problem, attributes="")

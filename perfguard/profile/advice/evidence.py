@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.trials import Program
 from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.records.machine.fingerprint import Fingerprint, Isa
 from perfguard.records.machine.software import SoftwareFacts
@@ -24,7 +24,7 @@ LEAST_STEPS = 5
 class Evidence:
     """One step, its program and its machine."""
 
-    subject: Subject = field(default_factory=Subject)
+    target: Program = field(default_factory=Program)
     """What was profiled."""
     totals: tuple[OpTotal, ...] = ()
     """Ops of a step, and what is in no op; together they are the profiled step."""

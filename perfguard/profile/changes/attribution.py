@@ -9,9 +9,10 @@ from perfguard.profile.changes.culprits.finding import find_culprits
 from perfguard.profile.changes.diff import diff_ops, op_deltas
 from perfguard.profile.changes.sentences import attribution_sentence, is_worth_telling, moved_phrase
 from perfguard.profile.op_times.arm_profile import ArmProfile
+from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.ops import Attribution, CensusChange
 
-_ONE_PROCESS = "one process of each arm, so times prove nothing; what is executed otherwise is certain all the same"
+_ONE_PROCESS = fact("ops.one_process", severity=Severity.NOTABLE)
 
 
 def attribute(

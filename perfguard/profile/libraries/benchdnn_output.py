@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from perfguard.records.facts import Fact, fact
+
 OUTPUT_TEMPLATE = "perf,%engine%,%impl%,%0time%"
 """What to ask for: the implementation, and the mean time in ms."""
 
@@ -25,8 +27,8 @@ class BenchdnnTime:
     """Mean seconds of one execution; None where it was not run."""
     implementation: str
     """What oneDNN chose."""
-    reason: str | None = None
-    """Why it was not run, as a sentence whose subject is the problem."""
+    reason: Fact | None = None
+    """Why it was not run."""
 
 
 def parse_benchdnn(output: str) -> BenchdnnTime:
@@ -54,9 +56,8 @@ def _pattern(template: str) -> re.Pattern[str] | None:
     return re.compile("".join(looks), re.ASCII)
 
 
-def _status(output: str) -> str:
+def _status(output: str) -> Fact:
     found = re.search(r"^\d+:(?P<status>[A-Z_]+)(?: \((?P<why>[^)]*)\))?.*__REPRO", output, re.MULTILINE)
     if found is None:
-        return "benchdnn printed no time for it"
-    why = f": {found['why']}" if found["why"] else ""
-    return f"benchdnn says that it is {found['status'].lower().replace('_', ' ')}{why}"
+        return fact("replay.no_time")
+    return fact("replay.status", status=found["status"].lower().replace("_", " "), why=found["why"])

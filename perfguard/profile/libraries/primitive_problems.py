@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfguard.profile.libraries.onednn_verbose import PrimitiveCall, direction_of
+from perfguard.records.facts import Fact
 from perfguard.records.steps.projection import Projected
 
 _ONEDNN = "onednn"
@@ -58,7 +59,7 @@ def primitive_problems(calls: Iterable[PrimitiveCall], *, steps: int = 1) -> tup
 
 
 def projected_primitive(
-    problem: PrimitiveProblem, *, call_s: float | None, reason: str | None, implementation: str = ""
+    problem: PrimitiveProblem, *, call_s: float | None, reason: Fact | None, implementation: str = ""
 ) -> Projected:
     """A primitive and its time alone.
 
@@ -79,7 +80,7 @@ def projected_primitive(
         projected_s=None if call_s is None else problem.calls * call_s,
         reason=reason,
         implementation=implementation or ", ".join(problem.implementations),
-        assumed=tuple(f"the step ran {each} instead" for each in others),
+        assumed=tuple(f"implementation_in_step={each}" for each in others),
     )
 
 

@@ -88,7 +88,7 @@ def _recurrent(args: Arguments) -> Work:
     output = Output(elements=vectors * min(matrices[-1]) * directions, dtype=data.dtype)
     made = work_of_tensors([data], [output], flops=2 * vectors * sum(map(prod, matrices)))
     parameter_bytes = sum(map(prod, parameters)) * ELEMENT_BYTES[data.dtype]
-    return replace(made, size_bytes=made.size_bytes + parameter_bytes, assumed=(f"its parameters are of {data.dtype}",))
+    return replace(made, size_bytes=made.size_bytes + parameter_bytes, assumed=(f"parameter_dtype={data.dtype}",))
 
 
 def _recurrent_backward(args: Arguments) -> Work:

@@ -172,9 +172,7 @@ def _update(gradients: int) -> Formula:
             size_bytes += elements * element_bytes * (1 if index == gradients else 2)
         if not size_bytes:
             raise UnknownWorkError("the sizes of its lists are not recorded")
-        return Work(
-            flops=None, size_bytes=size_bytes, dtype=_LISTS_DTYPE, assumed=(f"its lists are of {_LISTS_DTYPE}",)
-        )
+        return Work(flops=None, size_bytes=size_bytes, dtype=_LISTS_DTYPE, assumed=(f"list_dtype={_LISTS_DTYPE}",))
 
     return formula
 

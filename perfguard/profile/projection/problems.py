@@ -26,6 +26,7 @@ from perfguard.profile.trace.phases import PHASES
 from perfguard.profile.trace.recorded_calls import RawCall, recorded_calls, same_work
 from perfguard.profile.trace.signatures import read_signature
 from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import StepPhase
 
 _NS_PER_S = 1e9
@@ -135,13 +136,13 @@ def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float
     )
 
 
-def untold(problem: Problem) -> str | None:
-    """Why a trace does not tell enough to call an op again, as a sentence whose subject is the op; None if it does."""
+def untold(problem: Problem) -> Fact | None:
+    """Why a trace does not tell enough to call an op again; None if it does."""
     if not problem.types:
-        return "it has no arguments in the trace; record it with record_shapes=True"
+        return fact("replay.no_arguments")
     lists = [index for index, kind in enumerate(problem.types) if kind == TENSOR_LIST]
     if lists and not problem.dims[lists[0]]:
-        return "it takes a list of tensors whose sizes the trace does not tell"
+        return fact("replay.no_sizes")
     return None
 
 
@@ -221,7 +222,7 @@ class _Tally:
             events=found.events / steps,
             phases=tuple(PHASES[phase] for phase in sorted(found.phases)),
             modules=tuple(sorted(found.modules - {""})),
-            assumed=("its lists are of all parameters with a gradient",) if filled else (),
+            assumed=("lists=parameters_with_gradient",) if filled else (),
         )
 
 

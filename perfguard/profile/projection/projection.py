@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfguard.profile.projection.problems import Problem
+from perfguard.records.facts import Fact
 from perfguard.records.steps.projection import Projected, Projection
 
 
@@ -38,7 +39,7 @@ def projected_op(
     problem: Problem,
     *,
     call_s: float | None,
-    reason: str | None,
+    reason: Fact | None,
     overload: str = "",
     assumed: Sequence[str] = (),
 ) -> Projected:

@@ -9,9 +9,9 @@ from typing import Any
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
 from perfguard.host.parsers.software import decode_software
+from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence, shortest_calls
-from perfguard.profile.advice.registry import advise
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.trials import Program
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.runs.profiles import ArmFindings
 from perfguard.records.machine.fingerprint import Fingerprint
@@ -23,7 +23,7 @@ from perfguard.runner.profiling.cases import ProfiledProcess
 
 
 def findings_for(
-    subject: Subject,
+    target: Program,
     found: ArmFindings,
     processes: Sequence[ProfiledProcess],
     *,
@@ -36,7 +36,7 @@ def findings_for(
     """Advice on one profiled arm and case, the gravest first.
 
     Args:
-        subject: What was profiled.
+        target: What was profiled.
         found: What its steps say.
         processes: The processes that they ran in.
         fingerprint: The machine.
@@ -51,7 +51,7 @@ def findings_for(
     faults = [step.minor_faults for p in processes for step in p.bare]
     return advise(
         Evidence(
-            subject=subject,
+            target=target,
             totals=found.totals,
             primitives=primitives,
             census=joined.census if joined is not None else None,

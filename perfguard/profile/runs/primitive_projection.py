@@ -11,13 +11,12 @@ from perfguard.profile.libraries.onednn_verbose import parse_verbose
 from perfguard.profile.libraries.primitive_problems import PrimitiveProblem, primitive_problems, projected_primitive
 from perfguard.profile.projection.projection import project
 from perfguard.profile.runs.profiles import logged_lines
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import Projected, Projection
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.profiling.benchdnn import Benchdnn, BenchdnnFailure, find_benchdnn
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying
-
-_NOT_INSTALLED = "benchdnn is not on the path, so oneDNN's primitives were not replayed by themselves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class PrimitiveProjection:
 
     projection: Projection | None
     """None where there are none, or no benchdnn."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
 
 
@@ -57,7 +56,7 @@ def project_primitives(
     if not problems:
         return PrimitiveProjection(projection=None)
     if benchdnn is None:
-        return PrimitiveProjection(projection=None, notes=(_NOT_INSTALLED,))
+        return PrimitiveProjection(projection=None, notes=(fact("projection.no_benchdnn"),))
     ends = replaying.clock() + replaying.budget_s
     rows = []
     for problem in problems:
@@ -70,9 +69,9 @@ def _alone(problem: PrimitiveProblem, benchdnn: Benchdnn) -> Projected:
     try:
         found = parse_benchdnn(benchdnn.run(benchdnn_options(problem)))
     except (UnsupportedPrimitiveError, BenchdnnFailure) as failure:
-        return _not_run(problem, str(failure))
+        return _not_run(problem, fact("replay.refused", error=str(failure)))
     return projected_primitive(problem, call_s=found.call_s, reason=found.reason, implementation=found.implementation)
 
 
-def _not_run(problem: PrimitiveProblem, reason: str) -> Projected:
+def _not_run(problem: PrimitiveProblem, reason: Fact) -> Projected:
     return projected_primitive(problem, call_s=None, reason=reason)

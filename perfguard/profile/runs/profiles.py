@@ -22,6 +22,7 @@ from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import spans_of
 from perfguard.profile.trace.trace import read_trace
+from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import Census, OpKey, OpTotal, PrimitiveTotal, StepPhase
 from perfguard.runner.process.arm_worker import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
@@ -42,7 +43,7 @@ class JoinedFindings:
     """What oneDNN chose for each op."""
     runners: Mapping[OpKey, tuple[str, ...]]
     """What computed each op, as far as that is certain."""
-    notes: tuple[str, ...]
+    notes: tuple[Fact, ...]
     """What could not be read or placed."""
 
 
@@ -56,7 +57,7 @@ class ArmFindings:
     """Ops of a typical step, largest first."""
     joined: JoinedFindings | None
     """None where no `joined` step was taken."""
-    notes: tuple[str, ...]
+    notes: tuple[Fact, ...]
     """What the reader should know."""
 
 
@@ -169,13 +170,13 @@ def logged_lines(log: Path | None) -> list[str]:
         raise StoreError(f"{log} cannot be read: {error.strerror}; profile again") from error
 
 
-def _notes(logs: Sequence[VerboseLog], joined: JoinedStep) -> tuple[str, ...]:
+def _notes(logs: Sequence[VerboseLog], joined: JoinedStep) -> tuple[Fact, ...]:
     malformed = sum(log.malformed for log in logs)
     notes = []
     if malformed:
-        notes.append(f"{malformed} lines of the libraries' log could not be read and are left out")
+        notes.append(fact("profile.unreadable_lines", lines=malformed))
     if joined.unplaced:
-        notes.append(f"{joined.unplaced} of {len(joined.calls)} library calls could not be placed in an op")
+        notes.append(fact("profile.unplaced_calls", unplaced=joined.unplaced, calls=len(joined.calls)))
     return tuple(notes)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
-from perfguard.profile.advice.subject import Subject
+from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.settled import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
@@ -75,7 +75,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
                 arm = findings_of(found, case, Arm.CANDIDATE, isa_class)
                 advice = _advice(
                     session,
-                    Subject(case_id=case.id, arm=spec),
+                    Program(case_id=case.id, arm=spec),
                     arm,
                     found.processes[case.id, Arm.CANDIDATE],
                     ready=found.ready[Arm.CANDIDATE],
@@ -127,8 +127,8 @@ def profile_user_script(
         arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
         projection = _projections(session, starter, steps, size).get(name)
-        subject = Subject(script=(name, *map(as_text, arguments)), arm=spec)
-        advice = _advice(session, subject, arm, found.processes, ready=found.ready, isa_class=isa_class)
+        target = Program(script=(name, *map(as_text, arguments)), arm=spec)
+        advice = _advice(session, target, arm, found.processes, ready=found.ready, isa_class=isa_class)
         return _report(session, found.ready, [profiled_case(name, arm, projection, advice)], problems)
 
 
@@ -177,7 +177,7 @@ def _projections(
 
 def _advice(
     session: Session,
-    subject: Subject,
+    target: Program,
     arm: ArmFindings,
     processes: Sequence[ProfiledProcess],
     *,
@@ -186,7 +186,7 @@ def _advice(
 ) -> tuple[Finding, ...]:
     """Advice on what was profiled on the run's machine and CPUs."""
     return findings_for(
-        subject,
+        target,
         arm,
         processes,
         fingerprint=session.fingerprint,

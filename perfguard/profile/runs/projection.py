@@ -14,7 +14,7 @@ from perfguard.profile.projection.roofline import roofline_point
 from perfguard.profile.projection.work import work_of
 from perfguard.profile.runs.primitive_projection import installed_benchdnn, project_primitives
 from perfguard.profile.runs.profiles import event_cost
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import CaseProjection, Projected, RooflineCeilings, RooflinePoint
 from perfguard.runner.measuring import aside
@@ -24,7 +24,6 @@ from perfguard.runner.profiling.benchdnn import Benchdnn
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying, replay_ops
 from perfguard.runner.session import Session
-from perfguard.units import format_count, format_seconds
 
 DEFAULT_BUDGET_S = 30.0
 """Seconds for the replays of one case; as long again for benchdnn where it is installed."""
@@ -187,23 +186,25 @@ def _highest(known: RooflineCeilings | None, measured: Ceilings | None) -> Roofl
     )
 
 
-def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list[str]:
+def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list[Fact]:
     notes = []
     if ceilings is not None and not ceilings.is_beyond_caches:
-        notes.append("memory was short: the bandwidth was measured on arrays that caches may hold")
+        notes.append(fact("projection.bandwidth_of_caches"))
     slower = [row for row in rows if row.projected_s is not None and row.projected_s > _SLOWER * row.observed_s]
     if slower:
-        first, *others = sorted(slower, key=lambda row: row.gap_s or 0.0)
-        more = f" and {len(others)} more" if others else ""
-        alone_s, observed_s = sum(row.projected_s or 0.0 for row in slower), sum(row.observed_s for row in slower)
         notes.append(
-            f"{first.name}{more} took longer alone, {format_seconds(alone_s)} against {format_seconds(observed_s)}: "
-            "made-up values may be slower than real ones, or the step had their data in its caches"
+            fact(
+                "projection.slower_alone",
+                op=min(slower, key=lambda row: row.gap_s or 0.0).name,
+                others=len(slower) - 1 or None,
+                alone_s=sum(row.projected_s or 0.0 for row in slower),
+                observed_s=sum(row.observed_s for row in slower),
+            )
         )
     late = [row for row in rows if row.reason == OUT_OF_TIME]
     if late:
-        late_s = format_seconds(sum(row.observed_s for row in late))
-        notes.append(f"{format_count(len(late), 'problem')}, {late_s} of the step, had no time left to be replayed in")
+        time_s = sum(row.observed_s for row in late)
+        notes.append(fact("projection.out_of_time", problems=len(late), time_s=time_s))
     return notes
 
 

@@ -18,8 +18,8 @@ from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import Context, context_of
 from perfguard.profile.trace.names import Role, role_of
 from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.records.facts import Fact, Severity
 from perfguard.records.steps.ops import Attribution
-from perfguard.units import format_number
 
 WORTH_A_PROCESS_BYTES = 40_000_000
 """Of text in the smaller trace. Another process must start and import numpy first, which small traces do not repay."""
@@ -38,7 +38,7 @@ class _ReadTrace:
     """Updates of optimizers in a step, on average."""
     has_shapes: bool
     """Whether any op tells the shapes of its tensors."""
-    notes: tuple[str, ...]
+    notes: tuple[Fact, ...]
     """What the reader should know of the file."""
 
 
@@ -60,9 +60,13 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
+        names = {"before": before.name, "after": after.name}
         notes.append(
-            f"a step of {before.name} holds {format_number(updates[0])} updates of optimizers and one of {after.name} "
-            f"{format_number(updates[1])}, so they are not the same work; mark steps alike, with the profiler's step()"
+            Fact(
+                code="trace.other_updates",
+                severity=Severity.NOTABLE,
+                values={"updates": updates[0], "updates_after": updates[1], **names},
+            )
         )
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))

@@ -20,6 +20,7 @@ from perfguard.profile.trace.events import NO_SEQUENCE, EventKind, TraceEvent
 from perfguard.profile.trace.file import TraceFile
 from perfguard.profile.trace.names import FRAME_OF_MODULE, GENERATED_FUNCTION, PROFILER_STEP
 from perfguard.profile.trace.signatures import Signature
+from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
 from perfguard.units import format_count
 
@@ -74,7 +75,7 @@ class Trace:
     """The file."""
     base_ns: int
     """Where its clock has its zero, nanoseconds since the epoch; 0 where it does not say."""
-    notes: tuple[str, ...]
+    notes: tuple[Fact, ...]
     """What a reader of its results should know, one sentence each."""
     names: tuple[str, ...]
     """Names of events."""
@@ -211,22 +212,19 @@ def _without_generated_functions(trace: Trace) -> Trace:
     return _chosen(trace, ~is_generated)
 
 
-def _notes(file: TraceFile[TraceEvent], untimed: int, unplaced: int) -> tuple[str, ...]:
+def _notes(file: TraceFile[TraceEvent], untimed: int, unplaced: int) -> tuple[Fact, ...]:
+    name = file.path.name
     notes = []
     if unplaced:
-        events = format_count(unplaced, "event")
-        notes.append(f"{events} of {file.path.name} without a start (ts) {'is' if unplaced == 1 else 'are'} left out")
+        notes.append(fact("trace.events_without_start", trace=name, events=unplaced))
     if untimed:
-        events = "1 event" if untimed == 1 else f"{untimed} events"
-        verb = "is" if untimed == 1 else "are"
-        notes.append(f"{events} of {file.path.name} without a duration, or with one below 0, {verb} taken for 0 s")
+        notes.append(fact("trace.events_without_duration", trace=name, events=untimed))
     if file.is_damaged:
-        notes.append(f"{file.path.name} is a damaged gzip file; what can be unpacked was read")
+        notes.append(fact("trace.damaged", trace=name))
     elif file.dropped_bytes is not None:
-        dropped = format_count(file.dropped_bytes, "byte")
-        notes.append(f"{file.path.name} was cut off; what is whole was read, {dropped} of a last event were not")
+        notes.append(fact("trace.cut_off", trace=name, dropped=file.dropped_bytes))
     if _GPU_LISTED.search(file.head):
-        notes.append(f"{file.path.name} is of a run with a GPU; only what the CPU did is read")
+        notes.append(fact("trace.gpu_run", trace=name))
     return tuple(notes)
 
 
@@ -251,12 +249,11 @@ def _with_window(trace: Trace) -> Trace:
         "sequence": NO_SEQUENCE,
         "size_bytes": 0,
     }
-    note = f"{trace.path.name} has no marker of a step; all that its busiest thread did is taken as one"
     columns: dict[str, Any] = {name: np.insert(getattr(trace, name), 0, value) for name, value in window.items()}
     return replace(
         trace,
         names=(*trace.names, STEP_WINDOW),
-        notes=(*trace.notes, note),
+        notes=(*trace.notes, fact("trace.no_step_marker", trace=trace.path.name)),
         **columns,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfguard.records.facts import Fact
 from perfguard.records.machine.software import SoftwareFacts as SoftwareFacts  # noqa: PLC0414 - part of this module's names
 from perfguard.records.machine.state import FrequencyDomain as FrequencyDomain  # noqa: PLC0414 - part of this module's names
 from perfguard.records.machine.state import State as State  # noqa: PLC0414 - part of this module's names
@@ -81,8 +82,9 @@ class Cpu:
     """Name in archspec's table, for instance `sapphirerapids`; a generic level where no more is known. All that the
     table asks of that name is there, so it is a lower bound."""
     resembles: str | None = None
-    """`sapphirerapids but for waitpkg`: a newer name that only a few flags speak against, which hypervisors like to
-    hide; None where there is no such name."""
+    """A newer name that only a few flags speak against, which hypervisors like to hide; None where there is none."""
+    hidden_flags: tuple[str, ...] | None = None
+    """The flags of that newer name that are missing; None where there is no such name."""
     hypervisor: bool | None = None
     """Whether the CPU says that it is virtual."""
     hypervisor_name: str | None = None
@@ -273,8 +275,8 @@ class Fingerprint:
     """Settings and conditions."""
     software: SoftwareFacts | None = None
     """The interpreter under test; None when none was asked."""
-    notes: tuple[str, ...] = ()
-    """What could not be read or does not apply, one sentence each."""
+    notes: tuple[Fact, ...] = ()
+    """What could not be read or does not apply."""
 
 
 class CompatibilityLevel(str, Enum):
@@ -291,8 +293,8 @@ class Compatibility:
 
     level: CompatibilityLevel
     """The worst of all differences."""
-    reasons: tuple[str, ...]
-    """One sentence a difference, the worst first; empty when equal."""
+    reasons: tuple[Fact, ...]
+    """One a difference, the worst first; empty when equal."""
 
 
 class CheckStatus(str, Enum):
@@ -313,12 +315,12 @@ class CheckResult:
     """Stable name: `governor`, `turbo`, ..."""
     status: CheckStatus
     """The answer."""
-    observed: str
-    """What was seen; `unknown` when nothing."""
-    why: str
-    """Why it matters, one sentence."""
-    fix: str = ""
-    """The command that fixes it; empty when there is nothing to do."""
+    observed: Fact
+    """What was seen."""
+    why: Fact
+    """Why it matters."""
+    fix: Fact | None = None
+    """The command that fixes it; None when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,5 +339,5 @@ class CpuSelection:
     """The node to bind memory to; None to leave memory alone."""
     core_classes: tuple[CoreClass, ...] = field(default=())
     """Classes of the chosen cores, fastest first."""
-    reason: str
-    """Why these CPUs, one sentence."""
+    reason: Fact
+    """Why these CPUs."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfguard.records.facts import Fact
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
@@ -60,5 +62,5 @@ class SoftwareFacts:
     """Whether deterministic algorithms are forced."""
     environment: Mapping[str, str] | None = None
     """Variables that change CPU results, those that are set; paths cut to file names."""
-    problem: str | None = None
+    problem: Fact | None = None
     """Why torch could not be asked, one line."""

@@ -1,68 +1,67 @@
-"""Findings: advice from a profile, each with what was seen, what it may bring and how to find out."""
+"""Findings: advice from a profile. A finding is a fact; its title, gain and what to try are in the catalogue."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from typing import Any
 
-from perfguard.records.steps.ops import OpKey
+from perfguard.records.facts import Fact
+from perfguard.records.steps.ops import OpKey, StepPhase
 
-
-class Severity(str, Enum):
-    """How much a finding matters, the gravest first."""
-
-    GRAVE = "grave"
-    """An optimised way of computing is left, or threads fight for CPUs: times may be off by an order of magnitude."""
-    NOTABLE = "notable"
-    """A known loss, with a part of the step that is worth the change."""
-    HINT = "hint"
-    """Worth a try; what it brings is open, or small."""
+PREFIX = "advice."
+"""What the codes of all findings begin with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """What following a piece of advice has brought elsewhere; it is never an estimate for this step."""
+class Finding(Fact):
+    """One thing that a step does and probably need not.
 
-    text: str
-    """`732 → 717 ms a step of RetinaNet with fused Adam`, or `unknown`."""
-    source: str
-    """Paper, issue or measurement that says so; empty where nothing is known."""
+    Its code names the rule, `advice.unfused_optimizer`. Its values name what it is about and hold no measurement, so
+    the same finding in two arms has equal values. Its subject's `op` is the module, or what all its modules share.
+    """
 
-
-UNKNOWN_GAIN = Gain(text="unknown", source="")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """How to find out what a piece of advice is worth here."""
-
-    change: str
-    """What to change in the code or the environment."""
-    command: str
-    """Measures the change against what there is now; empty where only a trace is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that a step does and probably need not."""
-
-    id: str
-    """Of the rule: `reorders`, `unfused-optimizer`; stable, for machines."""
-    title: str
-    """One line: `Adam updates one tensor at a time`."""
-    severity: Severity
-    """How much it matters."""
-    seen: tuple[str, ...]
-    """The evidence, with its numbers, one sentence each."""
-    where: str
-    """`in forward of ResNet.layer3.*.conv1 (train.py:88)`; empty where it concerns the whole process."""
-    ops: tuple[OpKey, ...]
+    seen: tuple[Fact, ...]
+    """The evidence, with its numbers."""
+    phases: tuple[StepPhase, ...] = ()
+    """Where in the step; empty where it concerns the whole process."""
+    places: int = 0
+    """Modules that it concerns."""
+    ops: tuple[OpKey, ...] = ()
     """The ops that it concerns, longest first, the longest few of them."""
-    share: float | None
+    share: float | None = None
     """Part of the step that these ops take, all of them, not what can be saved; None where it cannot be told."""
-    gain: Gain
-    """What is known of its worth."""
-    trial: Trial
-    """How to find out."""
-    since_baseline: str = ""
-    """What of it is new since the baseline, where two arms were compared: the sentence of the census."""
+    command: str = ""
+    """Measures what following it brings; empty where only a trace is known."""
+    since_baseline: tuple[Fact, ...] = ()
+    """What of it is new since the baseline, where two arms were compared."""
+
+    @property
+    def id(self) -> str:
+        """The code as people read it: `unfused-optimizer`."""
+        return self.code.removeprefix(PREFIX).replace("_", "-")
+
+
+def finding_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Plain data of a finding as schema 1 wrote it, in today's shape; what is not of schema 1 stays as it is.
+
+    Its texts stay, as the values `title`, `where`, `gain` and `change`: the numbers in them are nowhere else.
+    """
+    if "title" not in data:
+        return data
+    gain, trial = data["gain"], data["trial"]
+    gain_text = f"{gain['text']} ({gain['source']})" if gain["source"] else gain["text"]
+    return {
+        "code": PREFIX + data["id"].replace("-", "_"),
+        "severity": "info" if data["severity"] == "hint" else data["severity"],
+        "values": {
+            "title": data["title"],
+            "where": data["where"],
+            "gain": gain_text,
+            "change": trial["change"],
+        },
+        "seen": data["seen"],
+        "ops": data["ops"],
+        "share": data["share"],
+        "command": trial["command"],
+        "since_baseline": data.get("since_baseline", ""),
+    }

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from perfguard.records.facts import Fact
+
 PYTHON_OP = "(python)"
 """Name of the pseudo-op that holds a place's time in no op: the interpreter, dispatch, code that torch does not see."""
 
@@ -282,5 +284,5 @@ class Attribution:
     """Pairs of processes that were profiled."""
     steps: int
     """Profiled steps of each arm, all processes together."""
-    notes: tuple[str, ...] = ()
-    """What to know before it is believed: a trace that was cut off, or that does not tell its steps."""
+    notes: tuple[Fact, ...] = ()
+    """What to know before it is believed: a trace that was cut off, or one process of each arm."""

@@ -41,7 +41,7 @@ class ProfiledCase:
     """How fast the step could be; None where its ops were not replayed."""
     findings: tuple[Finding, ...] = ()
     """Advice, the gravest first."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What could not be read or placed."""
 
     @property

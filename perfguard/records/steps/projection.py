@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import StepPhase
 
@@ -109,8 +110,8 @@ class Projected:
     """Seconds of a step in all its calls."""
     projected_s: float | None
     """The same number of calls, each as fast as alone; None where it was not replayed."""
-    reason: str | None = None
-    """Why not: a sentence whose subject is the problem."""
+    reason: Fact | None = None
+    """Why not."""
     implementation: str = ""
     """What was replayed: the op's overload, the primitive's implementation."""
     assumed: tuple[str, ...] = ()
@@ -191,5 +192,5 @@ class CaseProjection:
     """What the CPUs do at best; None where it could not be measured."""
     roofline: tuple[RooflinePoint, ...]
     """Problems whose work is known, longest in the step first; empty without ceilings."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""

@@ -172,7 +172,7 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
 
 def _without_command(finding: Finding, context: CommentContext) -> Finding:
     """A bot shows no command to run that a stranger could have written."""
-    return replace(finding, trial=replace(finding.trial, command="")) if context.from_fork else finding
+    return replace(finding, command="") if context.from_fork else finding
 
 
 def _notes(result: RunResult, detail: Detail) -> list[str]:

@@ -7,7 +7,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.escaping import code, escape
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.report.terminal.result import PLAIN, SIGNS, format_interval
 from perfguard.units import format_effect, format_ratio, format_seconds
@@ -86,7 +86,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
 def _measured(measured: tuple[CaseMeasured, ...]) -> list[str]:
     lines = ["| case | rounds | median | between rounds | |", "|---|--:|--:|--:|---|"]
     for case in measured:
-        problem = escape(case.problem) if case.problem else ""
+        problem = escape(describe(case.problem)) if case.problem else ""
         lines.append(
             f"| {code(case.case_id)} | {case.rounds} | {format_seconds(case.median_s)} | "
             f"{format_ratio(case.between_sd_ratio)} | {problem} |"

@@ -106,7 +106,11 @@ def section_of(
         mark=mark_of(verdict.outcome) if verdict else _FAILED if measured and measured.problem else _MEASURED,
         summary=_effect(verdict) if verdict else format_seconds(measured.median_s) if measured else "",
         is_open=is_open or (is_worth_a_look(verdict.outcome) if verdict else bool(measured and measured.problem)),
-        lines=_said(verdict, result) if verdict else (measured.problem,) if measured and measured.problem else (),
+        lines=_said(verdict, result)
+        if verdict
+        else (describe(measured.problem),)
+        if measured and measured.problem
+        else (),
         evidence=tuple(chart for chart in plots if chart is not None),
         signals=signals_table(verdict.signals) if verdict and content.evidence else None,
         ops_sentence=attribution.sentence if attribution else "",
@@ -131,7 +135,7 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         mark=_PROFILED,
         summary=format_seconds(case.step_s if case.step_s is not None else case.profiled_step_s),
         is_open=True,
-        lines=(*_projected(projection), *case.notes),
+        lines=(*_projected(projection), *map(describe, case.notes)),
         evidence=(),
         signals=None,
         ops_sentence="",
@@ -198,5 +202,5 @@ def _projected(projection: CaseProjection | None) -> tuple[str, ...]:
         identity_line(projection.ops, "op"),
         efficiency_line(projection.ops, "op"),
         *([identity_line(primitives, "primitive"), efficiency_line(primitives, "primitive")] if primitives else ()),
-        *projection.notes,
+        *map(describe, projection.notes),
     )

@@ -15,6 +15,7 @@ from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.html.foreign import island, shown
 from perfguard.report.html.sections import RunSection, run_section
 from perfguard.report.html.svg import Element
+from perfguard.report.terminal.findings import finding_heading, finding_rows
 from perfguard.units import format_bytes, format_share
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _environment() -> jinja2.Environment:
         finalize=_finalize,
     )
     environment.filters |= {"size": format_bytes, "share": format_share, "words": _words}
+    environment.filters |= {"finding_heading": finding_heading, "finding_rows": finding_rows}
     environment.tests |= {"picture": lambda value: isinstance(value, Element)}
     environment.tests |= {"table": lambda value: isinstance(value, Table)}
     return environment

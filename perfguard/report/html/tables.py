@@ -83,7 +83,7 @@ def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -
                 (format_ratio(case.within_sd_ratio), case.within_sd_ratio),
                 (str(case.inner_loops or "-"), float(case.inner_loops or 0)),
             ),
-            Cell(content=f"✗ {case.problem}" if case.problem else "", class_="broken"),
+            Cell(content=f"✗ {describe(case.problem)}" if case.problem else "", class_="broken"),
         )
         for case in measured
     )

@@ -37,10 +37,9 @@ def _cases(fact: Fact) -> str:
     ids, effects = fact.values["case_ids"], fact.values["log_ratios"]
     if not isinstance(ids, tuple) or not isinstance(effects, tuple):
         return str(fact.values["outcome"])
-    names = []
-    for name, effect in zip(ids[:_NAMED_CASES], effects, strict=False):
-        known = fact.values["outcome"] == "regressed" and not math.isnan(_number(effect))
-        names.append(f"{name} ({format_effect(_number(effect))})" if known else str(name))
+    names = [str(name) for name in ids[:_NAMED_CASES]]
+    if effects:
+        names = [f"{name} ({format_effect(_number(effect))})" for name, effect in zip(names, effects, strict=False)]
     more = f" and {len(ids) - _NAMED_CASES} more" if len(ids) > _NAMED_CASES else ""
     return f"{len(ids)} of {fill('{cases:case} {outcome}', fact)}: {', '.join(names)}{more}"
 
@@ -204,7 +203,6 @@ GATE: Mapping[str, Message] = {
         "[[; {others} more unchanged or faster]]",
         about="Cases that stored numbers left open run the baseline's own files.",
     ),
-    "stored.incomparable": Message(text="{why}", about="The machine or the settings differ from the baseline's."),
     "signal.measured": Message(text=_signal_measured, about="A signal beside wall time in both arms."),
     "signal.zero": Message(text="reads 0 in an arm: no ratio", about="A signal reads 0, so that a ratio says nothing."),
     "signal.too_few_blocks": Message(
@@ -212,10 +210,8 @@ GATE: Mapping[str, Message] = {
     ),
     "signal.regressed": Message(text=_signal_regressed, about="The candidate uses more of a gating signal."),
     "signal.confirmation": Message(text=_signal_confirmation, about="What blocks with relocated arms say of a signal."),
-    "case.failed": Message(text="the {arm} failed: {error}", about="A case cannot be measured in an arm."),
     "case.not_measured": Message(text="nothing was measured", about="A case has no measurement."),
-    "case.skipped": Message(text="skipped by its suite: {error}", about="The suite itself skips the case."),
-    "case.not_in_baseline": Message(text="not in the baseline: {error}", about="The baseline has no such case."),
+    "case.not_in_baseline": Message(text="not in the baseline", about="The baseline has no such case."),
     "case.not_in_stored_baseline": Message(
         text="not in the stored baseline; `perfguard baseline update` records it",
         about="The stored baseline does not hold the case.",
@@ -225,7 +221,6 @@ GATE: Mapping[str, Message] = {
     ),
     "case.no_common_block": Message(text="no block has samples of both arms", about="No block can be compared."),
     "case.no_block": Message(text="no block completed", about="The run ended before a block of the case did."),
-    "case.no_round": Message(text="no round completed", about="No round of the candidate completed."),
     "case.unusable_times": Message(text="{error}", about="The measurements cannot be used."),
     "gate.passed": Message(
         text="{unchanged} of {cases:case} unchanged within ±{equivalence_ratio}[[; faster: {faster:names}]]"

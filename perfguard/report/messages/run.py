@@ -36,9 +36,7 @@ def _unchecked(found: Fact) -> str:
 _MORE = "[[ and {more} more]]"
 
 RUN: Mapping[str, Message] = {
-    "run.started": Message(
-        text="perfguard {version}, seed {seed:id}; {placement}", about="Version, seed and CPUs of every run."
-    ),
+    "run.started": Message(text="perfguard {version}, seed {seed:id}", about="Version and seed of every run."),
     "run.variables_dropped": Message(
         text="environment variables not passed to the workers: {names}. "
         "Keep all with --env-profile production, or set one with env:KEY=VALUE",
@@ -150,7 +148,6 @@ RUN: Mapping[str, Message] = {
         "Record a new one: perfguard baseline update",
         about="A stored baseline's times do not fit the machine as it is now.",
     ),
-    "baseline.differs": Message(text="differs from the {of}: {why}", about="Something that may shift timings changed."),
     "baseline.compared": Message(
         text="baseline: {path}, {date}, commit {commit}, {rounds:round}. "
         "Only larger changes can be excluded; --baseline git:REV sees smaller ones",
@@ -196,11 +193,8 @@ RUN: Mapping[str, Message] = {
         about="No rounds were measured that could be compared with the anchor.",
     ),
     "drift.not_compared": Message(
-        text="not compared with the anchor of {since}[[: {why}]]", about="An anchor that does not fit this run."
-    ),
-    "drift.other_software": Message(
-        text="software changed since the anchor: {then} → {now}. Freeze another: perfguard baseline anchor --replace",
-        about="An upgrade moves every case, which is no drift of the code.",
+        text="not compared with the anchor of {since}",
+        about="An anchor that does not fit this run; the next note says why.",
     ),
     "drift.measured": Message(
         text="{case_id}: {log_ratio} {log_ratio:interval} since the anchor of {since}, "

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from perfguard.records.facts import Fact, Value
 from perfguard.units import (
     format_bytes,
+    format_calls,
     format_count,
     format_duration,
     format_effect,
@@ -150,6 +151,7 @@ _SPECS: Mapping[str, Callable[[Value], str]] = {
     "signed": lambda value: format_signed_seconds(_number(value)),
     "number": lambda value: format_number(_number(value)),
     "id": str,
+    "calls": lambda value: format_calls(_number(value)),
     "p": lambda value: f"{_number(value):.2g}",
     "factor": lambda value: f"{_number(value):.2f}×",
     "names": _named,

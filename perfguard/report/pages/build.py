@@ -13,7 +13,6 @@ from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.gate.show import judged_run
-from perfguard.host.render import render_fingerprint
 from perfguard.records.events import Event, OpsCompared, RunFinished, RunStarted
 from perfguard.records.result import RunResult
 from perfguard.records.run_data import RunData
@@ -23,6 +22,7 @@ from perfguard.report.html.content import RunContent
 from perfguard.report.html.page import look, render_report
 from perfguard.report.pages.case_evidence import evidence_of
 from perfguard.report.pages.raw_files import arm_facts, raw_files
+from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.past_runs import read_history
 from perfguard.watch.run_files import host_of, read_attribution

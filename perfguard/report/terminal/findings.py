@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.records.steps.findings import Finding, Gain, Severity
+from perfguard.records.facts import Severity
+from perfguard.records.steps.findings import Finding
 from perfguard.report.escaping import code, escape
+from perfguard.report.messages.advice import change_of, gain_of, where_of
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_share, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_STYLES = {Severity.GRAVE: "bold red", Severity.NOTABLE: "yellow", Severity.HINT: "cyan"}
+_STYLES = {Severity.GRAVE: "bold red", Severity.NOTABLE: "yellow", Severity.INFO: "cyan"}
 _LABEL_WIDTH = 8
 
 
@@ -26,10 +29,11 @@ def render_findings(findings: Sequence[Finding]) -> list[RenderableType]:
     for finding in findings:
         parts.append(
             Text.assemble(
-                (f"{finding.severity.value:<{_LABEL_WIDTH}}", _STYLES[finding.severity]), printable(_heading(finding))
+                (f"{finding.severity.value:<{_LABEL_WIDTH}}", _STYLES[finding.severity]),
+                printable(finding_heading(finding)),
             )
         )
-        parts += [Text(printable(f"  {label:<{_LABEL_WIDTH}}{text}")) for label, text in _rows(finding)]
+        parts += [Text(printable(f"  {label:<{_LABEL_WIDTH}}{text}")) for label, text in finding_rows(finding)]
     return parts
 
 
@@ -37,36 +41,33 @@ def render_findings_markdown(findings: Sequence[Finding]) -> str:
     """A list for a comment or a job summary; empty where nothing was found."""
     lines: list[str] = []
     for finding in findings:
-        lines.append(f"- **{finding.severity.value}**: {escape(_heading(finding))}")
-        lines += [f"  - {label}: {_shown(label, text)}" for label, text in _rows(finding)]
+        lines.append(f"- **{finding.severity.value}**: {escape(finding_heading(finding))}")
+        lines += [f"  - {label}: {_shown(label, text)}" for label, text in finding_rows(finding)]
     return "\n".join(lines)
 
 
-def _heading(finding: Finding) -> str:
+def finding_heading(finding: Finding) -> str:
     """`oneDNN reorders tensors (12 % of the step) [reorders]`."""
     share = "" if finding.share is None else f" ({format_share(finding.share)} of the step)"
-    return f"{finding.title}{share} [{finding.id}]"
+    return f"{describe(finding)}{share} [{finding.id}]"
 
 
-def _rows(finding: Finding) -> list[tuple[str, str]]:
+def finding_rows(finding: Finding) -> list[tuple[str, str]]:
     """Labels with their texts; what is not known is left out."""
     rows = [
-        *(("seen", text) for text in finding.seen),
-        ("where", finding.where),
-        ("since", finding.since_baseline),
-        ("gain", _told(finding.gain)),
-        ("try", finding.trial.change),
-        (_COMMAND, finding.trial.command),
+        *(("seen", describe(fact)) for fact in finding.seen),
+        ("where", where_of(finding)),
+        ("since", describe_all(finding.since_baseline)),
+        ("gain", gain_of(finding)),
+        ("try", change_of(finding)),
+        (COMMAND, finding.command),
     ]
     return [(label, text) for label, text in rows if text]
 
 
-_COMMAND = "run"
-
-
-def _told(gain: Gain) -> str:
-    return f"{gain.text} ({gain.source})" if gain.source else gain.text
+COMMAND = "run"
+"""Label of what is typed."""
 
 
 def _shown(label: str, text: str) -> str:
-    return code(text) if label == _COMMAND else escape(text)
+    return code(text) if label == COMMAND else escape(text)

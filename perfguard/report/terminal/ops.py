@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table
 from perfguard.units import (
     format_count,
@@ -39,7 +40,7 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
     parts: list[RenderableType] = [
         Text(printable(f"ops of {attribution.case_id}"), style="bold"),
         Text(printable(attribution.sentence)),
-        *(Text(printable(f"! {note}"), style="yellow") for note in attribution.notes),
+        *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
     ]
     parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from perfguard.records.facts import Fact
 from perfguard.records.steps.projection import (
     CaseProjection,
     Projected,
@@ -13,6 +14,7 @@ from perfguard.records.steps.projection import (
     RooflineCeilings,
     RooflinePoint,
 )
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import MARKS, roofline_chart
 from perfguard.report.terminal.tables import plain_table
@@ -52,7 +54,7 @@ def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS)
         parts += _against(projection.primitives, "primitive", rows)
     if projection.ceilings is not None:
         parts += _roofline(projection.roofline[:rows], projection.ceilings)
-    parts += [Text(printable(note), style="dim") for note in projection.notes]
+    parts += [Text(describe(note), style="dim") for note in projection.notes]
     return parts
 
 
@@ -117,15 +119,21 @@ def _missing_table(problems: Sequence[Projected], noun: str) -> Table:
     from rich.markup import escape
 
     table = plain_table(f"not replayed {noun}", ">in the step", "~because")
-    alike: dict[str, list[Projected]] = {}
+    alike: dict[Hashable, list[Projected]] = {}
     for problem in problems:
-        alike.setdefault(problem.reason or "-", []).append(problem)
-    longest_first = sorted(alike.items(), key=lambda item: -_observed_s(item[1]))
-    for reason, (first, *others) in longest_first[:_SHOWN_REASONS]:
+        alike.setdefault(_identity(problem.reason), []).append(problem)
+    longest_first = sorted(alike.values(), key=_observed_s, reverse=True)
+    for first, *others in longest_first[:_SHOWN_REASONS]:
         more = f" and {len(others)} more" if others else ""
         observed = format_seconds(_observed_s([first, *others]))
-        table.add_row(escape(printable(f"{first.name}{more}")), observed, escape(printable(reason)))
+        table.add_row(
+            escape(printable(f"{first.name}{more}")), observed, escape(describe(first.reason) if first.reason else "-")
+        )
     return table
+
+
+def _identity(reason: Fact | None) -> Hashable:
+    return reason and (reason.code, tuple(reason.values.items()))
 
 
 def _assumptions(rows: Sequence[Projected] | Sequence[RooflinePoint]) -> list[str]:

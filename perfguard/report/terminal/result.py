@@ -12,7 +12,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
 from perfguard.report.terminal.tables import plain_table
@@ -175,6 +175,6 @@ def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
             format_ratio(case.between_sd_ratio),
             format_ratio(case.within_sd_ratio),
             str(case.inner_loops or "-"),
-            escape(printable(f"✗ {case.problem}")) if case.problem else "",
+            escape(printable(f"✗ {describe(case.problem)}")) if case.problem else "",
         )
     return table

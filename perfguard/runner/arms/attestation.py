@@ -90,7 +90,7 @@ def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Pa
     """Whether the arms are identical by git alone, before anything is started.
 
     They have the same interpreter and variables, and their trees differ in nothing but texts that no interpreter reads.
-    Code that git ignores is in a directory but not in a worktree, so where there is some, workers have to tell.
+    Code that git ignores may be in one directory alone, so where there is some, workers have to tell.
     """
     first, second = baseline.spec, candidate.spec
     if baseline.interpreter != candidate.interpreter or first.stack != second.stack:
@@ -99,10 +99,12 @@ def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Pa
         return False
     if not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
         return False
-    if (first.revision is None) == (second.revision is None):
+    places = [(project / (spec.directory or ".")).resolve() for spec in (first, second)]
+    directories = [place for place, spec in zip(places, (first, second), strict=True) if spec.revision is None]
+    if places[0] == places[1] and len(directories) != 1:
         return True
-    directory = second.directory if first.revision is not None else first.directory
-    return not git.has_ignored_code(project / (directory or "."))
+    is_same_part = git.path_in_repository(places[0]) == git.path_in_repository(places[1])
+    return is_same_part and not any(map(git.has_ignored_code, directories))
 
 
 def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:

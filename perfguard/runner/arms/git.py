@@ -69,6 +69,11 @@ def top_level(directory: Path) -> Path | None:
         return None
 
 
+def path_in_repository(directory: Path) -> str:
+    """Where a directory lies in its repository; empty at the top."""
+    return run_git(directory, "rev-parse", "--show-prefix").decode().strip()
+
+
 def resolve_commit(repository: Path, revision: str) -> str:
     """Full id of the commit that a revision names.
 
@@ -192,7 +197,8 @@ def has_ignored_code(directory: Path) -> bool:
     listed = run_git(directory, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     for name in filter(None, listed.decode(errors="surrogateescape").split("\0")):
         path = directory / name
-        if path.name.startswith((".", "__pycache__")) or (path / "pyvenv.cfg").is_file():
+        is_hidden = any(part.startswith((".", "__pycache__")) for part in Path(name).parts)
+        if is_hidden or (path / "pyvenv.cfg").is_file():
             continue
         if any(found.suffix in _CODE_SUFFIXES for found in (path, *(path.rglob("*") if path.is_dir() else ()))):
             return True

@@ -96,7 +96,7 @@ def calibrate_arm(
             if broken is None:
                 raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
             report.failed[broken.id] = CaseFailed(
-                case_id=broken.id, arm=arm, missing=False, reason=failure.reason, detail=failure.detail
+                case_id=broken.id, arm=arm, missing=False, reason=failure.found, detail=failure.detail
             )
         else:
             return report
@@ -144,7 +144,7 @@ def _calibrate_cases(
                 case_id=case.id,
                 arm=arm,
                 missing=refused.missing,
-                reason=refused.reason,
+                reason=refused.found,
                 detail=refused.detail,
                 skipped=refused.skipped,
             )

@@ -21,7 +21,7 @@ from perfguard.records.events import (
     Noted,
     SliceTimed,
 )
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
@@ -316,12 +316,12 @@ class _Loop:
         try:
             yield
         except CaseRefused as refused:
-            self._drop(index, arm, refused.reason, refused.detail, missing=refused.missing)
+            self._drop(index, arm, refused.found, refused.detail, missing=refused.missing)
         except WorkerFailure as failure:
-            self._drop(index, arm, failure.reason, failure.detail, missing=False)
+            self._drop(index, arm, failure.found, failure.detail, missing=False)
             raise _BlockAborted from failure
 
-    def _drop(self, index: int, arm: Arm, reason: str, detail: str, *, missing: bool) -> None:
+    def _drop(self, index: int, arm: Arm, reason: Fact, detail: str, *, missing: bool) -> None:
         case = self._cases[index]
         self._cases[index] = None
         if case is not None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import fact
+from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.records.run import Arm
@@ -25,6 +27,7 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
     def __init__(self, reason: str, detail: str, *, missing: bool, skipped: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.found = fact("case.skipped" if skipped else "case.missing" if missing else "case.raised", error=reason)
         self.detail = detail
         self.missing = missing
         self.skipped = skipped
@@ -233,7 +236,12 @@ class ArmWorker:
         if tuple(reply["affinity"]) != self._cpus:
             raise WorkerFailure(
                 f"the benchmark moved its process to CPUs {reply['affinity']} instead of {list(self._cpus)}; it must "
-                "leave the affinity alone"
+                "leave the affinity alone",
+                found=fact(
+                    "case.moved_cpus",
+                    cpus=format_cpu_list(reply["affinity"]),
+                    expected_cpus=format_cpu_list(self._cpus),
+                ),
             )
 
     def _expect(self, reply: str, timeout_s: float) -> Message:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
 from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, profiled_step
@@ -64,8 +65,8 @@ class ReplayedOp:
 
     call_s: float | None
     """Median seconds of one call; None where it could not be replayed."""
-    reason: str | None
-    """Why not: a sentence whose subject is the op."""
+    reason: Fact | None
+    """Why not."""
     overload: str | None = None
     """The overload that was called."""
     batches: int = 0
@@ -158,7 +159,7 @@ class ProfilingWorker(ArmWorker):
         self._require_mask(reply)
         return ReplayedOp(
             call_s=reply["call_s"],
-            reason=reply["reason"],
+            reason=None if reply["reason"] is None else fact("replay.refused", error=reply["reason"]),
             overload=reply.get("overload"),
             batches=int(reply.get("batches", 0)),
             assumed=tuple(reply.get("assumed", ())),

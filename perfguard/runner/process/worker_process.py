@@ -16,6 +16,7 @@ from typing import Protocol
 import psutil
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
 from perfguard.runner.process.launching import launched
 
@@ -24,12 +25,13 @@ _EXIT_GRACE_S = 5.0
 
 
 class WorkerFailure(Exception):  # noqa: N818 - it is the worker's failure, turned into a verdict, not an error of ours
-    """A worker did not do what it was told; `reason` is one sentence, `detail` its last words."""
+    """A worker failed: `reason` for messages of errors, the same as data in `found`, and its last words in `detail`."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, found: Fact | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.detail = detail
+        self.found = found or fact("case.worker_failed", error=reason)
 
 
 class Worker(Protocol):
@@ -133,11 +135,15 @@ class WorkerProcess:
             ready = select.select([self._reply_read, *self._died], [], [], left)[0] if left > 0 else []
             if not ready:
                 self._kill()
-                raise WorkerFailure(f"the worker gave no answer in {timeout_s:.0f} s and was killed", self._tail())
+                raise WorkerFailure(
+                    f"the worker gave no answer in {timeout_s:.0f} s and was killed",
+                    self._tail(),
+                    found=fact("case.timed_out", timeout_s=timeout_s),
+                )
             # A worker that died may have left children that hold the pipe open, so its end alone says too little.
             chunk = os.read(self._reply_read, 65536) if self._reply_read in ready else b""
             if not chunk:
-                raise WorkerFailure(self._how_it_ended(), self._tail())
+                raise self._ended()
             self._buffer += chunk
             if len(self._buffer) > MAX_LINE_BYTES:
                 self._kill()
@@ -179,17 +185,22 @@ class WorkerProcess:
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
-    def _how_it_ended(self) -> str:
+    def _ended(self) -> WorkerFailure:
         try:
             code = self._process.wait(_EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
             self._kill()
-            return "the worker closed its control pipe and was killed"
+            return WorkerFailure("the worker closed its control pipe and was killed", self._tail())
         if code == -signal.SIGKILL:
-            return "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
-        if code < 0:
-            return f"the worker crashed with {signal.Signals(-code).name}"
-        return f"the worker ended by itself with exit code {code}"
+            said = "the worker was killed (signal 9); out of memory is the usual reason, see `dmesg`"
+            found = fact("case.killed")
+        elif code < 0:
+            said = f"the worker crashed with {signal.Signals(-code).name}"
+            found = fact("case.crashed", signal=signal.Signals(-code).name)
+        else:
+            said = f"the worker ended by itself with exit code {code}"
+            found = fact("case.exited", exit_code=code)
+        return WorkerFailure(said, self._tail(), found=found)
 
     def _tail(self) -> str:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.schedule import plan_block
@@ -15,7 +16,7 @@ from perfguard.runner.process.profiling_worker import Ceilings, ProfilingWorker,
 from perfguard.runner.process.starter import Starter
 from perfguard.runner.process.worker_process import WorkerFailure
 
-OUT_OF_TIME = "the time for replays was used up before its turn"
+OUT_OF_TIME = fact("replay.out_of_time")
 _MAX_LOST_WORKERS = 3
 """Made-up values may crash an op, and its worker with it; when this many did, something else is wrong."""
 
@@ -50,7 +51,7 @@ class Replays:
     """One for each op that was asked for, in that order."""
     ceilings: Ceilings | None = None
     """What the CPUs can do at best; None where it could not be measured."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Fact] = field(default_factory=list)
     """What the reader should know."""
 
 
@@ -121,22 +122,22 @@ class _Room:
 
 def _replayed(room: _Room, op: RecordedOp) -> ReplayedOp:
     if room.lost >= _MAX_LOST_WORKERS:
-        return ReplayedOp(call_s=None, reason=f"the replays before it ended {room.lost} workers")
+        return ReplayedOp(call_s=None, reason=fact("replay.workers_lost", workers=room.lost))
     try:
         return room.replay(op)
     except CaseRefused as failure:
-        return ReplayedOp(call_s=None, reason=failure.reason)
+        return ReplayedOp(call_s=None, reason=fact("replay.refused", error=failure.reason))
     except WorkerFailure as failure:
         room.lose()
-        return ReplayedOp(call_s=None, reason=f"it does not run alone: {failure.reason}")
+        return ReplayedOp(call_s=None, reason=fact("replay.crashed", error=failure.reason))
 
 
-def _ceilings(room: _Room, dtypes: Sequence[str], notes: list[str]) -> Ceilings | None:
+def _ceilings(room: _Room, dtypes: Sequence[str], notes: list[Fact]) -> Ceilings | None:
     try:
         return room.worker().ceilings(dtypes)
     except CaseRefused as failure:
-        notes.append(f"what the CPUs do at best could not be measured: {failure.reason}")
+        notes.append(fact("projection.no_ceilings", error=failure.reason))
     except WorkerFailure as failure:
         room.lose()
-        notes.append(f"what the CPUs do at best could not be measured: {failure.reason}")
+        notes.append(fact("projection.no_ceilings", error=failure.reason))
     return None

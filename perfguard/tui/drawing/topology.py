@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.machine.fingerprint import CpuSelection, LogicalCpu, Topology
+from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.units import format_bytes, format_count
@@ -103,4 +104,7 @@ def _legend(selection: CpuSelection | None, glyphs: Glyphs, width: int) -> list[
         f"{glyphs.pinned} measured on (CPU {format_cpu_list(selection.cpus)})  "
         f"{glyphs.housekeeping} left to the system  {glyphs.free} not used"
     )
-    return [*wrapped(text, width, Role.MUTED, indent=2), *wrapped(selection.reason, width, Role.MUTED, indent=2)]
+    return [
+        *wrapped(text, width, Role.MUTED, indent=2),
+        *wrapped(describe(selection.reason), width, Role.MUTED, indent=2),
+    ]

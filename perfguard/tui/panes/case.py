@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from perfguard.records.steps.ops import Attribution
 from perfguard.report.lines import SHOWN_CHANGES
+from perfguard.report.messages.advice import change_of, where_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -63,8 +64,10 @@ def blame_of(case: CaseView, width: int) -> list[Line]:
     for change in (case.census or ())[:SHOWN_CHANGES]:
         lines += wrapped(f"executes otherwise: {change.sentence}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:
-        lines += wrapped(f"{finding.severity.value}: {finding.title} {finding.where}", width, Role.OPEN, indent=4)
-        lines += wrapped(f"    try {finding.trial.change}", width, Role.MUTED, indent=4)
+        lines += wrapped(
+            f"{finding.severity.value}: {describe(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
+        )
+        lines += wrapped(f"    try {change_of(finding)}", width, Role.MUTED, indent=4)
     more = len(case.census or ()) - SHOWN_CHANGES
     if more > 0:
         lines.append(line(Span(f"and {format_count(more, 'smaller change')} in what it executes", Role.MUTED)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfguard.host.render import render_fingerprint
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
+from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.topology import draw_topology

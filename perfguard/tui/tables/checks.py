@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
+from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled
@@ -30,13 +31,13 @@ def checks_table() -> TableSpec[CheckResult]:
             Column(
                 id="observed",
                 head=titled("seen"),
-                draw=lambda row, _: line(row.observed),
+                draw=lambda row, _: line(describe(row.observed)),
                 width=20,
                 stretch=1,
             ),
         ),
         key_of=lambda row: row.id,
-        text_of=lambda row: f"{row.id} {row.status.value} {row.observed}",
+        text_of=lambda row: f"{row.id} {row.status.value} {describe(row.observed)}",
         empty="no checks",
     )
 
@@ -47,12 +48,12 @@ def is_bad(row: CheckResult) -> bool:
 
 
 def check_lines(row: CheckResult, width: int) -> list[Line]:
-    """All that a row says: what was seen, why it matters, what mends it."""
+    """All that a row says: what was seen, why it matters, what fixes it."""
     mark = _MARKS[row.status]
     lines = [line(Span(f"{mark.sign} {mark.word}  ", mark.role), Span(row.id, Role.STRONG))]
-    lines += wrapped(f"seen  {row.observed}", width, indent=6)
-    lines += wrapped(f"why   {row.why}", width, Role.MUTED, indent=6)
-    return [*lines, *(wrapped(f"fix   {row.fix}", width, Role.ACCENT, indent=6) if row.fix else ())]
+    lines += wrapped(f"seen  {describe(row.observed)}", width, indent=6)
+    lines += wrapped(f"why   {describe(row.why)}", width, Role.MUTED, indent=6)
+    return [*lines, *(wrapped(f"fix   {describe(row.fix)}", width, Role.ACCENT, indent=6) if row.fix else ())]
 
 
 def _status(row: CheckResult, width: int) -> Line:

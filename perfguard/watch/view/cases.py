@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfguard.errors import MeasurementError
 from perfguard.records.estimate import Estimate
 from perfguard.records.events import CaseFailed, OpsCompared, SliceTimed, VerdictReached
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Subject, fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -197,7 +197,7 @@ class WatchedCase:
         """Why it has no numbers; empty where it has."""
         failed = self.failure
         if failed is not None:
-            return (fact("case.failed", arm=failed.arm.value, error=failed.reason),)
+            return (replace(failed.reason, subject=Subject(arm=failed.arm.value)),)
         return (self._problem,) if self._problem else ()
 
     def _effect(self) -> _Effect:

@@ -168,7 +168,7 @@ def test_what_a_test_asserts_after_its_benchmark_decides_whether_the_case_failed
         )
     )
     found = failures(suite.measure(case))[case.id]
-    assert "the test fails: AssertionError: too many calls" in found.reason
+    assert "the test fails: AssertionError: too many calls" in found.quoted
 
 
 def test_a_call_that_raises_while_it_is_timed_fails_its_case_even_where_the_test_expects_that(suite):
@@ -192,7 +192,7 @@ def test_a_call_that_raises_while_it_is_timed_fails_its_case_even_where_the_test
             """
         )
     )
-    assert failures(suite.measure(case))[case.id].reason == "OSError: disk gone"
+    assert failures(suite.measure(case))[case.id].quoted == "OSError: disk gone"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,13 @@ class Gates:
                 yield CaseFinished(block=block, case_id=case.id, baseline_digest=1.0, candidate_digest=1.0)
             yield BlockFinished(block=block, started_at=0.0, duration_s=2.0, steal_ratio=0.0, involuntary_switches=0)
         if self.fails:
-            yield CaseFailed(case_id="tiny.sort", arm=Arm.CANDIDATE, missing=False, reason="no memory", detail="")
+            yield CaseFailed(
+                case_id="tiny.sort",
+                arm=Arm.CANDIDATE,
+                missing=False,
+                reason=fact("case.raised", error="no memory"),
+                detail="",
+            )
 
 
 def result_of(request, folder, data):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
@@ -67,14 +67,15 @@ def test_a_block_in_two_pieces_is_one_unit():
 
 
 def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="out of memory")
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="out of memory"))
     data = paired([block(c, n) for n in range(8) for c in (A, B)], failures=(failure,))
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.estimate is None
     assert failed.p_regressed is failed.p_improved is None
-    assert failed.problem_outcome is Outcome.FAILED
-    assert (failed.problem.code, failed.problem.subject.arm) == ("case.failed", "candidate")
-    assert failed.problem.values == {"error": "out of memory"}
+    assert (failed.problem_outcome, failed.problem) == (
+        Outcome.FAILED,
+        fact("case.raised", severity=Severity.GRAVE, arm="candidate", error="out of memory"),
+    )
     assert fine.problem is None
 
 
@@ -140,14 +141,15 @@ def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome, co
 
 
 def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
-    failure = CaseFailure(case_id="a", arm=Arm.BASELINE, reason="no GPU", missing=True, skipped=True)
+    failure = CaseFailure(
+        case_id="a", arm=Arm.BASELINE, reason=fact("case.skipped", error="no GPU"), missing=True, skipped=True
+    )
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert comparison.gating is Gating.ADVISORY
-    assert comparison.problem_outcome is Outcome.NO_BASELINE
-    assert comparison.problem == fact("case.skipped", error="no GPU")
+    assert (comparison.problem_outcome, comparison.problem) == (Outcome.NO_BASELINE, failure.reason)
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="crashed")
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])
     assert comparison.problem_outcome is Outcome.FAILED

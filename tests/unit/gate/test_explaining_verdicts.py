@@ -16,6 +16,7 @@ from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.stored.lookup import StoredCensus
 from perfguard.host.probe import probe
 from perfguard.profile.runs.profiling import isa_of
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
@@ -88,7 +89,12 @@ def session(tmp_path):
         command="gate", arguments=(), loaded=loaded, suite="quick", cases=(CASE,), budget_s=60.0, inherited={}, ops=True
     )
     selection = CpuSelection(
-        cpus=CPUS, threads=1, housekeeping=(), numa_node=None, bind_memory_node=None, reason="because"
+        cpus=CPUS,
+        threads=1,
+        housekeeping=(),
+        numa_node=None,
+        bind_memory_node=None,
+        reason=fact("host.cpus_asked", cpus="0"),
     )
     made = Session(
         request=request,

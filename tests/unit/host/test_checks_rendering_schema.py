@@ -12,8 +12,10 @@ from jsonschema import Draft202012Validator
 import perfguard
 from perfguard.host.checks import run_checks
 from perfguard.host.probe import read_fingerprint
-from perfguard.host.render import render_fingerprint
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, Fingerprint, QuotaState, SoftwareFacts
+from perfguard.report.messages.catalog import describe
+from perfguard.report.terminal.fingerprint import render_fingerprint
 
 if TYPE_CHECKING:
     from tests.unit.fingerprint.conftest import MemoryFiles
@@ -62,6 +64,7 @@ def test_every_problem_comes_with_a_command(found: Fingerprint, idle_root: Path)
         "swap",
     }
     assert all(row.fix and row.why for row in bad)
+    assert all(describe(text) for row in bad for text in (row.observed, row.why, row.fix))
 
 
 def test_more_threads_than_the_mask_fails(found: Fingerprint, idle_root: Path) -> None:
@@ -70,7 +73,7 @@ def test_more_threads_than_the_mask_fails(found: Fingerprint, idle_root: Path) -
 
 def test_binding_variables_warn(found: Fingerprint, idle_root: Path) -> None:
     row = _checks(found, idle_root, environment={"OMP_PROC_BIND": "true"})["threads"]
-    assert (row.status, row.fix) == (CheckStatus.WARN, "unset OMP_PROC_BIND")
+    assert (row.status, row.fix) == (CheckStatus.WARN, fact("doctor.fix_binding", names="OMP_PROC_BIND"))
 
 
 def test_the_load_of_the_moment_is_read_and_not_the_recorded_one(found: Fingerprint, idle_root: Path) -> None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perfguard.host.identity import machine_id, stack_id
+from perfguard.host.identity import machine_id, machine_line, stack_id
 from perfguard.host.match import match
 from perfguard.host.probe import read_fingerprint
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint, SoftwareFacts
+from perfguard.report.terminal.fingerprint import render_fingerprint
 
 if TYPE_CHECKING:
     from tests.unit.fingerprint.conftest import MemoryFiles
@@ -131,16 +133,17 @@ def test_another_machine_is_incomparable_and_the_reason_says_in_what(found: Fing
     other = replace(found, cpu=replace(found.cpu, brand="Intel(R) Xeon(R) Platinum 8490H"))
     answer = match(found, other)
     assert answer.level is CompatibilityLevel.INCOMPARABLE
-    assert "8480+" in answer.reasons[0]
-    assert "8490H" in answer.reasons[0]
-    assert "record a baseline on this machine" in answer.reasons[0]
+    assert answer.reasons == (
+        fact("host.other_machine", part="brand", first=found.cpu.brand, second=other.cpu.brand, is_first=True),
+    )
 
 
 @pytest.mark.parametrize("field", ["governor", "turbo", "driver"])
 def test_another_speed_setting_is_incomparable(found: Fingerprint, field: str) -> None:
     answer = match(found, replace(found, state=replace(found.state, **{field: None})))
     assert answer.level is CompatibilityLevel.INCOMPARABLE
-    assert "unknown" in answer.reasons[0]
+    setting = {"driver": "frequency_driver"}.get(field, field)
+    assert (answer.reasons[0].values["setting"], answer.reasons[0].values["second"]) == (setting, None)
 
 
 def test_another_quota_is_incomparable(found: Fingerprint) -> None:
@@ -158,12 +161,12 @@ def test_microcode_kernel_and_software_leave_timings_comparable_with_a_reason(fo
     answer = match(found, other)
     assert answer.level is CompatibilityLevel.COMPARABLE
     assert len(answer.reasons) == 3
-    assert any("0x2b000181 against 0x2b000590" in reason for reason in answer.reasons)
+    assert fact("host.other_setting", setting="microcode", first="0x2b000181", second="0x2b000590") in answer.reasons
 
 
 def test_the_worst_reason_comes_first(found: Fingerprint) -> None:
     other = replace(found, state=replace(found.state, kernel="6.9.1", governor="powersave"))
-    assert match(found, other).reasons[0].startswith("governor")
+    assert match(found, other).reasons[0].values["setting"] == "governor"
 
 
 def test_match_is_symmetric_in_its_level(found: Fingerprint) -> None:
@@ -179,3 +182,11 @@ def test_two_unknown_machines_are_not_called_equal(found: Fingerprint) -> None:
 def test_the_id_agrees_with_the_facts_it_is_a_hash_of(found: Fingerprint) -> None:
     assert found.machine_id == machine_id(found)
     assert machine_id(replace(found, state=replace(found.state, load_1min=9.0))) == found.machine_id
+
+
+def test_the_line_for_people_has_the_name_alone_and_the_fingerprint_what_the_cpu_lacks(found: Fingerprint) -> None:
+    cpu = replace(found.cpu, microarchitecture="zen3", resembles="zen4", hidden_flags=("flush_l1d", "pku"))
+    masked = replace(found, cpu=cpu)
+    assert "(zen4)" in machine_line(masked)
+    assert "flush_l1d" not in machine_line(masked)
+    assert "zen3 (zen4 without flush_l1d, pku)" in render_fingerprint(masked)

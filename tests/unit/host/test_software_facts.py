@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.host.parsers.software import allocator, decode_software, query_software
+from perfguard.host.parsers.software import allocator, decode_software
+from perfguard.host.software import query_software
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import SoftwareFacts
 from perfguard.worker import torch_env
 
@@ -78,17 +80,20 @@ def test_the_allocator_is_the_one_that_is_loaded() -> None:
 
 
 def test_an_interpreter_that_cannot_be_asked_is_a_problem(tmp_path: Path) -> None:
-    assert "could not be asked" in (query_software(tmp_path / "python").problem or "")
+    assert query_software(tmp_path / "python").problem.code == "host.interpreter_not_started"
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho nonsense; echo no torch >&2; exit 7\n")
     broken.chmod(0o755)
-    assert "status 7: no torch" in (query_software(broken).problem or "")
+    assert query_software(broken).problem == fact(
+        "host.interpreter_failed", interpreter=str(broken), status=7, error="no torch"
+    )
 
 
 def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     facts = query_software(Path(sys.executable), environment={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert "no torch here" in (facts.problem or "")
+    assert facts.problem.code == "host.interpreter_problem"
+    assert "no torch here" in facts.problem.values["error"]
     assert facts.torch_version is None
     assert facts.python_version == ".".join(map(str, sys.version_info[:3]))
 

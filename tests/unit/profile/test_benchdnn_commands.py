@@ -9,6 +9,7 @@ from perfguard.profile.libraries.benchdnn_output import OUTPUT_TEMPLATE, parse_b
 from perfguard.profile.libraries.memory_descriptors import memory_descriptors
 from perfguard.profile.libraries.onednn_verbose import parse_verbose
 from perfguard.profile.libraries.primitive_problems import primitive_problems, projected_primitive
+from perfguard.records.facts import fact
 
 CONVOLUTION = (
     "onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core,forward_training,"
@@ -231,8 +232,11 @@ def test_a_primitive_alone_tells_where_another_implementation_was_chosen():
     same = projected_primitive(problem, call_s=1e-4, reason=None, implementation="brg_conv_fwd:avx512_core")
     other = projected_primitive(problem, call_s=1e-4, reason=None, implementation="ref:any")
     assert (same.name, same.detail, same.assumed) == ("convolution FWD_D", problem.problem, ())
-    assert other.assumed == ("the step ran brg_conv_fwd:avx512_core instead",)
-    assert projected_primitive(problem, call_s=None, reason="why").implementation == "brg_conv_fwd:avx512_core"
+    assert other.assumed == ("implementation_in_step=brg_conv_fwd:avx512_core",)
+    assert (
+        projected_primitive(problem, call_s=None, reason=fact("replay.no_time")).implementation
+        == "brg_conv_fwd:avx512_core"
+    )
 
 
 PRINTED = f"""Output template: {OUTPUT_TEMPLATE}
@@ -262,17 +266,23 @@ def test_benchdnns_own_template_is_read_as_well():
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("0:SKIPPED (CASE_NOT_SUPPORTED) __REPRO: --conv\n", "says that it is skipped: CASE_NOT_SUPPORTED"),
-        ("0:UNIMPLEMENTED __REPRO: --conv\n", "says that it is unimplemented"),
-        ("0:INVALID_ARGUMENTS (12 ms) __REPRO: --conv\n", "invalid arguments"),
-        ("", "printed no time"),
-        ("Output template: %prb%\n--conv\n", "printed no time"),
+        (
+            "0:SKIPPED (CASE_NOT_SUPPORTED) __REPRO: --conv\n",
+            fact("replay.status", status="skipped", why="CASE_NOT_SUPPORTED"),
+        ),
+        ("0:UNIMPLEMENTED __REPRO: --conv\n", fact("replay.status", status="unimplemented", why=None)),
+        (
+            "0:INVALID_ARGUMENTS (12 ms) __REPRO: --conv\n",
+            fact("replay.status", status="invalid arguments", why="12 ms"),
+        ),
+        ("", fact("replay.no_time")),
+        ("Output template: %prb%\n--conv\n", fact("replay.no_time")),
     ],
 )
 def test_a_problem_without_a_time_has_a_reason(output, reason):
     found = parse_benchdnn(output)
     assert found.call_s is None
-    assert reason in found.reason
+    assert found.reason == reason
 
 
 @given(st.text())

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.profile.projection.projection import project, projected_op
+from perfguard.records.facts import fact
 from perfguard.records.steps.ops import StepPhase
 from perfguard.records.steps.projection import Projected
 from tests.recorded_ops import problem, tensor
@@ -17,7 +18,11 @@ def row(name, observed_s, projected_s, **fields):
     return Projected(name=name, observed_s=observed_s, projected_s=projected_s, **known)
 
 
-ROWS = (row("slow", 6.0, 2.0), row("good", 3.0, 2.9), row("unknown", 1.0, None, reason="it is new"))
+ROWS = (
+    row("slow", 6.0, 2.0),
+    row("good", 3.0, 2.9),
+    row("unknown", 1.0, None, reason=fact("replay.refused", error="it is new")),
+)
 
 
 def test_a_step_is_its_problems_alone_and_three_kinds_of_loss():
@@ -74,5 +79,6 @@ def test_an_ops_calls_are_each_as_fast_as_alone():
 
 
 def test_an_op_that_was_not_replayed_has_a_reason_instead():
-    found = projected_op(problem("aten::mm", tensor(2, 2)), call_s=None, reason="it is unknown")
-    assert (found.projected_s, found.gap_s, found.efficiency_ratio, found.reason) == (None, None, None, "it is unknown")
+    found = projected_op(problem("aten::mm", tensor(2, 2)), call_s=None, reason=fact("replay.no_time"))
+    assert (found.projected_s, found.gap_s, found.efficiency_ratio) == (None, None, None)
+    assert found.reason == fact("replay.no_time")

@@ -12,6 +12,7 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.profile.runs.projection import Projecting, observed_step, project_case, project_cases
+from perfguard.records.facts import fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
@@ -137,8 +138,8 @@ def test_ops_are_projected_against_the_step_without_the_profiler(process):
         ("aten::newest", 1),
         ("aten::linear", 2),
     ]
-    assert ops.problems[2].reason == "it has no overload of this name"
-    assert "no arguments in the trace" in ops.problems[3].reason
+    assert ops.problems[2].reason == fact("replay.refused", error="it has no overload of this name")
+    assert ops.problems[3].reason == fact("replay.no_arguments")
     assert (found.case_id, found.arm) == ("x", Arm.CANDIDATE)
 
 
@@ -149,7 +150,7 @@ def test_the_roofline_is_of_the_highest_ceilings(process):
     assert (product.name, product.flops, product.size_bytes) == ("aten::mm", 2e6, 120e3)
     assert product.alone_s == 60e-6
     assert relu.flops is None
-    assert any("memory was short" in note for note in found.notes)
+    assert fact("projection.bandwidth_of_caches") in found.notes
 
 
 def test_ceilings_that_are_known_are_not_measured_again(process):
@@ -163,19 +164,23 @@ def test_problems_that_have_no_time_left_are_told(process):
     seconds = iter([0.0, 0.0, *[1000.0] * 10])
     found = project_case("x", [process], projecting(clock=lambda: next(seconds)))
     assert [row.reason for row in found.ops.problems].count(OUT_OF_TIME) == 2
-    assert any("2 problems" in note for note in found.notes)
+    (late,) = (note for note in found.notes if note.code == "projection.out_of_time")
+    assert late.values["problems"] == 2
 
 
 def test_ops_that_take_longer_alone_are_told(process, monkeypatch):
     monkeypatch.setitem(ALONE_S, "aten::relu", 500e-6)
     found = project_case("x", [process], projecting())
-    assert any(note.startswith("aten::relu took longer alone, 500.0 µs against") for note in found.notes)
+    (slower,) = (note for note in found.notes if note.code == "projection.slower_alone")
+    assert slower.subject.op == "aten::relu"
+    assert slower.values["alone_s"] == pytest.approx(500e-6)
+    assert slower.values["others"] is None
 
 
 def test_without_benchdnn_the_projection_says_that_it_is_not_there(process):
     found = project_case("x", [process], projecting())
     assert found.primitives is None
-    assert "benchdnn is not on the path" in found.notes[-1]
+    assert found.notes[-1] == fact("projection.no_benchdnn")
 
 
 @pytest.fixture
@@ -195,19 +200,20 @@ def benchdnn(tmp_path):
 
 def test_primitives_are_projected_by_benchdnn(process, benchdnn):
     found = project_case("x", [process], projecting(benchdnn=benchdnn))
-    assert found.notes[-1].startswith("memory")
+    assert found.notes[-1] == fact("projection.bandwidth_of_caches")
     product, shuffle = found.primitives.problems
     assert (product.name, product.calls) == ("matmul", 2)
     assert (product.observed_s, product.projected_s) == (pytest.approx(80e-6), pytest.approx(60e-6))
-    assert product.assumed == ("the step ran brg_matmul:avx512_core instead",)
-    assert "it is a shuffle" in shuffle.reason
+    assert product.assumed == ("implementation_in_step=brg_matmul:avx512_core",)
+    assert shuffle.reason.code == "replay.refused"
+    assert "it is a shuffle" in shuffle.reason.values["error"]
     assert found.primitives.step_s == found.ops.step_s
     assert found.primitives.kernel_ratio == pytest.approx(0.75)
 
 
 def test_primitives_have_a_budget_too(process, benchdnn):
     found = project_case("x", [process], projecting(benchdnn=benchdnn, budget_s=0.0))
-    assert {row.reason for row in found.primitives.problems} == {OUT_OF_TIME}
+    assert all(row.reason == OUT_OF_TIME for row in found.primitives.problems)
 
 
 def test_a_step_that_was_only_profiled_is_as_long_as_the_profiled_one(process):

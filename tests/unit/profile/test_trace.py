@@ -14,8 +14,8 @@ from perfguard.profile.trace import file as trace_file
 from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
 from perfguard.profile.trace.signatures import NO_TENSORS, Signature
 from perfguard.profile.trace.trace import read_trace
+from perfguard.records.facts import fact
 from perfguard.records.protocol import STEP_WINDOW
-from perfguard.units import format_count
 from tests.profile_traces import TraceBuilder, training_step
 from tests.proof import trace_diff_speed
 
@@ -106,7 +106,7 @@ def test_what_is_no_work_of_a_cpu_is_passed_over(tmp_path):
     builder.events.append({"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "s": "g", "ts": 2000})
     trace = read_trace(builder.write(tmp_path / "gpu.json"))
     assert len(trace) == 3
-    assert trace.notes == ("gpu.json is of a run with a GPU; only what the CPU did is read",)
+    assert trace.notes == (fact("trace.gpu_run", trace="gpu.json"),)
 
 
 def test_allocations_of_the_cpu_are_kept_and_what_is_freed_is_not(tmp_path):
@@ -133,7 +133,7 @@ def test_a_trace_without_steps_is_one_step_of_its_busiest_thread(tmp_path):
     window = names_of(trace).index(STEP_WINDOW)
     assert (trace.start_ns[window], trace.duration_ns[window]) == (1_010_000, 30_000)
     assert names_of(trace)[window + 1 :][:3] == ["aten::add"] * 3
-    assert trace.notes == ("bare.json has no marker of a step; all that its busiest thread did is taken as one",)
+    assert trace.notes == (fact("trace.no_step_marker", trace="bare.json"),)
 
 
 def test_what_torch_makes_of_a_custom_op_is_the_op(tmp_path):
@@ -198,8 +198,8 @@ def test_a_truncated_trace_keeps_what_is_whole(tmp_path, monkeypatch, cut, piece
     if cut >= TEXT.index(b"]", ends[-1]) + 1:
         assert trace.notes == ()
     else:
-        dropped = format_count(len(TEXT[whole[-1] : cut].lstrip(b",\n ")), "byte")
-        assert trace.notes == (f"cut.json was cut off; what is whole was read, {dropped} of a last event were not",)
+        dropped = len(TEXT[whole[-1] : cut].lstrip(b",\n "))
+        assert trace.notes == (fact("trace.cut_off", trace="cut.json", dropped=dropped),)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.9])
@@ -208,7 +208,7 @@ def test_a_truncated_compressed_trace_keeps_what_is_whole(tmp_path, share):
     (tmp_path / "cut.json.gz").write_bytes(packed[: int(share * len(packed))])
     trace = read_trace(tmp_path / "cut.json.gz")
     assert 0 < len(trace) < len(LONG.events)
-    assert "was cut off" in trace.notes[0]
+    assert trace.notes[0].code == "trace.cut_off"
 
 
 def test_damage_in_the_middle_of_compressed_events_is_told_as_that(tmp_path, monkeypatch):
@@ -221,7 +221,7 @@ def test_damage_in_the_middle_of_compressed_events_is_told_as_that(tmp_path, mon
     (tmp_path / "damaged.json.gz").write_bytes(packed)
     trace = read_trace(tmp_path / "damaged.json.gz")
     assert 0 < len(trace) < len(builder.events)
-    assert trace.notes == ("damaged.json.gz is a damaged gzip file; what can be unpacked was read",)
+    assert trace.notes == (fact("trace.damaged", trace="damaged.json.gz"),)
 
 
 def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
@@ -232,7 +232,7 @@ def test_events_without_a_duration_are_told_and_take_no_time(tmp_path):
     del builder.events[1]["dur"]
     builder.events[2]["dur"] = -5.0
     trace = read_trace(builder.write(tmp_path / "t.json"))
-    assert trace.notes == ("2 events of t.json without a duration, or with one below 0, are taken for 0 s",)
+    assert trace.notes == (fact("trace.events_without_duration", trace="t.json", events=2),)
     assert trace.duration_ns.tolist() == [2000, 0, 0]
 
 
@@ -240,7 +240,7 @@ def test_events_without_a_start_are_left_out_and_told(tmp_path):
     builder = step_of_two_ops()
     del builder.events[1]["ts"]
     trace = read_trace(builder.write(tmp_path / "t.json"))
-    assert trace.notes == ("1 event of t.json without a start (ts) is left out",)
+    assert trace.notes == (fact("trace.events_without_start", trace="t.json", events=1),)
     assert [trace.names[position] for position in trace.name] == ["perfguard::step", "aten::mul"]
     del builder.events[2]["ts"]
     with pytest.raises(StoreError, match=r"no op that ran on a CPU with a start \(ts; 2 events without\)"):

@@ -168,9 +168,7 @@ def test_what_is_computed_in_is_the_first_dtype_of_real_numbers():
 
 
 def test_guesses_are_told():
-    assert work_of(problem("aten::_fused_sgd_", tensors([3]), tensors([3]), tensors())).assumed == (
-        "its lists are of fp32",
-    )
+    assert work_of(problem("aten::_fused_sgd_", tensors([3]), tensors([3]), tensors())).assumed == ("list_dtype=fp32",)
 
 
 @given(SIZE, SIZE, SIZE)

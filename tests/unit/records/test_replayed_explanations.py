@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.codec import decode_event, encode_event
-from perfguard.profile.advice.registry import advise
+from perfguard.profile.advice.advise import advise
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.run_data import RunData
 from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op

@@ -45,8 +45,13 @@ def said(event: happened.Event) -> tuple[str, str]:
             "info",
             "block 3 took 12 s, 0.10 % stolen",
         ),
-        (happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="boom", detail=""), "error",
-         "a failed in the candidate: boom"),
+        (
+            happened.CaseFailed(
+                case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
+            ),
+            "error",
+            "a failed in the candidate: boom",
+        ),
         (happened.Noted(fact=fact("canary.missing", severity=Severity.NOTABLE, error="x")), "warning",
          "no control workload: x"),
         (happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}), "error",
@@ -81,7 +86,9 @@ def test_a_whole_run_is_told_in_lines_that_move_no_terminal(name):
 
 
 def test_control_characters_of_a_benchmark_become_spaces():
-    failed = happened.CaseFailed(case_id="a", arm=Arm.BASELINE, missing=False, reason="x\x1b[2J\ny", detail="")
+    failed = happened.CaseFailed(
+        case_id="a", arm=Arm.BASELINE, missing=False, reason=fact("case.raised", error="x\x1b[2J\ny"), detail=""
+    )
     assert said(failed)[1] == "a failed in the baseline: x [2J y"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.advice.registry import advise
+from perfguard.profile.advice.advise import advise
 from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy

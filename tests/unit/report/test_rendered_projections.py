@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_builtins
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import StepPhase
 from perfguard.records.steps.projection import (
@@ -22,6 +23,7 @@ from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import roofline_chart
 from tests.printed_text import printed
 
+NEW = fact("replay.refused", error="it is [new]")
 MATMUL = Projected(
     name="aten::mm",
     detail="[2,3] [3,4]  f32 f32",
@@ -34,7 +36,13 @@ MATMUL = Projected(
     assumed=("x=1",),
 )
 UNKNOWN = replace(
-    MATMUL, name="aten::[new]", observed_s=1e-3, projected_s=None, reason="it is [new]", phases=(), assumed=()
+    MATMUL,
+    name="aten::[new]",
+    observed_s=1e-3,
+    projected_s=None,
+    reason=NEW,
+    phases=(),
+    assumed=(),
 )
 OTHER = replace(UNKNOWN, name="aten::other", observed_s=5e-4)
 STEP = Projection(
@@ -67,7 +75,7 @@ CASE = CaseProjection(
     primitives=None,
     ceilings=CEILINGS,
     roofline=(POINT, STREAM),
-    notes=("benchdnn is not [there]",),
+    notes=(fact("projection.no_ceilings", error="not [there]"),),
 )
 
 
@@ -105,7 +113,7 @@ def test_everything_is_shown():
         "compute",
         "50 %",
         "the data came out of caches",
-        "benchdnn is not [there]",
+        "not [there]",
     ):
         assert words in text
 

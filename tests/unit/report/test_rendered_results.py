@@ -86,7 +86,7 @@ def result(*verdicts, **fields):
         "exit_code": 1,
         "verdict": "regressed",
         "reasons": (recorded_text("1 of 4 cases regressed"),),
-        "notes": (fact("run.started", version="1.0", seed=7, placement="one thread a core"),),
+        "notes": (fact("run.started", version="1.0", seed=7),),
         "duration_s": 125.0,
     }
     return RunResult(**{**defaults, **fields})
@@ -124,7 +124,7 @@ MEASURED = result(
             between_sd_ratio=None,
             within_sd_ratio=None,
             inner_loops=None,
-            problem="out of memory",
+            problem=fact("case.raised", error="out of memory"),
         ),
     ),
 )

@@ -14,6 +14,7 @@ from perfguard.records.events import (
     Noted,
     SliceTimed,
 )
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, CPUS, FakeCanary, FakeStarter, FakeWorker, Run, refusal
@@ -25,7 +26,12 @@ from tests.worker_replies import ready
 def test_a_refused_case_is_dropped_alone_and_the_block_goes_on(arm, command):
     run = Run(FakeStarter({(0, arm): {(command, "y"): refusal()}})).go()
     (failed,) = run.of(CaseFailed)
-    assert (failed.case_id, failed.arm, failed.reason, failed.missing) == ("y", arm, "ValueError: no", False)
+    assert (failed.case_id, failed.arm, failed.reason, failed.missing) == (
+        "y",
+        arm,
+        fact("case.raised", error="ValueError: no"),
+        False,
+    )
     assert sorted(run.completed()) == [(0, "x"), (0, "z"), (1, "x"), (1, "z")]
     assert all("y" not in event.case_ids for event in run.of(BlockStarted)[1:])
     assert run.all_closed
@@ -50,22 +56,22 @@ def test_a_refusal_after_the_last_slice_is_that_cases_failure(arm):
 
     starter.start = start_late
     run = Run(starter).go()
-    assert [failed.reason for failed in run.of(CaseFailed)] == ["the loss is nan"]
+    assert [failed.reason for failed in run.of(CaseFailed)] == [fact("case.raised", error="the loss is nan")]
     assert sorted(run.completed()) == [(0, "x"), (0, "z"), (1, "x"), (1, "z")]
 
 
 def test_a_case_that_the_arm_does_not_have_is_missing():
     run = Run(FakeStarter({(0, Arm.BASELINE): {("prepare", "y"): refusal(kind="missing")}})).go()
-    assert [failed.missing for failed in run.of(CaseFailed)] == [True]
+    assert [(failed.missing, failed.reason.code) for failed in run.of(CaseFailed)] == [(True, "case.missing")]
 
 
 @pytest.mark.parametrize("arm", BOTH)
 @pytest.mark.parametrize("command", ["prepare", "bench", "go"])
 def test_a_crash_drops_the_open_case_and_the_next_block_goes_on_without_it(arm, command):
-    crash = WorkerFailure("the worker crashed with SIGSEGV", "last words")
+    crash = WorkerFailure("it crashed", "last words", found=fact("case.crashed", signal="SIGSEGV"))
     run = Run(FakeStarter({(0, arm): {(command, "y"): crash}})).go()
     (failed,) = run.of(CaseFailed)
-    assert (failed.case_id, failed.arm, failed.reason, failed.detail) == ("y", arm, crash.reason, crash.detail)
+    assert (failed.case_id, failed.arm, failed.reason, failed.detail) == ("y", arm, crash.found, crash.detail)
     assert sorted(name for block, name in run.completed() if block == 1) == ["x", "z"]
     assert [event.block for event in run.of(BlockFinished)] == [0, 1]
     assert run.all_closed
@@ -73,7 +79,7 @@ def test_a_crash_drops_the_open_case_and_the_next_block_goes_on_without_it(arm, 
 
 def test_an_answer_out_of_turn_is_a_failure_of_the_worker():
     run = Run(FakeStarter({(0, Arm.BASELINE): {("prepare", "y"): {"reply": "benched"}}})).go()
-    assert run.of(CaseFailed)[0].reason == "the worker answered 'benched' where 'prepared' was due"
+    assert run.of(CaseFailed)[0].reason.code == "case.worker_failed"
 
 
 @pytest.mark.parametrize("command", ["prepare", "go"])
@@ -83,7 +89,7 @@ def test_a_benchmark_that_moves_its_worker_to_other_cpus_fails(command):
         "go": {"reply": "slice", "affinity": [7]},
     }
     run = Run(FakeStarter({(0, Arm.CANDIDATE): {(command, "y"): moved[command]}})).go()
-    assert "moved its process to CPUs [7] instead of [2, 3]" in run.of(CaseFailed)[0].reason
+    assert run.of(CaseFailed)[0].reason == fact("case.moved_cpus", cpus="7", expected_cpus="2-3")
 
 
 @pytest.mark.parametrize("moment", ["affinity_before", "affinity_after"])

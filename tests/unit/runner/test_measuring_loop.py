@@ -14,6 +14,7 @@ from perfguard.records.events import (
     SliceTimed,
     StageStarted,
 )
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
 from perfguard.runner.blocks import measure
@@ -173,10 +174,12 @@ def test_blocks_of_a_later_stage_are_no_evidence_of_the_first():
 
 def test_a_failure_while_confirming_does_not_undo_what_was_measured():
     run = Run(FakeStarter(), ["x"], blocks=1).go()
-    failure = CaseFailed(case_id="x", arm=Arm.CANDIDATE, missing=False, reason="gone", detail="")
+    failure = CaseFailed(
+        case_id="x", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="gone"), detail=""
+    )
     data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), failure])
     assert data.paired().failures == ()
-    assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == ["gone"]
+    assert [entry.reason for entry in data.paired(Stage.CONFIRMATION).failures] == [fact("case.raised", error="gone")]
 
 
 def test_blocks_that_got_shorter_are_counted_on_as_such(monkeypatch):

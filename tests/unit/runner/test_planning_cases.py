@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.events import CaseCalibrated, CaseFailed
+from perfguard.records.facts import fact
 from perfguard.records.plan import Injection, MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
@@ -16,7 +17,7 @@ CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"
 
 
 def failed(name, arm):
-    return CaseFailed(case_id=name, arm=arm, missing=False, reason="broken", detail="")
+    return CaseFailed(case_id=name, arm=arm, missing=False, reason=fact("case.raised", error="broken"), detail="")
 
 
 def plan(baseline, candidate, *, slice_s=0.05, injections=()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.process.profiling_worker import RecordedOp
@@ -92,7 +93,8 @@ def test_an_op_that_ends_its_worker_has_that_as_its_reason_and_the_others_go_on(
     workers = Workers({"a": 1.0, "b": None, "c": 3.0})
     found = replays(workers)
     assert [op.call_s for op in found.ops] == [1.0, None, 3.0]
-    assert "SIGSEGV" in found.ops[1].reason
+    assert found.ops[1].reason.code == "replay.crashed"
+    assert "SIGSEGV" in found.ops[1].reason.values["error"]
     assert (len(workers.started), workers.closed) == (2, 2)
 
 
@@ -101,13 +103,13 @@ def test_workers_that_are_lost_again_and_again_end_the_replays():
     found = replays(workers)
     assert len(workers.started) == 3
     assert all(op.call_s is None for op in found.ops)
-    assert "ended 3 workers" in found.ops[-1].reason
+    assert found.ops[-1].reason == fact("replay.workers_lost", workers=3)
 
 
 def test_an_op_that_is_refused_keeps_its_worker():
     workers = Workers({"a": REFUSED, "b": 2.0})
     found = replays(workers)
-    assert (found.ops[0].reason, found.ops[1].call_s) == ("OSError: no", 2.0)
+    assert (found.ops[0].reason, found.ops[1].call_s) == (fact("replay.refused", error="OSError: no"), 2.0)
     assert len(workers.started) == 1
 
 
@@ -115,7 +117,7 @@ def test_an_op_that_is_refused_keeps_its_worker():
 def test_ceilings_that_fail_are_noted_and_the_ops_are_replayed(answer):
     found = replays(Workers({"a": 1.0}, ceilings=answer), dtypes=("fp32",))
     assert found.ceilings is None
-    assert "could not be measured" in found.notes[0]
+    assert [note.code for note in found.notes] == ["projection.no_ceilings"]
     assert found.ops[0].call_s == 1.0
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, LogicalCpu, NumaNode, Topology
 from perfguard.report.op_tree import Frame, frames_of, tree_of
 from perfguard.report.step_parts import parts_of
@@ -94,7 +95,12 @@ def a_topology(cores: int = 4, threads: int = 2) -> Topology:
 
 
 SELECTION = CpuSelection(
-    cpus=(1, 2, 3), threads=3, housekeeping=(0, 4), numa_node=0, bind_memory_node=0, reason="one thread a core"
+    cpus=(1, 2, 3),
+    threads=3,
+    housekeeping=(0, 4),
+    numa_node=0,
+    bind_memory_node=0,
+    reason=fact("host.cpus_asked", cpus="1-3"),
 )
 
 

@@ -6,15 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.options import TuiOptions
 from perfguard.watch.view.run_view import CaseState, RunState
 from tests.tui_runs import RED, a_case, a_history, a_run, a_watch, with_case
 
 CHECKS = (
-    CheckResult(id="governor", status=CheckStatus.OK, observed="performance", why="Clocks change."),
-    CheckResult(id="turbo", status=CheckStatus.WARN, observed="on", why="Turbo varies.", fix="echo 0 | sudo tee boost"),
+    CheckResult(
+        id="governor",
+        status=CheckStatus.OK,
+        observed=fact("doctor.governor", governors=("performance",)),
+        why=fact("doctor.why_governor"),
+    ),
+    CheckResult(
+        id="turbo",
+        status=CheckStatus.WARN,
+        observed=fact("doctor.on"),
+        why=fact("doctor.why_turbo"),
+        fix=fact("doctor.fix_turbo", value=0, file="boost"),
+    ),
 )
 
 
@@ -283,7 +294,7 @@ def test_the_host_shows_checks_with_reason_and_fix(drive) -> None:
         assert "governor" in driver.screen_text()
         await driver.press("n")
         assert driver.cursor() == "turbo"
-        assert "echo 0 | sudo tee boost" in driver.screen_text()
+        assert "echo 0 | sudo tee" in driver.screen_text()
         await driver.press("u")
         assert len(asked) == 2
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from perfguard.errors import StoreError
 from perfguard.integrations.formats import asv_results
 from perfguard.integrations.formats.asv_results import median_interval
+from perfguard.records.facts import fact
 from tests.interchange_files import ASV, read, recorded, series_of
 
 COMMIT = "cb63287e63db10ce3eb0f3b8c279fd995678d0ae"
@@ -34,7 +35,7 @@ def test_a_benchmark_without_samples_has_its_summary_only():
         4.7191e-07,
         4.8881e-07,
     )
-    assert found.what_is_missing == ("raw samples: `asv run --record-samples` keeps them",)
+    assert found.what_is_missing == (fact("import.no_samples", option="asv run --record-samples"),)
     assert (suite.commit, suite.machine, suite.python) == (COMMIT, "Example CPU", "3.11")
 
 
@@ -49,9 +50,9 @@ def test_each_combination_of_parameters_is_a_series_the_first_one_slowest():
 
 
 def test_what_failed_or_was_skipped_is_left_out_and_said_so():
-    (sentence,) = read(ASV).what_is_missing
-    assert sentence.startswith("3 benchmarks left out, they failed, were skipped or are no numbers: ")
-    assert "time_slice('a', 2)" in sentence
+    (missing,) = read(ASV).what_is_missing
+    assert (missing.code, missing.values["benchmarks"]) == ("import.left_out_failed", 3)
+    assert any("time_slice('a', 2)" in name for name in missing.values["names"])
 
 
 def test_memory_is_in_bytes_and_what_is_tracked_has_no_known_unit():
@@ -59,7 +60,7 @@ def test_memory_is_in_bytes_and_what_is_tracked_has_no_known_unit():
     assert series_of(suite, "benchmarks.MemSuite.peakmem_list").unit == "B"
     tracked = series_of(suite, "benchmarks.track_losses")
     assert (tracked.unit, tracked.metric) == ("", "track_losses")
-    assert "its unit, which asv keeps in benchmarks.json" in tracked.what_is_missing
+    assert fact("import.no_unit", kept_in="benchmarks.json") in tracked.what_is_missing
 
 
 @pytest.mark.parametrize("version", [1, 3, None, "2", True])

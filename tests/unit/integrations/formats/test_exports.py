@@ -20,7 +20,7 @@ from perfguard.integrations.formats.formats import WITH_SAMPLES, WRITERS, Export
 from perfguard.integrations.formats.recorded_arms import arms_of
 from perfguard.integrations.formats.series import RunExport
 from perfguard.records.events import SliceTimed
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import fact, recorded_text
 from perfguard.records.result import CaseMeasured
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
@@ -119,7 +119,7 @@ def test_counts_are_those_of_the_cases(paired):
 def test_a_run_that_compared_nothing_has_its_cases_and_an_error_where_one_failed(rounds):
     failed = CaseMeasured(
         case_id="x", rounds=0, median_s=None, between_sd_ratio=None, within_sd_ratio=None, inner_loops=None,
-        problem="it crashed",
+        problem=fact("case.raised", error="it crashed"),
     )  # fmt: skip
     result = replace(rounds.result, measured=(*rounds.result.measured, failed))
     cases = cases_of(junit.write(replace(rounds, result=result)))

@@ -14,7 +14,8 @@ from perfguard.cli.commands.import_ import FORMATS as IMPORTED
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.formats.checks import MAX_NAME
 from perfguard.integrations.formats.formats import AUTO, READERS, WRITERS, import_suite
-from perfguard.integrations.formats.objections import MIN_PROCESSES, NO_CANARY, gate_objection, objections_of
+from perfguard.integrations.formats.objections import MIN_PROCESSES, gate_objection, objections_of
+from perfguard.integrations.formats.series import Objection
 from perfguard.stats.rounds import MIN_ROUNDS
 from tests.interchange_files import EXAMPLES, measured, read, suite_of
 
@@ -130,18 +131,25 @@ def test_what_has_no_known_shape_names_all_that_have():
     ("series", "objection"),
     [
         (measured("x", (1.0,), (1.1,), canary_s=0.002), None),
-        (measured("x", (1.0,), (1.1,)), NO_CANARY),
-        (measured("x", (1.0, 1.1), canary_s=0.002), "one process"),
-        (measured("x", (1.0,), (1.1,), has_processes=False), "which process"),
-        (measured("x", (1.0,), (1.1,), samples=None), "no raw samples"),
-        (measured("x", (1.0,), (1.1,), unit="B"), "not a time"),
+        (measured("x", (1.0,), (1.1,)), "import.no_control"),
+        (measured("x", (1.0, 1.1), canary_s=0.002), "import.too_few_processes"),
+        (measured("x", (1.0,), (1.1,), has_processes=False), "import.unknown_processes"),
+        (measured("x", (1.0,), (1.1,), samples=None), "import.only_a_summary"),
+        (measured("x", (1.0,), (1.1,), unit="B"), "import.not_a_time"),
     ],
-    ids=["whole", "no canary", "one process", "processes unknown", "a summary", "bytes"],
+    ids=["whole", "no canary", "import.too_few_processes", "processes unknown", "a summary", "bytes"],
 )
 def test_a_gate_objects_to_the_first_thing_that_is_missing(series, objection):
     found = gate_objection(series)
-    assert (found is None) if objection is None else objection in found
-    assert objections_of(suite_of(series)) == ({} if found is None else {found: ("x",)})
+    assert (None if found is None else found.code) == objection
+    assert objections_of(suite_of(series)) == (() if found is None else (Objection(fact=found, series=("x",)),))
+
+
+def test_series_with_the_same_objection_are_named_together():
+    timed = measured("b", (1.0,), (1.1,), canary_s=0.002)
+    suite = suite_of(measured("a", (1.0,)), timed, measured("c", (1.0,)), measured("d", (1.0,), unit="B"))
+    found = [(objection.fact.code, objection.series) for objection in objections_of(suite)]
+    assert found == [("import.too_few_processes", ("a", "c")), ("import.not_a_time", ("d",))]
 
 
 def test_as_many_processes_are_asked_for_as_rounds_of_a_stored_baseline():

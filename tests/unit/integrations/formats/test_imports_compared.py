@@ -10,8 +10,9 @@ import pytest
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.formats import pyperf_json
-from perfguard.integrations.formats.exchange import NO_CANARY, NO_GATE, compare_suites, import_files
+from perfguard.integrations.formats.exchange import compare_suites, import_files
 from perfguard.integrations.formats.series import Difference
+from perfguard.records.facts import fact
 from perfguard.records.verdict import Policy
 from tests.interchange_files import BENCHER, PYTEST, measured, suite_of
 
@@ -45,6 +46,7 @@ def test_a_difference_is_found_with_its_interval(effect, difference):
     assert found.difference is difference
     assert found.lower < found.log_ratio < found.upper
     assert found.log_ratio == pytest.approx(effect, abs=0.003)
+    assert found.reasons
     assert not found.has_canary
 
 
@@ -81,7 +83,7 @@ def test_what_cannot_be_compared_stands_beside_what_can():
     compared, other = compare_suites(suite_of(*old.series, one), suite_of(*new.series, one, source="b.json"), POLICY)
     assert compared.difference is Difference.SLOWER
     assert (other.name, other.difference, other.log_ratio) == ("y", Difference.NOT_COMPARED, None)
-    assert other.reason.startswith("in a.json, all its samples are from one process")
+    assert other.reasons == (fact("import.too_few_processes", place="a.json", needed_processes=2),)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_what_cannot_be_compared_stands_beside_what_can():
 def test_files_without_what_a_comparison_needs_are_refused_with_the_reason(fields, said):
     old = suite_of(measured("x", (1.0,), (1.1,)))
     new = suite_of(measured("x", (1.0,), (1.1,), **fields), source="b.json")
-    with pytest.raises(UsageError, match=rf"cannot be compared: x: in b\.json, .*{said}"):
+    with pytest.raises(UsageError, match=rf"cannot be compared: x: b\.json: .*{said}"):
         compare_suites(old, new, POLICY)
 
 
@@ -131,19 +133,23 @@ def test_one_file_is_shown_with_what_a_gate_objects_to(files, tmp_path):
 
 def test_what_a_comparison_takes_for_granted_is_noted(files, tmp_path):
     loaded = load_config(tmp_path, {}, {})
-    assert import_files(loaded, files(*pair(0.05))).notes == (NO_CANARY, NO_GATE)
-    assert import_files(loaded, files(*pair(0.05, canary_s=0.002))).notes == (NO_GATE,)
+    assert _codes(import_files(loaded, files(*pair(0.05)))) == ["import.speed_assumed", "import.not_a_gate"]
+    assert _codes(import_files(loaded, files(*pair(0.05, canary_s=0.002)))) == ["import.not_a_gate"]
+
+
+def _codes(report):
+    return [note.code for note in report.notes]
 
 
 def test_another_machine_is_noted(files, tmp_path):
     old, new = pair(0.05, canary_s=0.002)
     named = [suite_of(*suite.series, machine_id=machine) for suite, machine in ((old, "one"), (new, "two"))]
     notes = import_files(load_config(tmp_path, {}, {}), files(*named)).notes
-    assert notes[0] == "the two are from different machines: one, two; a difference may be theirs"
+    assert notes[0] == fact("import.other_machine", baseline="one", candidate="two")
 
 
 def test_a_gate_refuses_a_summary(files, tmp_path):
-    with pytest.raises(UsageError, match="it holds no raw samples, only a summary"):
+    with pytest.raises(UsageError, match="only a summary"):
         import_files(load_config(tmp_path, {}, {}), files(BENCHER, BENCHER))
 
 

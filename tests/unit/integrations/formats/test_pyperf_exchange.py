@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
 from perfguard.integrations.formats import pyperf_json
+from perfguard.records.facts import fact
 from perfguard.store import baselines
 from tests.interchange_files import PYPERF, measured, read, recorded, series_of, suite_of
 
@@ -51,7 +52,7 @@ def test_a_benchmark_that_was_only_calibrated_is_left_out_and_said_so():
     document["benchmarks"][0]["runs"][1:] = []
     suite = read(document)
     assert [series.name for series in suite.series] == ["peak"]
-    assert suite.what_is_missing == ("1 benchmark left out, only their loops were calibrated: sort",)
+    assert suite.what_is_missing == (fact("import.left_out_calibrations", benchmarks=1, names=("sort",)),)
 
 
 @pytest.mark.parametrize("version", [5, 6, "1.1", None, True, [1]])

@@ -8,6 +8,7 @@ import pytest
 
 from perfguard.errors import StoreError
 from perfguard.integrations.formats.objections import comparison_objection
+from perfguard.records.facts import fact
 from tests.interchange_files import GOOGLE, PYTEST, read, series_of
 
 TEST = "tests/test_perf.py::test_sort[100-fast]"
@@ -27,24 +28,22 @@ def test_rounds_are_seconds_of_one_iteration_from_one_process():
     assert found.parameters == (("size", "100"), ("kind", "fast"))
     assert found.summary.median == pytest.approx(1.6e-05)
     assert (suite.version, suite.machine, suite.commit, suite.python) == ("5.1.0", "Example CPU", "a" * 40, "3.12.4")
-    assert comparison_objection(found) == (
-        "all its samples are from one process; at least 2 are needed to know how processes differ"
-    )
+    assert comparison_objection(found).code == "import.too_few_processes"
 
 
 def test_a_saved_file_without_timings_has_its_summary_only():
     found = series_of(read(PYTEST), "tests/test_perf.py::test_saved_without_data")
     assert found.samples is None
     assert (found.n, found.summary.median, found.summary.q25) == (102523, 4.7e-06, 4.6e-06)
-    assert found.what_is_missing == ("raw samples: `--benchmark-json` and `--benchmark-save-data` keep them",)
-    assert comparison_objection(found) == "it holds no raw samples, only a summary"
+    assert found.what_is_missing == (fact("import.no_samples", option="--benchmark-json or --benchmark-save-data"),)
+    assert comparison_objection(found).code == "import.only_a_summary"
 
 
 def test_a_test_without_rounds_is_left_out_and_said_so():
     document = copy.deepcopy(PYTEST)
     document["benchmarks"][1]["stats"] = {"rounds": 0, "data": []}
     assert read(document).what_is_missing == (
-        "1 benchmark left out, they hold no round: tests/test_perf.py::test_saved_without_data",
+        fact("import.left_out_empty", benchmarks=1, names=("tests/test_perf.py::test_saved_without_data",)),
     )
 
 
@@ -65,7 +64,7 @@ def test_only_iterations_are_read_and_repetitions_joined():
 def test_units_of_time_become_seconds():
     slow = series_of(read(GOOGLE), "BM_Slow")
     assert slow.summary.median == pytest.approx(0.0025)
-    assert slow.what_is_missing == ("more than one repetition: --benchmark_repetitions=N gives N of them",)
+    assert slow.what_is_missing == (fact("import.one_repetition"),)
 
 
 @pytest.mark.parametrize(("unit", "seconds"), [("ns", 3.5e-9), ("us", 3.5e-6), ("ms", 3.5e-3), ("s", 3.5)])
@@ -75,13 +74,12 @@ def test_each_unit_that_the_library_writes_is_known(unit, seconds):
 
 def test_what_failed_and_what_the_tool_warns_of_is_said():
     assert read(GOOGLE).what_is_missing == (
-        "1 benchmark left out, they reported an error or were skipped: BM_Broken",
-        "a fixed CPU frequency: frequency scaling was on",
+        fact("import.left_out_failed", benchmarks=1, names=("BM_Broken",)),
+        fact("import.frequency_scaling"),
     )
     document = google()
     document["context"] = {"library_build_type": "debug"}
-    (sentence,) = read(document).what_is_missing
-    assert "debug checks" in sentence
+    assert read(document).what_is_missing == (fact("import.debug_build"),)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from perfguard.errors import StoreError
 from perfguard.integrations.formats import bencher_metrics, pytorch_records
 from perfguard.integrations.formats.objections import comparison_objection
 from perfguard.integrations.formats.summaries import process_medians
+from perfguard.records.facts import fact
 from tests.interchange_files import BENCHER, PYTORCH, measured, read, recorded, series_of, suite_of
 
 BMF_SCHEMA = {
@@ -46,7 +47,7 @@ def test_records_of_one_model_are_told_apart_by_what_they_say_of_themselves():
         "description=a loop]"
     )
     assert (counted.unit, counted.summary.median) == ("", 3086359081.0)
-    assert counted.what_is_missing == ("its unit, which the format does not have",)
+    assert counted.what_is_missing == (fact("import.no_unit", kept_in=None),)
     assert timed.name == "inductor/resnet50[device=cpu]"
 
 
@@ -54,7 +55,7 @@ def test_a_time_is_known_by_its_name_and_a_unit_in_brackets():
     timed = read(PYTORCH).series[1]
     assert (timed.metric, timed.unit) == ("avg_latency", "s")
     assert timed.samples[0].values == pytest.approx((0.0125, 0.0127))
-    assert "which process" in comparison_objection(timed)
+    assert comparison_objection(timed).code == "import.unknown_processes"
 
 
 @pytest.mark.parametrize("name", ["tokens(s)", "speedup(ms)", "latency", "time [ms]", "(ms)"])
@@ -75,7 +76,7 @@ def test_records_may_come_one_a_line_and_alone():
 
 def test_a_record_without_values_is_left_out_and_said_so():
     suite = read([PYTORCH[1], {**PYTORCH[0], "metric": {"name": "loss", "benchmark_values": []}}])
-    assert suite.what_is_missing == ("1 benchmark left out, they hold no value: add_loop loss",)
+    assert suite.what_is_missing == (fact("import.left_out_empty", benchmarks=1, names=("add_loop loss",)),)
 
 
 @pytest.mark.parametrize("arm", ["baseline", "candidate"])
@@ -113,9 +114,7 @@ def test_latency_is_in_nanoseconds_and_other_measures_keep_their_own_unit():
     assert (by_metric["throughput"].unit, by_metric["throughput"].summary.median) == ("1/s", 5.55)
     assert (by_metric["file-size"].unit, by_metric["file-size"].name) == ("B", "my_binary")
     assert all(series.samples is None and series.n is None for series in suite.series)
-    assert suite.what_is_missing == (
-        "raw samples and how many there were, machine, commit and versions: the format has none",
-    )
+    assert suite.what_is_missing == (fact("import.bare_format"),)
 
 
 @given(st.lists(st.floats(min_value=1e-9, max_value=1e3), min_size=1, max_size=9))

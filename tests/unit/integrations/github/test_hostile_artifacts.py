@@ -208,7 +208,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         GOOD.replace(b'"duration_s": 125.0', b'"duration_s": 1e999'),
         GOOD.replace(b'"exit_code": 1', b'"exit_code": ' + b"9" * 5000),
         GOOD.replace(b'"verdict": "regressed"', b'"verdict": "\\ud800"'),
-        GOOD.replace(b'"one thread a core"', b'"\\udfff"'),
+        GOOD.replace(b'"version": "1.0"', b'"version": "\\udfff"'),
         changed(census_changes={"\ud800": []}),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 
@@ -9,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.codec import to_json
-from perfguard.profile.advice import copies, reorders, unfused_optimizer
+from perfguard.codec import from_builtins, to_json
+from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.advice.registry import advise
-from perfguard.profile.advice.subject import Subject, after_edit, arm_text, with_variables
 from perfguard.profile.advice.tensors import largest, tensors_of
+from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_variables
+from perfguard.records.facts import Severity, recorded_text
 from perfguard.records.plan import ArmSpec, EnvProfile
-from perfguard.records.steps.findings import Severity
+from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpKey
 from perfguard.runner.arms.arm_spec import parse_arm
 from tests.finding_evidence import (
@@ -27,6 +28,7 @@ from tests.finding_evidence import (
     comparison,
     evidence,
     machine,
+    only,
     op,
     primitive,
     program,
@@ -63,8 +65,8 @@ def test_what_is_new_since_the_baseline_comes_before_what_was_always_so():
         )
     )
     assert [(finding.id, finding.since_baseline) for finding in found] == [
-        ("copies", "3 copies more in forward of Net.body"),
-        ("unfused-optimizer", ""),
+        ("copies", (recorded_text("3 copies more in forward of Net.body"),)),
+        ("unfused-optimizer", ()),
     ]
 
 
@@ -79,62 +81,57 @@ def test_what_is_new_since_the_baseline_comes_before_what_was_always_so():
     ],
 )
 def test_a_change_belongs_to_findings_of_its_kind_and_place(rule, module, is_about):
-    given_evidence = evidence(
-        op("mul_", 20, calls=62, shapes="[64]", **ADAM),
-        comparison=comparison(changes=[change(rule, "told", module=module)]),
-    )
-    (finding,) = advise(given_evidence, [unfused_optimizer.RULE])
+    compared = comparison(changes=[change(rule, "told", module=module)])
+    finding = only("unfused_optimizer", op("mul_", 20, calls=62, shapes="[64]", **ADAM), comparison=compared)
     assert bool(finding.since_baseline) is is_about
 
 
 def test_of_many_changes_two_are_told():
     changes = [change("reorders", f"change {number}") for number in range(4)]
-    (finding,) = advise(evidence(reorder(9), comparison=comparison(changes=changes)), [reorders.RULE])
-    assert finding.since_baseline == "change 0; change 1"
+    finding = only("reorders", reorder(9), comparison=comparison(changes=changes))
+    assert finding.since_baseline == (recorded_text("change 0"), recorded_text("change 1"))
 
 
 def test_findings_are_data():
-    (finding,) = advise(evidence(op("copy_", 6, **COPY)), [copies.RULE])
-    assert '"severity": "notable"' in to_json(finding)
+    finding = only("copies", op("copy_", 6, **COPY))
+    assert from_builtins(json.loads(to_json(finding)), Finding, source="test") == finding
 
 
-CASE_SUBJECT = Subject(case_id=CASE)
+CASE_PROGRAM = Program(case_id=CASE)
 TYPED = ArmSpec(text="", interpreter="/venv/bin/python", environment=(("OMP_NUM_THREADS", "4"),), stack="ipex")
 
 
-def words(trial):
-    return shlex.split(trial.command)
+def words(command):
+    return shlex.split(command)
 
 
 def test_an_edit_is_compared_with_the_last_commit():
-    trial = after_edit(CASE_SUBJECT, "do it")
-    assert trial.change == "do it"
-    assert words(trial) == [
+    assert words(after_edit(CASE_PROGRAM)) == [
         "perfguard", "compare", "--baseline", "git:HEAD", "--candidate", "dir:.", "--case", CASE, "--ops",
     ]  # fmt: skip
 
 
 def test_an_edit_keeps_what_else_makes_the_arm():
-    command = words(after_edit(Subject(case_id=CASE, arm=TYPED), ""))
+    command = words(after_edit(Program(case_id=CASE, arm=TYPED)))
     rest = "python:/venv/bin/python+env:OMP_NUM_THREADS=4+stack:ipex"
     assert command[3] == f"git:HEAD+{rest}"
     assert command[5] == f"dir:.+{rest}"
 
 
 def test_an_edit_of_a_revision_is_compared_with_that_revision():
-    command = words(after_edit(Subject(case_id=CASE, arm=ArmSpec(text="git:v1", revision="v1")), ""))
+    command = words(after_edit(Program(case_id=CASE, arm=ArmSpec(text="git:v1", revision="v1"))))
     assert (command[3], command[5]) == ("git:v1", "dir:.")
 
 
 def test_variables_are_added_replaced_and_unset():
     arm = ArmSpec(text="", directory=".", environment=(("A", "1"), ("B", "2")))
-    command = words(with_variables(Subject(case_id=CASE, arm=arm), {"B": "", "C": "3"}, ""))
+    command = words(with_variables(Program(case_id=CASE, arm=arm), {"B": "", "C": "3"}))
     assert (command[3], command[5]) == ("dir:.+env:A=1,B=2", "dir:.+env:A=1,B=,C=3")
 
 
 def test_a_script_is_profiled_anew_with_its_arguments():
-    subject = Subject(script=("train.py", "--name", "a b"))
-    assert words(after_edit(subject, "")) == [
+    program = Program(script=("train.py", "--name", "a b"))
+    assert words(after_edit(program)) == [
         "perfguard",
         "profile",
         "--candidate",
@@ -143,12 +140,12 @@ def test_a_script_is_profiled_anew_with_its_arguments():
         "--name",
         "a b",
     ]
-    trial = with_variables(subject, {"X": "1"}, "", profile=EnvProfile.PRODUCTION)
-    assert words(trial)[2:6] == ["--candidate", "dir:.+env:X=1", "--env-profile", "production"]
+    command = with_variables(program, {"X": "1"}, profile=EnvProfile.PRODUCTION)
+    assert words(command)[2:6] == ["--candidate", "dir:.+env:X=1", "--env-profile", "production"]
 
 
 def test_a_trace_alone_has_no_command():
-    assert after_edit(Subject(), "do it").command == ""
+    assert after_edit(Program()) == ""
 
 
 NAMES = st.text("ABC_", min_size=1, max_size=4)

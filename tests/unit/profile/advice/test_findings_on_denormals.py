@@ -5,21 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.profile.advice import denormals
 from perfguard.profile.advice.evidence import LEAST_STEPS, shortest_calls
 from perfguard.profile.op_times.op_profile import OpProfile
+from perfguard.records.facts import Severity
 from perfguard.records.machine.software import SoftwareFacts
-from perfguard.records.steps.findings import Severity
 from perfguard.records.steps.ops import ChangeClass
 from perfguard.records.steps.program import DenormalCount
-from tests.finding_evidence import change, comparison, delta, elsewhere, evidence, op, program
+from tests.finding_evidence import (
+    all_of,
+    change,
+    comparison,
+    delta,
+    elsewhere,
+    op,
+    place_of,
+    program,
+    seen_codes,
+    told,
+)
 
 KERNEL = "[2,64,56,56] [64,64,3,3]"
 SLOW = op("mkldnn_convolution", 10, shapes=KERNEL, module="Net.slow")
 
 
 def find(*items, **more):
-    return denormals.RULE.find(evidence(*items, **more))
+    return all_of("denormals", *items, **more)
 
 
 def only(*items, **more):
@@ -45,7 +55,9 @@ def fastest(*totals, times=1.0):
 def test_counted_denormals_are_told_with_where_most_of_them_are():
     finding = only(program=counted(9_204))
     assert finding.severity is Severity.NOTABLE
-    assert finding.seen == ("9,204 of 100,000 values of the parameters are denormal, most in Net.conv1.weight",)
+    assert finding.code == "advice.denormals"
+    assert told(finding, "denormals", "counted", "group", "worst") == (9_204, 100_000, "parameters", "Net.conv1.weight")
+    assert told(finding, "is_slow") is False
     assert finding.share is None
 
 
@@ -62,19 +74,19 @@ def test_nothing_is_told_where_they_are_flushed():
 
 def test_an_op_that_is_fast_alone_is_suspected_and_nothing_more():
     finding = only(SLOW, replayed_s={SLOW.key: 2e-3}, program=counted(0))
-    assert finding.severity is Severity.HINT
-    assert finding.title == "denormal values are suspected"
-    assert finding.seen == (
-        "0 of 100,000 values of the parameters are denormal",
-        f"mkldnn_convolution on {KERNEL} in Net.slow takes 10.00 ms a call, alone with other values 2.000 ms",
-        "nothing proves that it is the values: activations are not looked at",
-    )
+    assert finding.severity is Severity.INFO
+    assert finding.code == "advice.suspected_denormals"
+    assert seen_codes(finding) == ["denormals", "slow_op", "no_proof"]
+    assert told(finding, "denormals", "counted", "worst") == (0, 100_000, None)
+    assert told(finding, "op", "shapes", "module") == ("mkldnn_convolution", KERNEL, "Net.slow")
+    assert told(finding, "call_s", "alone_s") == (0.01, 0.002)
     assert finding.share == pytest.approx(0.1)
 
 
 def test_counts_and_a_slow_op_together_are_more_than_a_suspicion():
     finding = only(SLOW, replayed_s={SLOW.key: 1e-3}, program=counted(9_204))
-    assert (finding.title, finding.severity) == ("denormal values slow the step", Severity.NOTABLE)
+    assert (finding.code, finding.severity) == ("advice.denormals", Severity.NOTABLE)
+    assert told(finding, "is_slow") is True
 
 
 def test_caches_make_a_replay_faster_but_not_five_times():
@@ -82,7 +94,7 @@ def test_caches_make_a_replay_faster_but_not_five_times():
 
 
 def test_an_op_that_slowed_fivefold_with_nothing_else_changed_is_suspected():
-    assert "takes 6 times as long as in the baseline" in only(SLOW, comparison=comparison(delta(SLOW, times=6))).seen[0]
+    assert told(only(SLOW, comparison=comparison(delta(SLOW, times=6))), "times_baseline") == 6
 
 
 @pytest.mark.parametrize(
@@ -105,8 +117,8 @@ def test_a_step_that_is_run_by_other_implementations_is_slow_for_that():
 def test_an_op_that_is_far_slower_than_its_like_is_suspected():
     like = places(op("mkldnn_convolution", 0.5, shapes=KERNEL), 4)
     finding = only(SLOW, *like, shortest_call_s=fastest(SLOW, *like))
-    assert "takes 20 times as long for each element as at 4 other places" in finding.seen[0]
-    assert finding.where == "in forward of Net.slow"
+    assert told(finding, "times_peers", "peers") == (20, 4)
+    assert place_of(finding) == ("forward", "Net.slow", 1, None)
 
 
 @pytest.mark.parametrize("peers", [0, 1, 2])
@@ -128,7 +140,8 @@ def test_element_wise_ops_are_compared_by_element_with_those_of_their_size():
     slow = op("mul", 10, shapes="[2,64,64,64]", module="Net.slow")
     near = places(op("mul", 0.3, shapes="[2,64,56,56]"), 4)
     far = places(op("mul", 0.3, shapes="[2,8,56,56]"), 4)
-    assert "mul on [2,64,64,64]" in only(slow, *near, shortest_call_s=fastest(slow, *near)).seen[0]
+    suspected = only(slow, *near, shortest_call_s=fastest(slow, *near))
+    assert told(suspected, "op", "shapes") == ("mul", "[2,64,64,64]")
     assert find(slow, *far, shortest_call_s=fastest(slow, *far)) == []
 
 

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.advice import fragmentation, low_precision_loss
-from perfguard.records.steps.findings import Severity
-from tests.finding_evidence import BACKWARD, LOAD, LOSS, evidence, op, python
+from perfguard.records.facts import Severity
+from tests.finding_evidence import BACKWARD, LOAD, LOSS, nothing, only, op, python, told
 
 PRODUCTS = op("linear", 30, calls=400)
 """Ops that are not tiny, in forward, where Python calls them."""
-
-
-def only(module, *items, **more):
-    (finding,) = module.RULE.find(evidence(*items, **more))
-    return finding
-
-
-def nothing(module, *items, **more):
-    return module.RULE.find(evidence(*items, **more)) == []
 
 
 def tiny(calls, us=5.0, *, module="Net.loss", phase=LOSS):
@@ -27,30 +17,33 @@ def tiny(calls, us=5.0, *, module="Net.loss", phase=LOSS):
 
 def test_tiny_ops_are_told_with_python_and_their_places():
     finding = only(
-        fragmentation,
+        "fragmented_trace",
         tiny(4_000),
         tiny(1_000, module="Net.layers.0.box", phase=BACKWARD),
         tiny(1_000, module="Net.layers.1.box", phase=BACKWARD),
         python(12, module="Net"),
         PRODUCTS,
     )
-    assert finding.seen == (
-        "6,000 calls a step below 10.00 µs take 30 % of it, Python 12 %, with the profiler's own cost",
-        "most of it in loss of Net.loss (20 %), in forward of Net (12 %), in backward of Net.layers.*.box (10 %)",
-    )
+    assert told(finding, "calls", "below_s", "tiny_share", "python_share") == (6_000, 1e-5, 0.3, 0.12)
+    assert told(finding, "has_profiler_cost") is True
+    assert [tuple(each.values.values()) for each in finding.seen[1:]] == [
+        ("loss", "Net.loss", pytest.approx(0.2)),
+        ("forward", "Net", pytest.approx(0.12)),
+        ("backward", "Net.layers.*.box", pytest.approx(0.1)),
+    ]
     assert finding.severity is Severity.NOTABLE
     assert finding.share == pytest.approx(0.42)
 
 
 def test_the_profilers_own_cost_is_taken_off_before_anything_is_told():
-    assert nothing(fragmentation, tiny(6_000), python(10), event_s=4e-6)
-    finding = only(fragmentation, tiny(6_000), PRODUCTS, python(30, calls=1_000), event_s=1e-6)
-    assert "own cost" not in finding.seen[0]
+    assert nothing("fragmented_trace", tiny(6_000), python(10), event_s=4e-6)
+    finding = only("fragmented_trace", tiny(6_000), PRODUCTS, python(30, calls=1_000), event_s=1e-6)
+    assert told(finding, "has_profiler_cost") is False
 
 
 def test_python_that_no_call_explains_makes_no_step_fragmented():
     """50 ms before six ops are files or waiting, however many tiny ops there are elsewhere."""
-    assert nothing(fragmentation, tiny(1_000), op("randn", 1, calls=6, phase=LOAD), python(50, phase=LOAD))
+    assert nothing("fragmented_trace", tiny(1_000), op("randn", 1, calls=6, phase=LOAD), python(50, phase=LOAD))
 
 
 @pytest.mark.parametrize(
@@ -59,24 +52,23 @@ def test_python_that_no_call_explains_makes_no_step_fragmented():
     ids=["few", "a small part", "not tiny"],
 )
 def test_other_steps_are_not_fragmented(step):
-    assert nothing(fragmentation, *step)
+    assert nothing("fragmented_trace", *step)
 
 
 def test_a_loss_in_low_precision_is_about_accuracy():
     finding = only(
-        low_precision_loss,
+        "low_precision_loss",
         op("sum", 1, phase=LOSS, shapes="[4096]", dtypes="bf16"),
         op("_log_softmax", 1, calls=2, phase=LOSS, shapes="[64,1000]", dtypes="f16"),
     )
-    assert finding.severity is Severity.HINT
-    assert finding.seen == ("3 calls a step: _log_softmax of f16 and sum of bf16",)
-    assert finding.gain.text.startswith("none in time")
+    assert finding.severity is Severity.INFO
+    assert told(finding, "calls", "ops") == (3, ("_log_softmax (f16)", "sum (bf16)"))
 
 
 def test_a_loss_that_autocast_converts_is_left_alone():
     logits = {"phase": LOSS, "shapes": "[64,1000]"}
     assert nothing(
-        low_precision_loss,
+        "low_precision_loss",
         op("cross_entropy_loss", 1, dtypes="bf16", **logits),
         op("mse_loss", 1, dtypes="bf16", **logits),
         op("mse_loss", 1, dtypes="f32", **logits),
@@ -86,8 +78,10 @@ def test_a_loss_that_autocast_converts_is_left_alone():
 
 def test_a_reduction_in_both_dtypes_is_told_for_the_calls_that_nothing_converts():
     sums = {"phase": LOSS, "shapes": "[64]"}
-    assert nothing(low_precision_loss, op("sum", 1, calls=2, dtypes="bf16", **sums), op("sum", 1, calls=2, **sums))
-    assert not nothing(low_precision_loss, op("sum", 1, calls=3, dtypes="bf16", **sums), op("sum", 1, calls=2, **sums))
+    assert nothing("low_precision_loss", op("sum", 1, calls=2, dtypes="bf16", **sums), op("sum", 1, calls=2, **sums))
+    assert not nothing(
+        "low_precision_loss", op("sum", 1, calls=3, dtypes="bf16", **sums), op("sum", 1, calls=2, **sums)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,4 +96,4 @@ def test_a_reduction_in_both_dtypes_is_told_for_the_calls_that_nothing_converts(
     ids=["of one value", "no reduction", "f32", "in backward", "no tensor"],
 )
 def test_other_ops_of_a_loss_are_left_alone(total):
-    assert nothing(low_precision_loss, total)
+    assert nothing("low_precision_loss", total)

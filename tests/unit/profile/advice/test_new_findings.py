@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.profile.advice.news import new_findings
-from perfguard.profile.advice.registry import advise
-from perfguard.records.steps.findings import Severity
+from perfguard.profile.advice.advise import advise, new_findings
+from perfguard.records.facts import Severity, recorded_text
 from perfguard.records.steps.ops import ChangeClass
 from tests.finding_evidence import OPTIMIZER, change, comparison, delta, evidence, op, primitive, software
 
@@ -30,8 +29,7 @@ def test_what_only_the_candidate_does_is_told_with_its_evidence_and_how_to_try_i
     (finding,) = news([COPIES], [COPIES, UPDATES], comparison(NEW_UPDATES))
     assert finding.id == "unfused-optimizer"
     assert finding.seen
-    assert finding.gain.text
-    assert finding.trial.command
+    assert finding.command
 
 
 def test_what_both_arms_do_is_not_told():
@@ -44,7 +42,7 @@ def test_what_the_candidate_no_longer_does_is_not_told():
 
 def test_what_became_graver_is_told_again():
     (finding,) = advise(evidence(UPDATES))
-    hint = replace(finding, severity=Severity.HINT)
+    hint = replace(finding, severity=Severity.INFO)
     compared = comparison(delta(UPDATES, times=2))
     assert new_findings([hint], [replace(finding, severity=Severity.NOTABLE)], compared)
     assert new_findings([finding], [hint], compared) == ()
@@ -63,7 +61,7 @@ def test_a_change_elsewhere_calls_for_no_finding_here():
 def test_a_change_of_the_census_is_reason_enough():
     compared = comparison(changes=[change("fusion", "Adam: fused → 62 small mul_", module="Adam")])
     (finding,) = news([], [UPDATES], compared)
-    assert finding.since_baseline == "Adam: fused → 62 small mul_"
+    assert finding.since_baseline == (recorded_text("Adam: fused → 62 small mul_"),)
 
 
 def test_primitives_are_news_only_where_something_is_executed_otherwise():

@@ -153,13 +153,15 @@ def test_a_failure_while_flags_are_confirmed_is_none_of_the_case():
     run = Run()
     run.block(0)
     run.emit(happened.StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)))
-    failed = happened.CaseFailed(case_id="a", arm=Arm.CANDIDATE, missing=False, reason="gone", detail="")
+    failed = happened.CaseFailed(
+        case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="gone"), detail=""
+    )
     run.emit(failed)
     assert (run.row("a").state.value, run.row("a").reasons) == ("open", ())
     run.emit(happened.StageStarted(stage=Stage.MAIN, case_ids=("a",)))
     run.emit(failed)
     assert run.row("a").state.value == "failed"
-    assert run.row("a").reasons == (fact("case.failed", arm="candidate", error="gone"),)
+    assert run.row("a").reasons == (fact("case.raised", arm="candidate", error="gone"),)
 
 
 def test_the_host_is_told_by_its_last_block_and_canary():

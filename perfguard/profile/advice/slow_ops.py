@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.advice.rule import WORTH_TELLING
+from perfguard.profile.advice.making import WORTH_TELLING
 from perfguard.profile.advice.tensors import Tensor, largest, tensors_of
 from perfguard.profile.changes.count_rules.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
+from perfguard.records.facts import Fact, Subject, Value
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, OpTotal
-from perfguard.units import format_seconds
 
 SLOWER_BY = 5.0
 """How many times slower than itself, in the baseline or alone, an op must be to be suspected: the least of the reported
@@ -41,8 +41,8 @@ class Suspect:
 
     total: OpTotal
     """The op."""
-    reason: str
-    """What it was compared with, as a sentence."""
+    seen: Fact
+    """What it was compared with."""
 
 
 def suspects_of(evidence: Evidence) -> list[Suspect]:
@@ -80,16 +80,14 @@ def _slower_than_before(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[
     for total in ops:
         ratio = slower.get(total.key, 0.0)
         if ratio >= SLOWER_BY:
-            reason = f"{_named(total.key)} takes {ratio:.0f} times as long as in the baseline"
-            yield Suspect(total=total, reason=reason)
+            yield _suspect(total, times_baseline=ratio)
 
 
 def _slower_than_alone(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[Suspect]:
     for total in ops:
         here_s, alone_s = _call_s(evidence, total), evidence.replayed_s.get(total.key, 0.0)
         if 0 < SLOWER_BY * alone_s <= here_s:
-            times = f"{format_seconds(here_s)} a call, alone with other values {format_seconds(alone_s)}"
-            yield Suspect(total=total, reason=f"{_named(total.key)} takes {times}")
+            yield _suspect(total, call_s=here_s, alone_s=alone_s)
 
 
 def _slower_than_peers(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[Suspect]:
@@ -102,9 +100,7 @@ def _slower_than_peers(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[S
             like = [other for other in kin if other is not total and _is_like(other.key, total.key)]
             ratio = _per_element_s(evidence, total) / _usual_s(evidence, like) if len(like) >= LEAST_PEERS else 0.0
             if ratio >= SLOWER_THAN_PEERS_BY:
-                others = f"at {len(like)} other places"
-                reason = f"{_named(total.key)} takes {ratio:.0f} times as long for each element as {others}"
-                yield Suspect(total=total, reason=reason)
+                yield _suspect(total, times_peers=ratio, peers=len(like))
 
 
 def _kind(key: OpKey) -> Hashable:
@@ -136,5 +132,7 @@ def _call_s(evidence: Evidence, total: OpTotal) -> float:
     return evidence.shortest_call_s.get(total.key, evidence.per_call_s(total))
 
 
-def _named(key: OpKey) -> str:
-    return f"{short(key.op)} on {key.shapes} in {key.module}" if key.module else f"{short(key.op)} on {key.shapes}"
+def _suspect(total: OpTotal, **compared: Value) -> Suspect:
+    key = total.key
+    values = {"shapes": key.shapes, "module": key.module, **compared}
+    return Suspect(total=total, seen=Fact(code="seen.slow_op", subject=Subject(op=short(key.op)), values=values))

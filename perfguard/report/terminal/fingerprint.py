@@ -16,6 +16,7 @@ from perfguard.records.machine.fingerprint import (
     QuotaState,
     SoftwareFacts,
 )
+from perfguard.report.messages.catalog import describe
 from perfguard.units import format_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def render_fingerprint(found: Fingerprint) -> str:
     )
     blocks = ["\n".join(_block(title, rows)) for title, rows in groups]
     if found.notes:
-        blocks.append("\n".join(("Notes", *(f"  - {note}" for note in found.notes))))
+        blocks.append("\n".join(("Notes", *(f"  - {describe(note)}" for note in found.notes))))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -54,7 +55,8 @@ def _cpu(found: Fingerprint) -> Iterator[_Row]:
     yield "brand", _text(cpu.brand)
     yield "vendor", _text(cpu.vendor)
     yield "model", f"family {_text(cpu.family)}, model {_text(cpu.model)}, stepping {_text(cpu.stepping)}"
-    resembles = f" ({cpu.resembles})" if cpu.resembles else ""
+    without = f" without {', '.join(cpu.hidden_flags)}" if cpu.hidden_flags else ""
+    resembles = f" ({cpu.resembles}{without})" if cpu.resembles else ""
     yield "architecture", f"{_text(cpu.architecture)}, {_text(cpu.microarchitecture)}{resembles}"
     yield "microcode", _text(cpu.microcode)
     yield "hypervisor", cpu.hypervisor_name or _switch(cpu.hypervisor, yes="yes (which one is unknown)", no="none")
@@ -145,7 +147,7 @@ def _software(software: SoftwareFacts | None) -> Iterator[_Row]:
     for name, value in (software.environment or {}).items():
         yield "environment", f"{name}={value}"
     if software.problem:
-        yield "problem", software.problem
+        yield "problem", describe(software.problem)
 
 
 def _block(title: str, rows: Iterable[_Row]) -> Iterator[str]:

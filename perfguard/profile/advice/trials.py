@@ -1,4 +1,4 @@
-"""What was profiled, and the commands that measure a change to it."""
+"""The commands that measure what following a piece of advice brings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.records.plan import ArmSpec, EnvProfile
-from perfguard.records.steps.findings import Trial
 
 _HERE = ArmSpec(text="dir:.", directory=".")
 _COMMITTED = "HEAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Program:
     """A case or a script in one arm; neither where only a trace is known."""
 
     case_id: str = ""
@@ -25,29 +24,25 @@ class Subject:
     """The arm that was profiled."""
 
 
-def after_edit(subject: Subject, change: str) -> Trial:
-    """A change of the code: edit, then compare the working tree with the last commit."""
-    arm = subject.arm
+def after_edit(program: Program) -> str:
+    """For a change of the code: compares the working tree with the last commit."""
+    arm = program.arm
     before = replace(arm, revision=arm.revision or _COMMITTED, directory=None)
     after = replace(arm, revision=None, directory=arm.directory or ".")
-    return Trial(change=change, command=_command(subject, before, after, ()))
+    return _command(program, before, after, ())
 
 
-def with_variables(
-    subject: Subject, variables: Mapping[str, str], change: str, *, profile: EnvProfile | None = None
-) -> Trial:
-    """A change of the environment: an arm with these variables against the one that was profiled.
+def with_variables(program: Program, variables: Mapping[str, str], *, profile: EnvProfile | None = None) -> str:
+    """For a change of the environment: compares an arm with these variables with the one that was profiled.
 
     Args:
-        subject: What was profiled.
+        program: What was profiled.
         variables: Set for the candidate; an empty value unsets one.
-        change: In words.
         profile: How much of the environment perfguard decides; None leaves that to the configuration.
     """
-    environment = tuple(sorted({**dict(subject.arm.environment), **variables}.items()))
+    environment = tuple(sorted({**dict(program.arm.environment), **variables}.items()))
     options = () if profile is None else ("--env-profile", profile.value)
-    after = replace(subject.arm, environment=environment)
-    return Trial(change=change, command=_command(subject, subject.arm, after, options))
+    return _command(program, program.arm, replace(program.arm, environment=environment), options)
 
 
 def arm_text(arm: ArmSpec) -> str:
@@ -62,11 +57,11 @@ def arm_text(arm: ArmSpec) -> str:
     return "+".join(f"{kind}:{value}" for kind, value in parts if value)
 
 
-def _command(subject: Subject, before: ArmSpec, after: ArmSpec, options: Sequence[str]) -> str:
+def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str]) -> str:
     """Scripts cannot be compared: their candidate is profiled, as they were."""
-    if subject.case_id:
+    if program.case_id:
         arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))
-        return shlex.join(("perfguard", "compare", *arms, "--case", subject.case_id, "--ops", *options))
-    if subject.script:
-        return shlex.join(("perfguard", "profile", "--candidate", arm_text(after), *options, *subject.script))
+        return shlex.join(("perfguard", "compare", *arms, "--case", program.case_id, "--ops", *options))
+    if program.script:
+        return shlex.join(("perfguard", "profile", "--candidate", arm_text(after), *options, *program.script))
     return ""
