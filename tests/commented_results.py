@@ -134,7 +134,7 @@ PASSED = gate_result(
     "3 of 3 cases unchanged within ±2.00 %",
     *(judged(f"kernel.linear[m={m}]", Outcome.UNCHANGED, 0.001 * index) for index, m in enumerate((128, 512, 2048))),
     error_rate=fact(
-        "error_rate.calibrated", false_alarms=0, gates=40, bound_ratio=0.072, is_certified=False, latest="2026-09-20"
+        "rate.calibrated", false_alarms=0, gates=40, bound_ratio=0.072, is_certified=False, latest="2026-09-20"
     ),
 )
 INCONCLUSIVE = gate_result(

@@ -35,14 +35,8 @@ ENGLISH = re.compile(r"[A-Za-z]{2,}[,:;]? [a-z]|^[a-z]+: ")
 CODE = re.compile(r"[a-z]+\.[a-z0-9_]+")
 
 PENDING = {
-    "gate": {
-        ("gate/calibration/error_rate.py", "state.reason.removeprefix('expired: ')"),
-    },
     "profile": {
         ("profile/runs/projection.py", "row.reason == OUT_OF_TIME"),
-    },
-    "runner": {
-        ("runner/session.py", "text not in self.notes"),
     },
 }
 

@@ -81,7 +81,7 @@ def error_rate(
     reach: Reach | None = None,
     screens: bool = False,
 ) -> Fact:
-    """The error rate of a gate: `error_rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
+    """The error rate of a gate: `rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
 
     Args:
         state: Whether the calibration holds.
@@ -97,32 +97,36 @@ def error_rate(
     alarms = false_alarm_values(summary.false_alarms)
     if not state.is_valid:
         found |= state.reason.values
-        return _fact("error_rate.expired", {**alarms, **found}, alpha_ratio=alpha, reason=state.reason.code)
+        values = {**alarms, **found, "reason": state.reason.code}
+        return fact("rate.expired", values, severity=Severity.NOTABLE, alpha_ratio=alpha)
     if reach is not None:
         found |= {"low_ratio": reach.effects[0], "high_ratio": reach.effects[1], "budget_s": reach.budget_s}
     if not summary.false_alarms.gates:
-        return _fact("error_rate.not_yet", found, alpha_ratio=alpha, gates=summary.gates, needed_blocks=LEAST_BLOCKS)
-    return _fact("error_rate.calibrated", {**alarms, **found}, latest=(summary.latest_at or "")[:10])
+        found |= {"gates": summary.gates, "needed_blocks": LEAST_BLOCKS}
+        return fact("rate.not_yet", found, severity=Severity.NOTABLE, alpha_ratio=alpha)
+    # Notable though all is well: a verdict without its error rate says little.
+    latest = (summary.latest_at or "")[:10]
+    return fact("rate.calibrated", {**alarms, **found}, severity=Severity.NOTABLE, latest=latest)
 
 
 def nominal(alpha: float) -> Fact:
     """The error rate of a gate whose machine was never calibrated."""
-    return _fact("error_rate.not_calibrated", alpha_ratio=alpha)
+    return fact("rate.not_calibrated", severity=Severity.NOTABLE, alpha_ratio=alpha)
 
 
 def of_selection(alpha: float) -> Fact:
     """The error rate of a gate of cases that were selected by name: calibrations are of suites."""
-    return _fact("error_rate.of_selection", alpha_ratio=alpha)
+    return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=alpha)
 
 
 def unreadable(alpha: float, error: str) -> Fact:
     """The error rate of a gate whose calibration cannot be read."""
-    return _fact("error_rate.unreadable", alpha_ratio=alpha, error=error)
+    return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=alpha, error=error)
 
 
 def is_error_rate(found: Fact) -> bool:
     """Whether a note of a run is about its gate's error rate."""
-    return found.code.startswith("error_rate.")
+    return found.code.startswith("rate.")
 
 
 def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
@@ -133,11 +137,6 @@ def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
         "bound_ratio": found.bound,
         "is_certified": found.is_certified,
     }
-
-
-def _fact(code: str, values: Mapping[str, Value] | None = None, **more: Value) -> Fact:
-    # A verdict without its error rate says little, so no reader is spared it.
-    return fact(code, {**(values or {}), **more}, severity=Severity.NOTABLE)
 
 
 def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[Fact]:

@@ -46,22 +46,22 @@ def _screened(found: Fact) -> str:
 
 
 ERROR_RATE: Mapping[str, Message] = {
-    "error_rate.not_calibrated": Message(
+    "rate.not_calibrated": Message(
         text=f"{_BY_DESIGN}not verified on this machine → perfguard calibrate",
         about="No A/A gates of this machine are stored.",
     ),
-    "error_rate.of_selection": Message(
+    "rate.of_selection": Message(
         text=f"{_BY_DESIGN}not verified for cases selected by name; calibrations are of suites",
         about="The gate's cases were selected by `--case`.",
     ),
-    "error_rate.unreadable": Message(
+    "rate.unreadable": Message(
         text=f"{_BY_DESIGN}not verified: {{error}}", about="The stored calibration cannot be read."
     ),
-    "error_rate.not_yet": Message(text=_not_yet, about="A/A gates are stored, but none reached a verdict."),
-    "error_rate.expired": Message(
+    "rate.not_yet": Message(text=_not_yet, about="A/A gates are stored, but none reached a verdict."),
+    "rate.expired": Message(
         text=_expired, about="The calibration is of another machine, software or rule, or too old."
     ),
-    "error_rate.calibrated": Message(text=_calibrated, about="The false-alarm rate was measured on this machine."),
+    "rate.calibrated": Message(text=_calibrated, about="The false-alarm rate was measured on this machine."),
     "calibration.absent": Message(text="not calibrated", about="No A/A gate is stored."),
     "calibration.valid": Message(text="{gates:A/A gate} on this machine", about="The calibration holds."),
     "calibration.changed": Message(

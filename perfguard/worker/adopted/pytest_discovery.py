@@ -44,9 +44,9 @@ def find_tests(path: str, found: Found) -> None:
     skipped = sum(_add(path, name, items, found) for name, items in by_function.items())
     if not by_function:
         found.notes.append(fact("adopted.no_test", place=path, tool=PYTEST, fixture=_FIXTURE))
-    found.count(PYTEST, "adopted.skipped_by_marks", skipped)
+    found.count(fact("adopted.skipped_by_marks", tool=PYTEST, number=skipped))
     woven = sum(_WEAVING in getattr(item, "fixturenames", ()) for item in collected)
-    found.count(PYTEST, "adopted.weaving_unsupported", woven)
+    found.count(fact("adopted.weaving_unsupported", tool=PYTEST, number=woven))
 
 
 def _add(path: str, name: str, items: list[pytest.Item], found: Found) -> int:

@@ -25,10 +25,10 @@ def find_timers(path: str, found: Found) -> None:
         _add(path, each, found)
     if not named:
         found.notes.append(fact("adopted.no_timer", place=path, tool=TIMER))
-    found.count(TIMER, "adopted.cpp_statements", len(named) - len(timed))
+    found.count(fact("adopted.cpp_statements", tool=TIMER, number=len(named) - len(timed)))
     for threads in sorted({each.statement.num_threads for each in timed}):
         number = sum(each.statement.num_threads == threads for each in timed)
-        found.count(TIMER, "adopted.own_threads", number, threads=threads)
+        found.count(fact("adopted.own_threads", tool=TIMER, threads=threads, number=number))
 
 
 def _add(path: str, named: NamedStatement, found: Found) -> None:

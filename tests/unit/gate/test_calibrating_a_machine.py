@@ -172,7 +172,7 @@ class TestCalibrating:
         assert found.state.is_valid, found.state
         again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=gates)
         assert len(again.calibration.gates) == 3
-        assert (again.error_rate.code, again.error_rate.values["gates"]) == ("error_rate.calibrated", 3)
+        assert (again.error_rate.code, again.error_rate.values["gates"]) == ("rate.calibrated", 3)
         assert again.summary.cases[0].blocks == 24
 
     def test_compares_the_same_thing_at_other_places_with_another_seed_each_time(self, request_, tmp_path):
@@ -225,7 +225,7 @@ class TestCalibrating:
         found.path.write_text(json.dumps(stored))
         expired = known_error_rate(request_)
         assert (expired.state.reason.values["what"], expired.state.reason.values["before"]) == ("python", "2.7.18")
-        assert expired.error_rate.code == "error_rate.expired"
+        assert expired.error_rate.code == "rate.expired"
         again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path))
         assert len(again.calibration.gates) == 1
         assert [note.code for note in again.notes] == ["calibration.replaced", "calibration.changed"]
@@ -308,11 +308,11 @@ class TestBanking:
 
 class TestTheErrorRateOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
-        assert gate_error_rate(session).fact.code == "error_rate.not_calibrated"
+        assert gate_error_rate(session).fact.code == "rate.not_calibrated"
         found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         rate = gate_error_rate(session)
         assert rate.fact == found.error_rate
-        assert rate.fact.code == "error_rate.calibrated"
+        assert rate.fact.code == "rate.calibrated"
         assert rate.margins == {}
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
@@ -321,21 +321,21 @@ class TestTheErrorRateOfAGate:
         assert gate_error_rate(session, screens=True) == gate_error_rate(session)  # nothing is known
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         rate = gate_error_rate(session, screens=True).fact
-        assert (rate.code, rate.values["screens"]) == ("error_rate.calibrated", True)
+        assert (rate.code, rate.values["screens"]) == ("rate.calibrated", True)
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 2)
         assert "low_ratio" not in rate.values  # the pairs get what the rounds leave of the budget
 
     def test_of_cases_that_were_selected_by_name_is_that_of_no_suite(self, session, request_, tmp_path):
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         session.request = replace(session.request, patterns=("tiny.sum",))
-        assert gate_error_rate(session).fact.code == "error_rate.of_selection"
+        assert gate_error_rate(session).fact.code == "rate.of_selection"
 
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)
         path.write_text("{")
         rate = gate_error_rate(session).fact
-        assert rate.code == "error_rate.unreadable"
+        assert rate.code == "rate.unreadable"
         assert "is corrupt" in rate.values["error"]
 
 

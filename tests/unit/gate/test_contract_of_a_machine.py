@@ -94,7 +94,7 @@ class TestTheErrorRate:
         state = calibration_state(found, SCOPE, now=NOW)
         reach = Reach(effects=(0.011, 0.034), budget_s=600)
         rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, reach=reach)
-        assert rate.code == "error_rate.calibrated"
+        assert rate.code == "rate.calibrated"
         assert rate.values == {
             "false_alarms": 0,
             "gates": 35,
@@ -111,7 +111,7 @@ class TestTheErrorRate:
         found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
         state = calibration_state(found, SCOPE, now=NOW)
         rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
-        assert (rate.code, rate.values["gates"], rate.values["needed_blocks"]) == ("error_rate.not_yet", 3, 5)
+        assert (rate.code, rate.values["gates"], rate.values["needed_blocks"]) == ("rate.not_yet", 3, 5)
 
     def test_is_certified_from_299_clean_gates_on(self):
         assert not false_alarms(calibrated(quiet(298, blocks=5))).is_certified
@@ -133,7 +133,7 @@ class TestTheErrorRate:
         found = calibrated(quiet(3), cpus=2)
         state = calibration_state(found, SCOPE, now=NOW)
         rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
-        assert (rate.code, rate.values["reason"]) == ("error_rate.expired", "calibration.changed")
+        assert (rate.code, rate.values["reason"]) == ("rate.expired", "calibration.changed")
         assert [rate.values[name] for name in ("what", "before", "after", "alpha_ratio")] == ["CPUs", 2, 4, 0.008]
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 3)
         assert "CPUs 2 → 4" in describe(rate)
@@ -141,7 +141,7 @@ class TestTheErrorRate:
     def test_says_that_nothing_was_measured(self):
         state = calibration_state(None, SCOPE, now=NOW)
         rate = error_rate(state, None, alpha=0.008)
-        assert (rate.code, rate.values) == ("error_rate.not_calibrated", {"alpha_ratio": 0.008})
+        assert (rate.code, rate.values) == ("rate.not_calibrated", {"alpha_ratio": 0.008})
 
     def test_a_gate_in_which_nothing_could_gate_is_no_trial(self):
         advisory = [gate(1, {"kernel.x": sample([0.01] * 8, gating=False)})]

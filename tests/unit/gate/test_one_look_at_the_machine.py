@@ -80,5 +80,5 @@ def test_a_note_is_said_once_whatever_its_severity(fake_arms, request_of):
     twice = (fact("a.note", block=1), fact("a.note", severity=Severity.NOTABLE, block=1), fact("a.note", block=2))
     result = default_gate(request_of(notes=twice), parse_arm("dir:."))
     assert [note for note in result.notes if note.code == "a.note"] == [twice[0], twice[2]]
-    assert [note.code for note in result.notes][-1] == "error_rate.not_calibrated"
+    assert [note.code for note in result.notes][-1] == "rate.not_calibrated"
     assert result.error_rate == result.notes[-1]
