@@ -149,7 +149,7 @@ def a_profile() -> RunContent:
         cpus=(1, 2),
         cases=(case,),
         problems={"step.other": fact("profile.script_failed", error="it failed")},
-        notes=("one note",),
+        notes=(recorded_text("one note"),),
     )
     return RunContent(run_id="20260921T150000-profile", command=("profile", SLOWER), profile=report)
 

@@ -255,7 +255,7 @@ def a_run(**fields) -> RunView:
             left_s=39.0,
         ),
         "cases": cases,
-        "notes": ("imported files that differ: train.py",),
+        "notes": (fact("arms.files_differ", files=("train.py",), more=0),),
         "log": (
             a_line(0, 0.0, "gate of example began"),
             a_line(1, 2.0, "imported files that differ: train.py"),
@@ -270,7 +270,7 @@ def a_run(**fields) -> RunView:
 
 def a_line(seq: int, after_s: float, text: str, *, level: Level = "info") -> LogLine:
     """A note in the log."""
-    return LogLine(seq=seq, t_wall=STARTED_AT + after_s, level=level, what=Noted(level=level, text=text))
+    return LogLine(seq=seq, t_wall=STARTED_AT + after_s, level=level, what=Noted(fact=recorded_text(text)))
 
 
 def an_arm(arm: Arm, text: str) -> ArmView:

@@ -23,6 +23,7 @@ from perfguard.records.events import (
     RunFinished,
     RunStarted,
 )
+from perfguard.records.facts import Severity
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
@@ -161,7 +162,8 @@ class _EveryStep(_Watching):
             case LookTaken() if event.decided:
                 yield f"· {self._answers(event)}"
             case Noted():
-                yield f"{'!' if event.level == 'warning' else '·'} {printable(event.text)}"
+                sign = "·" if event.fact.severity is Severity.INFO else "!"
+                yield f"{sign} {printable(describe(event.fact))}"
             case _:
                 pass
 
@@ -196,8 +198,8 @@ class _Live(_Watching):
                 self._print(self._failure(event))
             case LookTaken() if event.decided:
                 self._print(f"· {self._answers(event)}")
-            case Noted(level="warning"):
-                self._print(f"! {printable(event.text)}")
+            case Noted() if event.fact.severity is not Severity.INFO:
+                self._print(f"! {printable(describe(event.fact))}")
             case RunFinished():
                 self._close()
             case _:

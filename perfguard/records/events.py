@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfguard.records.facts import Fact
+from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -39,6 +40,10 @@ class RunStarted:
     """Identity of the machine."""
     advisory_ids: tuple[str, ...] = ()
     """Those of the cases that cannot fail a gate."""
+    gate: GateSettings = DEFAULT_GATE
+    """What its gates do."""
+    is_injected: bool = False
+    """Whether cases are slowed on purpose, so that its times say nothing of the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +300,8 @@ class VerdictReached:
 class Noted:
     """Something the reader of the run should know."""
 
-    level: str
-    """`info` or `warning`."""
-    text: str
-    """One sentence."""
+    fact: Fact
+    """What it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

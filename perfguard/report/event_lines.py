@@ -112,7 +112,7 @@ def _measurement(event: Event, names: Mapping[str, str]) -> str:
         case CaseFailed():
             text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
-            text = event.text
+            text = describe(event.fact)
         case _:
             pass
     return text

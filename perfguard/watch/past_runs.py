@@ -30,8 +30,6 @@ _CACHE_FILE = "history.json"
 _CACHE_SCHEMA = 3
 _LONGEST_S = 1e9
 """Thirty years; a damaged recording can hold any number."""
-_SLOWED = "--inject"
-"""Runs with this option were made slower on purpose, to test the gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +125,7 @@ def _folded(path: Path) -> tuple[RunData, float, tuple[Fact, ...]]:
 
 def _points(run_id: str, data: RunData, started_at: float) -> Iterator[HistoryPoint]:
     start, ready = data.start, data.arms.get(Arm.CANDIDATE)
-    if start is None or any(argument.startswith(_SLOWED) for argument in start.command):
+    if start is None or start.is_injected:
         return
     for case_id in start.case_ids:
         medians_s = _medians_s(data.effect_blocks(case_id))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_projects import outcomes, passes
+from tests.tiny_projects import noted, outcomes, passes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -207,4 +207,5 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text())
     assert fingerprint["software"]["ipex_version"].startswith("2.8.0")
     assert result["gate"]["blocks_total"] == 2
-    assert any("intel" in note.lower() or "torch" in note for note in result["notes"])
+    (packages,) = noted(result, "arms.packages_differ")
+    assert any("torch" in changed for changed in packages["values"]["changed"])

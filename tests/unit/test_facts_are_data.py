@@ -37,11 +37,8 @@ ENGLISH = re.compile(r"[A-Za-z]{2,}[,:;]? [a-z]|^[a-z]+: ")
 CODE = re.compile(r"[a-z]+\.[a-z0-9_]+")
 
 PENDING = {
-    "gate": {
-        ("gate/calibration/error_rate.py", "state.reason.removeprefix('expired: ')"),
-    },
-    "runner": {
-        ("runner/session.py", "text not in self.notes"),
+    "profile": {
+        ("profile/runs/projection.py", "row.reason == OUT_OF_TIME"),
     },
 }
 

@@ -16,6 +16,7 @@ from perfguard.cli.diagnostics import is_terminal
 from perfguard.cli.options import load
 from perfguard.codec import to_json
 from perfguard.errors import NothingSelectedError
+from perfguard.records.facts import Fact
 from perfguard.records.spec import (
     BenchmarkSpec,
     Case,
@@ -26,7 +27,8 @@ from perfguard.records.spec import (
     expand,
     format_parameter,
 )
-from perfguard.units import format_count, format_duration
+from perfguard.report.messages.catalog import describe
+from perfguard.units import format_count, format_duration, printable
 
 _BESIDE_ID = 28
 """Columns of the phase and of whether a case gates."""
@@ -106,11 +108,11 @@ def _values(specs: Sequence[BenchmarkSpec]) -> dict[str, tuple[ParameterValue, .
     return {name: tuple(known) for name, known in values.items()}
 
 
-def _print_notes(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[Fact]) -> None:
     if notes:
         click.echo("\nNotes")
     for note in notes:
-        _print_wrapped(f"  {note}", indent=4)
+        _print_wrapped(f"  {printable(describe(note))}", indent=4)
 
 
 def _print_wrapped(text: str, *, indent: int) -> None:

@@ -212,7 +212,7 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
     cpus = ",".join(map(str, report.cpus))
     parts: list[RenderableType] = [
         Text(f"machine    {report.machine} [{report.machine_id}], on CPU {cpus}, torch {report.torch}", style="dim"),
-        *(Text(printable(f"note       {note}"), style="dim") for note in report.notes),
+        *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
         Text(f"run        {report.folder}", style="dim"),
     ]
     for case in report.cases:

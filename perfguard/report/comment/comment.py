@@ -21,10 +21,10 @@ from perfguard.report.case_names import name_in
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import note_lines
+from perfguard.report.lines import error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
-from perfguard.units import format_count, format_ratio
+from perfguard.units import format_count
 
 COMMENT_CHARACTERS = 60_000
 """Room for a comment; GitHub's own limit is 65,536."""
@@ -135,7 +135,7 @@ def _red(result: RunResult) -> list[Verdict]:
 
 
 def _certainty(result: RunResult) -> str:
-    """The gate's contract, and what made a flag red."""
+    """The gate's error rate, and what made a flag red."""
     if result.gate is None:
         return "nothing was compared."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
@@ -143,11 +143,7 @@ def _certainty(result: RunResult) -> str:
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
         each = "the regression" if len(red) == 1 else "each regression"
         said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
-    if result.error_rate != "uncalibrated":
-        said.append(result.error_rate)
-    else:
-        alpha = format_ratio(result.gate.policy.alpha)
-        said.append(f"uncalibrated on this machine, so the false-alarm rate per gate is nominal ({alpha})")
+    said.append(error_rate_of(result))
     return text_of("; ".join(said))
 
 
@@ -195,7 +191,7 @@ def _without_command(finding: Finding, context: CommentContext) -> Finding:
 
 
 def _notes(result: RunResult, detail: Detail) -> list[str]:
-    notes = note_lines(result)
+    notes = [describe(note) for note in notes_of(result) if note != result.error_rate]
     if not notes or not detail.notes:
         return []
     return [fold("What else there is to know", "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows]))]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.estimate import Estimate
+from perfguard.records.facts import Severity
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
@@ -53,11 +54,17 @@ _NUMBERS_WIDTH = 92
 """Columns of the verdict table beside the case id; where both do not fit, each case gets two lines instead."""
 
 
-def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
-    """What to print, in order, for a terminal of `width` columns."""
+def render_result(result: RunResult, *, width: int, least: Severity = Severity.NOTABLE) -> list[RenderableType]:
+    """What to print, in order.
+
+    Args:
+        result: What was found.
+        width: Columns of the terminal.
+        least: Notes that matter less are left out.
+    """
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result)]
+    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result, least)]
     names = names_in(result)
     if result.gate is not None:
         parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts, result, names))
@@ -72,7 +79,7 @@ def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
     return parts
 
 
-def _head(result: RunResult) -> list[str]:
+def _head(result: RunResult, least: Severity) -> list[str]:
     cpus = ",".join(map(str, result.cpus))
     lines = [
         f"machine    {result.machine} [{result.machine_id}], measured on CPU {cpus}",
@@ -83,7 +90,7 @@ def _head(result: RunResult) -> list[str]:
             for role, arm in sorted(result.arms.items())
         ),
     ]
-    lines.extend(f"note       {note}" for note in note_lines(result))
+    lines.extend(f"note       {note}" for note in note_lines(result, least))
     lines.append(f"run        {result.folder} ({format_duration(result.duration_s)})")
     return lines
 

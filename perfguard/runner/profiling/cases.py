@@ -179,7 +179,7 @@ def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profil
 
 
 def _start(arm: Arm, block: BlockPlan, profiling: Profiling, closing: ExitStack, found: Profiled) -> ArmWorker:
-    worker = ArmWorker(arm, profiling.starter.start(arm, block, calibrate=True), profiling.settings)
+    worker = ArmWorker(arm, profiling.starter.start(arm, block, None), profiling.settings)
     closing.callback(worker.close)
     is_first = arm not in found.ready
     ready = worker.hello_profiler(f"the {arm.value} worker", cpus=profiling.cpus, collect_software=is_first)

@@ -17,6 +17,7 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import Severity
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.watch.view.run_view import Level
 
@@ -36,8 +37,8 @@ def level_of(event: Event) -> Level | None:
             return _worst(event.decided.values()) if event.decided or event.final else None
         case CaseFailed(skipped=False):
             return "error"
-        case StepsCounted() | Noted(level="warning"):
-            return "warning"
+        case StepsCounted() | Noted():
+            return "info" if isinstance(event, Noted) and event.fact.severity is Severity.INFO else "warning"
         case VerdictReached() | RunFinished():
             return _worst([event.outcome])
         case _:

@@ -100,7 +100,7 @@ class WatchedRun:
             outcome=end.outcome if end else None,
             exit_code=end.exit_code if end else None,
             reasons=end.reasons if end else (),
-            notes=tuple(printable(note.text) for note in data.notes[-MAX_NOTES:]),
+            notes=tuple(note.fact for note in data.notes[-MAX_NOTES:]),
             problems=problems,
             log=self._log_lines(),
             steal_ratio=data.steal_ratio,

@@ -188,7 +188,7 @@ class RunView:
     """Exit code of the command; None while it runs."""
     reasons: tuple[Fact, ...] = ()
     """What the run concluded."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the run's reader should know, in order."""
     problems: tuple[Fact, ...] = ()
     """What is wrong with the recording: cut, corrupt, foreign, vanished."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import click
 import pytest
@@ -13,13 +14,15 @@ from perfguard.cli import progress as module
 from perfguard.cli.commands.calibrate import command as calibrate
 from perfguard.cli.commands.gate import command as gate
 from perfguard.cli.diagnostics import Verbosity
+from perfguard.cli.measuring import show
 from perfguard.cli.options import progress_options
 from perfguard.cli.progress import make_progress
 from perfguard.records import events as happened
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_tail import EventTail
 from tests.recorded_runs import DATA
+from tests.unit.report.test_rendered_results import MEASURED
 
 CASES = tuple(f"kernel.linear[m={size},dtype=bf16,layout=channels_last]" for size in (128, 256, 512, 1024, 2048, 4096))
 HOSTILE = "evil[/][bold red]x[/bold red]\x1b[31m"
@@ -53,8 +56,8 @@ def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
         progress.step(text)
         clock.now_s += 2.0
     progress.observe(a_start(*CASES))
-    progress.observe(happened.Noted(level="info", text="seed 7"))
-    progress.observe(happened.Noted(level="warning", text="no canary"))
+    progress.observe(happened.Noted(fact=recorded_text("seed 7")))
+    progress.observe(happened.Noted(fact=fact("recorded.text", severity=Severity.NOTABLE, text="no canary")))
     for case_id in CASES:
         clock.now_s += 1.0
         progress.observe(happened.CaseCalibrated(case_id=case_id, inner_loops=3, iteration_s=1e-3))
@@ -159,3 +162,16 @@ def test_measuring_commands_take_both_flags_and_hide_the_old_one(command):
     shown = {name for option in command.params if not getattr(option, "hidden", False) for name in option.opts}
     assert {"-q", "-v"} <= shown
     assert "--no-progress" not in shown
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "shown"),
+    [(Verbosity.QUIET, {"grave"}), (Verbosity.NORMAL, {"grave", "notable"}),
+     (Verbosity.VERBOSE, {"grave", "notable", "info"})],
+)  # fmt: skip
+def test_the_result_has_the_notes_that_matter_as_much_as_was_asked_for(capsys, verbosity, shown):
+    notes = tuple(fact("recorded.text", severity=severity, text=f"a {severity.value} note") for severity in Severity)
+    with pytest.raises(click.exceptions.Exit):
+        show(replace(MEASURED, notes=notes), {"verbosity": verbosity})
+    drawn = capsys.readouterr().out
+    assert {severity.value for severity in Severity if f"a {severity.value} note" in drawn} == shown

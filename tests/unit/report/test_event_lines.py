@@ -7,7 +7,7 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import line_text, plain_line
 from perfguard.watch.sources.event_tail import EventTail
@@ -28,7 +28,7 @@ EVENTS = {
     "failed": happened.CaseFailed(
         case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
     ),
-    "note": happened.Noted(level="warning", text="no canary"),
+    "note": happened.Noted(fact=fact("recorded.text", severity=Severity.NOTABLE, text="no canary")),
     "look": happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}),
     "last look": happened.LookTaken(blocks=9, final=True, decided={}),
     "stage": happened.StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
@@ -97,7 +97,7 @@ def test_control_characters_of_a_benchmark_become_spaces():
 
 @pytest.mark.parametrize(("level", "plain", "ascii_"), [("info", "·", "-"), ("warning", "!", "!"), ("error", "✗", "x")])
 def test_a_line_has_its_time_and_a_sign_for_its_weight(level, plain, ascii_):
-    line = a_line(happened.Noted(level="info", text="text"), level)
+    line = a_line(happened.Noted(fact=recorded_text("text")), level)
     assert plain_line(line, {}, zone=timezone.utc) == f"01:01:01 {plain} text"
     assert plain_line(line, {}, zone=timezone.utc, is_ascii=True) == f"01:01:01 {ascii_} text"
 
@@ -108,5 +108,5 @@ def test_a_problem_of_the_reader_is_a_line_too():
 
 @pytest.mark.parametrize("t_wall", [1e300, -1e300])
 def test_a_time_that_no_calendar_has_stops_nobody(t_wall):
-    line = LogLine(seq=0, t_wall=t_wall, level="info", what=happened.Noted(level="info", text="x"))
+    line = LogLine(seq=0, t_wall=t_wall, level="info", what=happened.Noted(fact=recorded_text("x")))
     assert plain_line(line, {}) == "--:--:-- · x"

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.estimate import Estimate, Interval
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.case_names import names_in
 from perfguard.report.comment.markdown import escape, render_markdown
+from perfguard.report.lines import note_lines
 from perfguard.report.terminal.result import format_interval, render_result, word_of
 from perfguard.units import printable
 from tests.printed_text import printed
@@ -63,7 +64,7 @@ def result(*verdicts, **fields):
         policy=Policy(),
         blocks_total=12,
         blocks_voided=1,
-        notes=("block 3 voided: canary 40.0% slower than in the typical block",),
+        notes=(fact("host.block_disturbed", severity=Severity.NOTABLE, block=3, is_voided=True, canary_ratio=0.4),),
     )
     arms = {
         "candidate": ArmSummary(
@@ -86,7 +87,7 @@ def result(*verdicts, **fields):
         "exit_code": 1,
         "verdict": "regressed",
         "reasons": (recorded_text("1 of 4 cases regressed"),),
-        "notes": ("seed 7",),
+        "notes": (fact("run.started", version="1.0", seed=7),),
         "duration_s": 125.0,
     }
     return RunResult(**{**defaults, **fields})
@@ -166,7 +167,7 @@ HOSTILE_RESULT = result(
     verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
     reasons=(recorded_text(HOSTILE),),
     machine=HOSTILE,
-    notes=(HOSTILE,),
+    notes=(recorded_text(HOSTILE),),
     arms={
         "candidate": ArmSummary(
             text=HOSTILE, source_id=None, interpreter=None, python=HOSTILE, torch=HOSTILE, stack_id=None
@@ -263,9 +264,13 @@ def test_what_changed_beside_wall_time_stands_below_its_case():
 
 def test_what_the_machine_lacks_is_named():
     found = result(verdict("case", Outcome.UNCHANGED, 0.001))
-    found = replace(found, gate=replace(found.gate, missing_signals=("energy: no RAPL counter can be read",)))
-    assert "not measured on this machine: energy: no RAPL counter can be read" in shown(found)
-    assert "not measured on this machine" in render_markdown(found)
+    found = replace(
+        found, gate=replace(found.gate, missing_signals=(fact("signal.missing", signal="energy", why="no RAPL"),))
+    )
+    (line,) = note_lines(found, Severity.INFO)[-1:]
+    assert "energy" in line
+    assert "no RAPL" in line
+    assert line not in shown(found)
 
 
 def test_cpu_seconds_that_follow_the_time_are_not_told_twice():
