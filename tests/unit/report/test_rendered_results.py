@@ -175,7 +175,7 @@ HOSTILE_RESULT = result(
 HOSTILE_MEASURED = replace(
     MEASURED,
     reasons=(recorded_text(HOSTILE),),
-    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),),
+    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=recorded_text(HOSTILE)),),
 )
 
 
