@@ -35,6 +35,7 @@ from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
+from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
@@ -60,6 +61,8 @@ _RENAMED: dict[tuple[type, str], str] = {
     (GateResult, "reason"): "reasons",
     (RunResult, "reason"): "reasons",
     (SignalFinding, "reason"): "fact",
+    (CensusChange, "sentence"): "fact",
+    (Culprit, "sentence"): "fact",
 }
 """Fields that schema 1 called otherwise, by type and old name."""
 

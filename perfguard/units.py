@@ -126,7 +126,10 @@ def format_duration(value_s: float) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    is_regular = not noun.endswith("y") or noun[-2:-1] in "aeiou"
+    return f"{number} {noun}s" if is_regular else f"{number} {noun[:-1]}ies"
 
 
 def shorten(text: str, most: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.changes.op_counts import compare_censuses
 from perfguard.profile.op_counts.census import (
     CompileEvent,
     CountedAllocation,
@@ -91,9 +91,21 @@ def changes(before, after):
 
 
 def told(before, after):
-    return [(change.rule, change.sentence) for change in changes(before, after)]
+    return [(change.rule, change.fact.code) for change in changes(before, after)]
 
 
 def only(before, after):
     (change,) = changes(before, after)
     return change
+
+
+def said(change):
+    """What a fact says beside its code and its counts: where, and the values that the change alone has."""
+    general = ("before", "after", "phases", "places")
+    return {
+        name: value for name, value in change.fact.values.items() if name not in general and value not in (None, ())
+    }
+
+
+def where(change):
+    return change.fact.values["phases"], change.fact.subject.op, change.fact.values["places"]

@@ -49,7 +49,6 @@ def regressed(case_id: str = SLOWER, effect: float = 0.062, **fields: Any) -> Ve
     """A confirmed slowdown, with a culprit."""
     known: dict[str, Any] = {
         "reason": "6.20 % slower [+5.90 %, +6.50 %] in 10 paired blocks; p = 2e-09 after correction for 6 cases",
-        "blame": attribution_of(case_id).sentence,
         "confirmation": Confirmation(confirmed=True, estimate=None, p_slower=0.001),
         "signals": (
             SignalFinding(
@@ -161,6 +160,7 @@ def many_cases(number: int) -> RunResult:
         f"{slower} of {number} cases regressed",
         *verdicts,
         census_changes={verdict.case_id: changes for verdict in verdicts[: 2 * slower]},
+        attributions=tuple(attribution_of(verdict.case_id) for verdict in verdicts[:slower]),
         findings={verdict.case_id: (ADVICE,) for verdict in verdicts[:slower]},
     )
 

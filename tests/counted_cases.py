@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perfguard.host.probe import probe
-from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.changes.op_counts import compare_censuses
 from perfguard.profile.runs.profiling import census_of_case, isa_of
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
+from perfguard.report.messages.catalog import describe
 from perfguard.runner.profiling.cases import Profiling, profile_cases
 from tests.real_workers import starter_in
 
@@ -67,6 +68,6 @@ def differences(first: Census, second: Census) -> list[str]:
     """What two censuses count otherwise, to the byte; empty where they are the same."""
     if first.rows == second.rows:
         return []
-    told = [change.sentence for change in compare_censuses(first, second)]
+    told = [describe(change.fact) for change in compare_censuses(first, second)]
     rows = len({*first.rows} ^ {*second.rows})
     return told or [f"{rows} rows differ by bytes alone"]

@@ -38,6 +38,11 @@ def slower(*keys, by_s=1e-3, of=NET):
     return {key: replace(of.ops[key], self_s=of.ops[key].self_s + by_s) for key in keys}
 
 
+def told(culprit):
+    """Code, module and number of places."""
+    return culprit.fact.code, culprit.fact.subject.op, culprit.fact.values["places"]
+
+
 def changes_of(attribution):
     return {delta.key: delta.change for delta in attribution.deltas}
 

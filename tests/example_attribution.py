@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import (
     Attribution,
     CensusChange,
@@ -30,15 +31,16 @@ def attribution_of(case_id: str) -> Attribution:
     )
     return Attribution(
         case_id=case_id,
-        sentence="step +6.2 % [5.1, 7.4]; 84 % of it: convolution_backward in ResNet.layer3 fell back to ref:any",
         balance=StepBalance(
             baseline_s=0.041, candidate_s=0.0435, delta_s=2.5e-3, lower_s=2.1e-3, upper_s=3.0e-3, ops_s=2.4e-3,
             python_s=5e-5, idle_s=0.0, unexplained_s=5e-5, overhead_ratio=0.11,
         ),
         culprits=(
             Culprit(
-                name="aten::convolution_backward in ResNet.layer3",
-                sentence="convolution_backward in ResNet.layer3 fell back to ref:any (train.py:88)",
+                fact=_fact(
+                    "implementation.changed", StepPhase.BACKWARD, "train.py:88", primitive="convolution_backward",
+                    lost=("brg_conv:avx512_core",), gained=("ref:any",),
+                ),
                 change=ChangeClass.OTHER_IMPLEMENTATION,
                 phase=StepPhase.BACKWARD,
                 delta_s=2.1e-3,
@@ -52,16 +54,23 @@ def attribution_of(case_id: str) -> Attribution:
         census_changes=(
             CensusChange(
                 phase=StepPhase.BACKWARD, module="ResNet.layer3.*.conv1", rule="implementation", before=6, after=6,
-                sentence="convolution BWD_W of ResNet.layer3.*.conv1: brg_conv:avx512_core → ref:any",
+                fact=_fact(
+                    "implementation.changed", StepPhase.BACKWARD, primitive="convolution", lost="brg_conv:avx512_core",
+                    gained="ref:any", calls=6,
+                ),
             ),
             CensusChange(
                 phase=StepPhase.FORWARD, module="ResNet.layer3.*.conv1", rule="reorders", before=0, after=2,
-                sentence="2 reorders more in forward of ResNet.layer3.*.conv1",
+                fact=_fact("reorders.added", StepPhase.FORWARD, number=2, before=0, after=2),
             ),
         ),
         processes=4,
         steps=16,
     )  # fmt: skip
+
+
+def _fact(code: str, phase: StepPhase, line: str | None = None, **values: Value) -> Fact:
+    return fact(code, values, op="ResNet.layer3.*.conv1", place=line, phases=(phase.value,), places=1)
 
 
 def _key(phase: StepPhase, module: str, op: str, shapes: str = "[8,64,56,56]") -> OpKey:

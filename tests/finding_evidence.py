@@ -8,6 +8,7 @@ from typing import Any
 from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import Program
+from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, State, Topology
 from perfguard.records.machine.software import SoftwareFacts
 from perfguard.records.steps.ops import (
@@ -91,8 +92,8 @@ def census(*rows):
     return Census(case_id=CASE, isa_class="avx512_core", torch="2.13.0", rows=rows)
 
 
-def change(rule, sentence, *, module="", phase=FORWARD):
-    return CensusChange(phase=phase, module=module, rule=rule, before=0, after=1, sentence=sentence)
+def change(rule, code, *, module="", phase=FORWARD):
+    return CensusChange(phase=phase, module=module, rule=rule, before=0, after=1, fact=fact(code))
 
 
 def delta(total, *, times, kind=ChangeClass.SLOWER, detail=""):
@@ -129,7 +130,6 @@ def comparison(*deltas, changes=()):
     )
     return Attribution(
         case_id=CASE,
-        sentence="",
         balance=balance,
         culprits=(),
         deltas=deltas,

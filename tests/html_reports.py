@@ -148,7 +148,7 @@ def a_profile() -> RunContent:
         torch="2.8.0",
         cpus=(1, 2),
         cases=(case,),
-        problems={"step.other": "it failed"},
+        problems={"step.other": fact("profile.script_failed", error="it failed")},
         notes=(recorded_text("one note"),),
     )
     return RunContent(run_id="20260921T150000-profile", command=("profile", SLOWER), profile=report)

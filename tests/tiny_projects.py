@@ -36,8 +36,8 @@ def noted(result: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
 
 
 def facts(holder: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
-    """The values of all facts with a code among the reasons of a result, a gate or a verdict."""
-    return [reason["values"] for reason in holder["reasons"] if reason["code"] == code]
+    """All facts with a code among the reasons of a result, a gate or a verdict."""
+    return [reason for reason in holder["reasons"] if reason["code"] == code]
 
 
 def passes(result: Mapping[str, Any]) -> bool:

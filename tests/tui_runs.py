@@ -100,8 +100,13 @@ def an_attribution(case_id: str, deltas: Sequence[OpDelta]) -> Attribution:
     delta_s = sum(delta.delta_s for delta in deltas)
     first = deltas[0]
     culprit = Culprit(
-        name="convolution in ResNet.layer1",
-        sentence="conv1's backward computes with ref:any instead of brg_conv:avx512_core (train.py:88)",
+        fact=fact(
+            "implementation.changed",
+            place="train.py:88",
+            primitive="convolution_backward",
+            lost="brg_conv:avx512_core",
+            gained="ref:any",
+        ),
         change=ChangeClass.OTHER_IMPLEMENTATION,
         phase=first.key.phase,
         delta_s=first.delta_s,
@@ -124,7 +129,6 @@ def an_attribution(case_id: str, deltas: Sequence[OpDelta]) -> Attribution:
     )
     return Attribution(
         case_id=case_id,
-        sentence="step +5.8 % [4.6, 7.0]; 88 % of it: conv1's backward computes with ref:any",
         balance=balance,
         culprits=(culprit,),
         deltas=tuple(deltas[:3]),
@@ -141,7 +145,15 @@ CENSUS = (
         rule="implementation",
         before=4,
         after=4,
-        sentence="4 convolution BWD_D: brg_conv:avx512_core → ref:any in backward of ResNet.layer1.*.conv1",
+        fact=fact(
+            "implementation.changed",
+            op="ResNet.layer1.*.conv1",
+            primitive="convolution",
+            lost="brg_conv:avx512_core",
+            gained="ref:any",
+            calls=4,
+            phases=("backward",),
+        ),
     ),
     CensusChange(
         phase=StepPhase.BACKWARD,
@@ -149,7 +161,7 @@ CENSUS = (
         rule="reorders",
         before=0,
         after=2,
-        sentence="2 reorders more in backward of ResNet.layer1.*.conv1",
+        fact=fact("reorders.added", op="ResNet.layer1.*.conv1", number=2, phases=("backward",)),
     ),
 )
 

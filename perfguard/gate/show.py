@@ -13,7 +13,6 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.calibration.error_rate import is_error_rate
 from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
-from perfguard.gate.paired.blame import blamed
 from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.gate.paired.results import describe_rounds
 from perfguard.gate.rules.policy import exit_code
@@ -89,8 +88,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
-    data, judged = _replayed(loaded, start, events)
-    gate = blamed(judged, data.attributions) if judged is not None else None
+    data, gate = _replayed(loaded, start, events)
     end = next((event for event in events if isinstance(event, RunFinished)), None)
     measured = () if gate else _measured(start, data)
     notes = tuple(event.fact for event in events if isinstance(event, Noted))

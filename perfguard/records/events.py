@@ -261,7 +261,7 @@ class StepsCounted:
     case_id: str
     """The case."""
     changes: tuple[CensusChange, ...]
-    """What the candidate executes otherwise, gravest first; empty where nothing."""
+    """What changed by op counts, gravest first; empty where nothing."""
     counted_on: str | None = None
     """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
 

@@ -91,7 +91,7 @@ class RunResult:
     error_rate: Fact | None = None
     """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
     census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
-    """What the candidate's step executes otherwise, by case id, gravest first; without cases that were not counted."""
+    """What changed by op counts, by case id, gravest first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()
     """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
     the run's folder."""

@@ -53,11 +53,11 @@ class RunData:
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
     """What the workers of each arm cannot read on this machine, and why."""
     census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
-    """What the candidate executes otherwise, by case id; cases that were not counted are missing."""
+    """What changed by op counts, by case id; cases that were not counted are missing."""
     attributions: dict[str, Attribution] = field(default_factory=dict)
     """Which ops are to blame, by case id, for the cases that were profiled."""
     stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
-    """What the candidate executes otherwise than a baseline stored on another machine, by case id."""
+    """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
     _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)

@@ -206,8 +206,6 @@ class Verdict:
     """Signals beyond wall time that the machine has, in a fixed order."""
     allowance: Fact | None = None
     """The entry of the allow-list that applies."""
-    blame: str | None = None
-    """Which ops the difference is in, as a sentence; None where they were not compared."""
 
     @property
     def effect(self) -> Estimate | None:

@@ -26,6 +26,7 @@ from perfguard.records.events import (
 from perfguard.records.facts import Severity
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
 from perfguard.units import (
@@ -131,10 +132,11 @@ def _conclusion(event: Event) -> tuple[str, str]:
             text = f"last look, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
-            than = f" than on {event.counted_on}" if event.counted_on else ""
-            level, text = "warning", f"{event.case_id} executes otherwise{than}, {changes}: {event.changes[0].sentence}"
+            since = f" since {event.counted_on}" if event.counted_on else ""
+            level, text = "warning", f"{event.case_id}: {changes} in op counts{since}: {change_text(event.changes[0])}"
         case OpsCompared():
-            text = f"{event.attribution.case_id}: {event.attribution.sentence}"
+            said = (step_text(event.attribution), *culprit_texts(event.attribution))
+            text = f"{event.attribution.case_id}: {'; '.join(said)}"
         case VerdictReached():
             level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():

@@ -9,15 +9,14 @@ from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.culprits import change_text, contradiction, culprit_texts
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3
-"""Changes of a census that are told in full."""
+"""Changes of op counts that are told in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
-EXECUTES_THE_SAME = (
-    "executes the same as the baseline: ops, kernels, copies and allocations of a step are equal by count"
-)
+SAME_OP_COUNTS = "same op counts: ops, kernels, copies and allocations per step are equal"
 
 
 def signal_lines(verdict: Verdict) -> list[str]:
@@ -33,37 +32,50 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
-    """Which ops a difference is in, and what is executed otherwise: the gravest changes, the others counted.
-
-    What is executed otherwise than in the census of another machine is told as far as it is not new.
-    """
+    """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
     changes = result.census_changes.get(verdict.case_id, ())
-    new = {change.sentence for change in changes}
-    stored = result.stored_census_changes.get(verdict.case_id, ())
-    older = [change for change in stored if change.sentence not in new]
     return [
-        *([f"ops: {verdict.blame}"] if verdict.blame else ()),
-        *([EXECUTES_THE_SAME] if executes_the_same(verdict, result) else ()),
-        *change_lines("executes otherwise", "in what it executes", changes),
-        *change_lines("executes otherwise than the stored census", "since the stored census", older),
+        *ops_lines(verdict, result),
+        *change_lines("changed", "in op counts", changes),
+        *unchanged_lines(verdict, result),
     ]
 
 
-def executes_the_same(verdict: Verdict, result: RunResult) -> bool:
+def unchanged_lines(verdict: Verdict, result: RunResult) -> list[str]:
+    """That both arms have the same op counts; what differs from those of another machine, as far as it is not new."""
+    new = [change.fact for change in result.census_changes.get(verdict.case_id, ())]
+    stored = result.stored_census_changes.get(verdict.case_id, ())
+    older = [change for change in stored if change.fact not in new]
+    return [
+        *([SAME_OP_COUNTS] if has_same_op_counts(verdict, result) else ()),
+        *change_lines("changed since the stored op counts", "since the stored op counts", older),
+    ]
+
+
+def ops_lines(verdict: Verdict, result: RunResult) -> list[str]:
+    """The culprits of a case that was profiled, and whether they contradict the verdict."""
+    found = next((one for one in result.attributions if one.case_id == verdict.case_id), None)
+    if found is None:
+        return []
+    doubt = contradiction(verdict, found.balance)
+    return [*([describe(doubt)] if doubt else ()), *(f"culprit: {text}" for text in culprit_texts(found))]
+
+
+def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
     """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
     changes = result.census_changes.get(verdict.case_id)
     return changes is not None and not changes and verdict.outcome not in (Outcome.UNCHANGED, Outcome.SAME_CODE)
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:
-    """`executes otherwise: …` for the gravest, `and 4 smaller changes in what it executes` for the others.
+    """`changed: …` for the gravest, `and 4 smaller changes in op counts` for the others.
 
     Args:
         heading: Before each that is told.
         ending: After the number of the others.
         changes: Gravest first.
     """
-    lines = [f"{heading}: {change.sentence}" for change in changes[:SHOWN_CHANGES]]
+    lines = [f"{heading}: {change_text(change)}" for change in changes[:SHOWN_CHANGES]]
     more = len(changes) - SHOWN_CHANGES
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
+from perfguard.report.culprits import change_text
 
 
 class OpLevel(str, Enum):
@@ -42,7 +43,7 @@ class OpNode:
     delta: OpDelta | None = None
     """The op itself, for the innermost rows."""
     census: CensusChange | None = None
-    """What is executed otherwise, for rows of the census."""
+    """What changed, for rows of op counts."""
     changed: int = 0
     """Ops below that are not unchanged."""
 
@@ -89,9 +90,9 @@ class _Branch:
 
 
 def census_nodes(changes: Sequence[CensusChange]) -> tuple[OpNode, ...]:
-    """Rows of what is executed otherwise, gravest first."""
+    """Rows of changed op counts, gravest first."""
     return tuple(
-        OpNode(key=f"census/{index}", level=OpLevel.CENSUS, name=change.sentence, census=change, changed=1)
+        OpNode(key=f"census/{index}", level=OpLevel.CENSUS, name=change_text(change), census=change, changed=1)
         for index, change in enumerate(changes)
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from perfguard.records.steps.ops import PYTHON_OP, Attribution, Culprit
+from perfguard.records.steps.ops import PYTHON_OP, Attribution
+from perfguard.report.messages.catalog import describe
+from perfguard.units import shorten
 
 _SHOWN_CULPRITS = 6
+_LONGEST_NAME = 48
 
 
 class Part(NamedTuple):
@@ -26,7 +29,7 @@ def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[P
     """
     balance = attribution.balance
     shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:most]
-    parts = [Part(_named(culprit), culprit.delta_s) for culprit in shown]
+    parts = [Part(shorten(describe(culprit.fact), _LONGEST_NAME), culprit.delta_s) for culprit in shown]
     in_python = sum(c.delta_s for c in shown if c.ops and all(key.op == PYTHON_OP for key in c.ops))
     in_ops = sum(c.delta_s for c in shown) - in_python
     parts += [
@@ -37,11 +40,3 @@ def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[P
     ]
     smallest = abs(balance.delta_s) * 1e-3
     return [part for part in parts if math.isfinite(part.value_s) and abs(part.value_s) > smallest]
-
-
-def _named(culprit: Culprit) -> str:
-    """A culprit's name without a namespace; one that begins with the largest of its ops says how many others it has."""
-    op, space, place = culprit.name.partition(" ")
-    ops = {key.op for key in culprit.ops}
-    more = f" and {len(ops) - 1} more" if op in ops and len(ops) > 1 else ""
-    return f"{op.removeprefix('aten::')}{more}{space}{place}"

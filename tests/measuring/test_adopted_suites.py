@@ -116,7 +116,7 @@ def test_a_test_that_skips_itself_in_both_arms_is_noted_and_holds_nothing_up(exi
     skipped = verdicts(result)["pytest.tests.test_gpu.test_on_a_gpu"]
     assert skipped["gating"] == "advisory"
     (why,) = facts(skipped, "case.skipped")
-    assert "there is no GPU" in why["error"]
+    assert "there is no GPU" in why["values"]["error"]
     (skipped,) = noted(result, "run.cases_skipped")
     assert skipped["values"] == {"case_ids": ["pytest.tests.test_gpu.test_on_a_gpu"]}
 

@@ -83,8 +83,8 @@ def test_a_case_that_breaks_in_the_candidate_fails_and_the_other_is_judged(proje
     assert noted(result, "run.max_blocks_reached")
     found = verdicts(result)
     assert found["tiny.sum"]["outcome"] == "failed"
-    (why,) = facts(found["tiny.sum"], "case.failed")
-    assert why["error"] == "OSError: no total today"
+    (why,) = facts(found["tiny.sum"], "case.raised")
+    assert why["values"]["error"] == "OSError: no total today"
     assert found["tiny.sort"]["comparison"]["estimate"]["blocks"] >= 1
     assert (result["exit_code"], result["verdict"]) == (3, "failed")
 

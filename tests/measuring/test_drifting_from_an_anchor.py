@@ -121,7 +121,7 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
     assert outcomes(result)["tiny.sum"] == "regressed", result["reasons"]
     (verdict,) = [v for v in result["gate"]["verdicts"] if v["case_id"] == "tiny.sum"]
     (since,) = facts(verdict, "drift.since_anchor")
-    assert since["log_ratio"] == verdict["comparison"]["estimate"]["log_ratio"]
+    assert since["values"]["log_ratio"] == verdict["comparison"]["estimate"]["log_ratio"]
     assert verdict["comparison"]["design"] == "paired"
     assert verdict["comparison"]["margin_ratio"] == 0.05
     assert verdict["comparison"]["estimate"]["log_ratio"] < 3.0  # from pairs, not from the numbers of another day

@@ -131,5 +131,5 @@ def test_a_profile_with_its_projection_fits_the_published_schema(training):
     report = json.loads(done.stdout)
     (case,) = report["cases"]
     assert case["projection"]["ops"]["problems"]
-    assert "unfused-optimizer" in {finding["id"] for finding in case["findings"]}
+    assert "advice.unfused_optimizer" in {finding["code"] for finding in case["findings"]}
     fits(report, "profile")

@@ -6,10 +6,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.changes.census_diff import compare_censuses, explain
-from perfguard.profile.changes.count_rules.residue import Residue
+from perfguard.profile.changes.op_counts import classify, compare_censuses
+from perfguard.profile.changes.residue import Residue
 from perfguard.profile.op_counts.census import ALLOCATIONS, CACHE_MISS, sorted_rows
 from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.report.messages.catalog import CATALOG, describe
 from perfguard.store.censuses import censuses_text, load_censuses, save_censuses
 from tests.census_rows import NCHW, NHWC, NHWC_BF16, TO_BLOCKED
 
@@ -108,17 +109,18 @@ def test_exchanging_the_censuses_exchanges_the_counts_and_nothing_else(pair):
 @given(alike())
 @settings(max_examples=300)
 def test_every_row_that_differs_is_covered_and_nothing_else_is(pair):
-    covered = frozenset().union(*(fact.rows for fact in explain(*pair)))
+    covered = frozenset().union(*(change.rows for change in classify(*pair)))
     assert covered == Residue(*pair).differing
 
 
 @given(alike())
-def test_every_fact_has_a_place_and_a_sentence(pair):
-    for fact in explain(*pair):
-        assert fact.places
-        assert fact.rows
-        assert fact.sentence
-        assert fact.sentence == " ".join(fact.sentence.split())
+def test_every_change_has_a_place_and_a_headline(pair):
+    for change in classify(*pair):
+        assert change.places
+        assert change.rows
+        assert change.fact.code in CATALOG
+        headline = describe(change.fact)
+        assert headline == " ".join(headline.split())
 
 
 @given(alike(), st.randoms(use_true_random=False))

@@ -57,7 +57,7 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     """Compare two stored baselines: directories, or git:REV for this machine's baseline as it was committed there.
 
     AFTER defaults to this machine's baseline in the working tree. Each case is told with the 95 % interval of its
-    difference, and with what its step executes otherwise.
+    difference, and with what changed in its op counts.
     """
     from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
@@ -204,14 +204,14 @@ def _print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineIn
 
 
 def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
-    """Each case before and after, and below it what it executes otherwise."""
+    """Each case before and after, and below it what changed by op counts."""
     if as_json:
         click.echo(to_json(changes, indent=1))
         return
     width = max((len(change.case_id) for change in changes), default=4)
     for change in changes:
         click.echo(f"{change.case_id:<{width}}  {_times(change)}", err=to_stderr)
-        for line in _executed(change.executes_otherwise):
+        for line in _executed(change.op_changes):
             click.echo(f"  {line}", err=to_stderr)
 
 
@@ -230,10 +230,10 @@ def _times(change: CaseChange) -> str:
 
 
 def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
-    """Lines on what is executed otherwise; none where that is not known."""
-    from perfguard.report.lines import change_lines
+    """Lines on what changed by op counts; none where that is not known."""
+    from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 
     if changes is None:
         return []
-    told = change_lines("executes otherwise", "in what it executes", changes) or ["executes the same, by count"]
+    told = change_lines("changed", "in op counts", changes) or [SAME_OP_COUNTS]
     return [printable(line) for line in told]

@@ -217,10 +217,10 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
     ]
     for case in report.cases:
         parts += _case(case, rows)
-    for case_id, reason in report.problems.items():
-        sentence, *detail = reason.splitlines()
-        parts.append(Text(printable(f"✗ {case_id}: {sentence}"), style="bold red"))
-        parts += [Text(f"  {printable(line)}", style="dim") for line in detail]
+    for case_id, problem in report.problems.items():
+        parts.append(Text(printable(f"✗ {case_id}: {describe(problem)}"), style="bold red"))
+        detail = str(problem.values.get("detail") or "")
+        parts += [Text(f"  {printable(line)}", style="dim") for line in detail.splitlines()]
     return parts
 
 

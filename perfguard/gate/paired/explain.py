@@ -1,4 +1,4 @@
-"""Which op is to blame: both arms of flagged cases are profiled, and what they execute is counted."""
+"""Which op is to blame: both arms of flagged cases are profiled, and their ops are counted."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from perfguard.errors import MeasurementError, StoreError
 from perfguard.profile.advice.advise import new_findings
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.census_diff import comparable, compare_censuses
+from perfguard.profile.changes.counted import Change
+from perfguard.profile.changes.op_counts import classify, comparable, compare_censuses, records_of
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
 from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, isa_of, run_profiles
 from perfguard.records.events import OpsCompared, StepsCounted
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.record import StoredCensus
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, Census, CensusChange
+from perfguard.records.steps.ops import Attribution, Census
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
@@ -68,7 +69,7 @@ def count_arms(
 
 
 def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mapping[str, Census]) -> None:
-    """Compare the candidate's censuses with those of another machine, and say how many differ."""
+    """Compare the candidate's op counts with those of another machine, and say how many differ."""
     both = [
         case_id
         for case_id, census in counted.items()
@@ -121,7 +122,7 @@ def count_against(
     for case_id, census in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], census)
         if obstacle is not None:
-            session.note(fact("ops.not_comparable", severity=Severity.NOTABLE, case_id=case_id, why=obstacle))
+            session.note(replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
 
@@ -147,7 +148,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             continue
         try:
             arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
-            changes = _census_changes(session, case, arms)
+            changes = _count_changes(session, case, arms)
             attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
@@ -158,13 +159,13 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
         session.emit(OpsCompared(attribution=shown, file=path.name, findings=advice))
 
 
-def _census_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> tuple[CensusChange, ...]:
-    """What the candidate executes otherwise, kept as well; empty where an arm was not counted."""
+def _count_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> Sequence[Change]:
+    """What changed by op counts, kept as well; empty where an arm was not counted."""
     baseline, candidate = (arms[arm].joined for arm in BOTH)
     if baseline is None or candidate is None:
         return ()
-    changes = compare_censuses(baseline.census, candidate.census)
-    session.emit(StepsCounted(case_id=case.id, changes=changes))
+    changes = classify(baseline.census, candidate.census)
+    session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
     return changes
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.paired.blame import blamed
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished, VerdictReached
@@ -33,7 +32,6 @@ def finish(
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:
-        gate = blamed(gate, session.data.attributions)
         _emit_verdicts(session, gate)
     _join_raw_files(session)
     _note_waiting(session)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.errors import MeasurementError
-from perfguard.profile.changes.census_diff import comparable, compare_censuses
+from perfguard.profile.changes.op_counts import comparable, compare_censuses
 from perfguard.records.estimate import Interval
 from perfguard.records.record import CaseNoise, StoredBaseline
 from perfguard.records.run import Round
@@ -41,9 +41,9 @@ class CaseChange:
     interval: Interval | None = None
     """Of the log-ratio of the times, for all that the machine's speed did in between; None where a side has too few
     rounds."""
-    executes_otherwise: tuple[CensusChange, ...] | None = None
-    """What its step executes otherwise, gravest first; None where a side was not counted, or on a machine whose
-    libraries choose otherwise."""
+    op_changes: tuple[CensusChange, ...] | None = None
+    """What changed in what its step executes, gravest first; None where a side was not counted, or on a machine whose
+    libraries choose other kernels."""
 
     @property
     def is_within_noise(self) -> bool:
@@ -61,7 +61,7 @@ def changes_between(before: CountedBaseline | None, after: CountedBaseline | Non
             before=old.get(case_id),
             after=new.get(case_id),
             interval=_interval(before, after, case_id),
-            executes_otherwise=_executes_otherwise(before, after, case_id),
+            op_changes=_op_changes(before, after, case_id),
         )
         for case_id in sorted(old.keys() | new.keys())
     )
@@ -82,7 +82,7 @@ def _rounds(side: CountedBaseline | None, case_id: str) -> Sequence[Round]:
     return side.baseline.rounds.get(case_id, ()) if side else ()
 
 
-def _executes_otherwise(
+def _op_changes(
     before: CountedBaseline | None, after: CountedBaseline | None, case_id: str
 ) -> tuple[CensusChange, ...] | None:
     old, new = (side.censuses.get(case_id) if side else None for side in (before, after))

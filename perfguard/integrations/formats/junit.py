@@ -14,6 +14,7 @@ from perfguard.integrations.formats.series import RunExport
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome
+from perfguard.report.lines import ops_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import printable
 
@@ -37,7 +38,7 @@ def write(run: RunExport) -> bytes:
     for name, value in _properties(result).items():
         ET.SubElement(properties, "property", name=name, value=printable(value))
     if result.gate is not None:
-        _add_verdicts(suite, result.suite, result.gate)
+        _add_verdicts(suite, result, result.gate)
     else:
         for entry in result.measured:
             problem = ("error", "failed", describe(entry.problem)) if entry.problem else None
@@ -54,18 +55,18 @@ def write(run: RunExport) -> bytes:
     return content + b"\n"
 
 
-def _add_verdicts(suite: ET.Element, suite_name: str, gate: GateResult) -> None:
+def _add_verdicts(suite: ET.Element, result: RunResult, gate: GateResult) -> None:
     """Each case, and a test case of its own where the gate does not pass for a reason that is no case's."""
     for verdict in gate.verdicts:
         element = _ELEMENTS.get(verdict.outcome)
         is_advisory = verdict.gating is Gating.ADVISORY
         reason = f"{'advisory: ' if is_advisory else ''}{describe_all(verdict.reasons)}"
-        lines = "\n".join([reason, *(text for text in (verdict.blame,) if text)])
+        lines = "\n".join([reason, *ops_lines(verdict, result)])
         problem = ("skipped" if is_advisory else element, verdict.outcome.value, lines) if element else None
-        _add_case(suite, suite_name, verdict.case_id, verdict.comparison.candidate_median_s, problem)
+        _add_case(suite, result.suite, verdict.case_id, verdict.comparison.candidate_median_s, problem)
     said = {verdict.outcome.value for verdict in gate.verdicts if verdict.gating is Gating.GATING}
     if gate.outcome is not GateOutcome.PASS and gate.outcome.value not in said:
-        _add_case(suite, suite_name, "gate", None, ("skipped", gate.outcome.value, describe_all(gate.reasons)))
+        _add_case(suite, result.suite, "gate", None, ("skipped", gate.outcome.value, describe_all(gate.reasons)))
 
 
 def _add_case(

@@ -11,6 +11,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution, OpKey
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.culprits import culprit_texts
 from perfguard.report.messages.catalog import describe_all
 
 _LEVELS = {
@@ -45,7 +46,7 @@ def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
     return Annotation(
         level=level,
         title=f"perfguard: {verdict.case_id} {verdict.outcome.value}",
-        message="\n".join(filter(None, (describe_all(verdict.reasons), verdict.blame))),
+        message="\n".join([describe_all(verdict.reasons), *(culprit_texts(attribution) if attribution else ())]),
         file=file,
         line=line,
     )

@@ -19,9 +19,9 @@ from perfguard.profile.advice import (
     tiny_ops,
 )
 from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.changes.count_rules.facts import Rule as ChangeRule
+from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.op_counts.census import pattern_of
-from perfguard.records.facts import Fact, Severity, recorded_text
+from perfguard.records.facts import Severity
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpKey, StepPhase
 
@@ -100,12 +100,8 @@ def _reading_order(finding: Finding) -> tuple[int, bool, float]:
 def _since_baseline(evidence: Evidence, rule: Rule, finding: Finding) -> Finding:
     """Add what the census says about the same thing."""
     changes = evidence.comparison.census_changes if evidence.comparison is not None else ()
-    facts = [_fact_of(change) for change in changes if _is_about(change, rule, finding)]
+    facts = [change.fact for change in changes if _is_about(change, rule, finding)]
     return replace(finding, since_baseline=tuple(facts[:_SHOWN_CHANGES]))
-
-
-def _fact_of(change: CensusChange) -> Fact:
-    return recorded_text(change.sentence)
 
 
 def _is_about(change: CensusChange, rule: Rule, finding: Finding) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import WORTH_TELLING, calls_of, names_of, on_ops
 from perfguard.profile.advice.tensors import FLOATING, LOW_PRECISION, tensors_of
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
 from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.findings import Finding

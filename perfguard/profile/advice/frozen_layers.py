@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import WORTH_TELLING, on_ops, severity_by
 from perfguard.profile.advice.tensors import tensors_of
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, base_name, group_of
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.findings import Finding

@@ -8,7 +8,7 @@ from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.instructions import implementations_of
 from perfguard.profile.advice.making import WORTH_TELLING, calls_of, names_of, on_ops, on_primitives
 from perfguard.profile.advice.tensors import LOW_PRECISION, tensors_of
-from perfguard.profile.changes.count_rules.op_names import CONVOLUTIONS, short
+from perfguard.profile.changes.op_names import CONVOLUTIONS, short
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.findings import Finding

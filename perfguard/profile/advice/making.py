@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import after_edit
-from perfguard.profile.changes.count_rules.op_names import short
+from perfguard.profile.changes.op_names import short
 from perfguard.profile.op_counts.census import pattern_of
 from perfguard.records.facts import Fact, Severity, Subject, Value
 from perfguard.records.steps.findings import PREFIX, Finding

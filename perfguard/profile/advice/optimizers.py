@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import WORTH_TELLING, on_ops
-from perfguard.profile.changes.count_rules.op_names import is_copy, is_minor, short
+from perfguard.profile.changes.op_names import is_copy, is_minor, short
 from perfguard.records.facts import fact
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import PYTHON_OP, OpTotal, StepPhase

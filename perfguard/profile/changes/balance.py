@@ -1,16 +1,23 @@
-"""Where the difference of two steps went, as an identity: ops, time in no op, idle time, and what is left."""
+"""Where the difference of two steps went: ops, time in no op, idle time and what is left; whether it is known well."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from perfguard.profile.changes.diff import LEVEL, OpDiff
 from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.profile.op_times.typical_steps import FloatArray, typical_steps
 from perfguard.records.steps.ops import PYTHON_OP, StepBalance
 from perfguard.stats.moderated import Differences, estimate_noise, mean_differences
+
+PRECISION = 0.03
+"""Of the step: how far the 95 % interval of a difference may reach to either side. Parts of the difference that are
+smaller than that are hard to tell from noise, and regressions that are worth a look are hardly smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,3 +107,28 @@ def _idle_outside_ops(idle_s: float, outside_s: float) -> float:
     the interpreter would invent a gain there.
     """
     return float(np.clip(idle_s, min(0.0, outside_s), max(0.0, outside_s)))
+
+
+def is_settled(baseline_s: Sequence[Sequence[float]], candidate_s: Sequence[Sequence[float]]) -> bool:
+    """Whether the pairs tell the difference of the steps to `PRECISION`.
+
+    Only the width of the interval counts, not where it lies: who goes on until a difference shows will see one where
+    there is none.
+
+    Args:
+        baseline_s: Seconds of the baseline's steps, by process.
+        candidate_s: Of the candidate's, in the processes that ran beside those.
+
+    Source: the two stages of Stein (1945), doi:10.1214/aoms/1177731088; the second is of a fixed size here.
+    """
+    pairs = [(before, after) for before, after in zip(baseline_s, candidate_s, strict=True) if before and after]
+    if len(pairs) < 2:
+        return False
+    ratios = np.log([_typical(after) / _typical(before) for before, after in pairs])
+    half_width = -special.stdtrit(len(pairs) - 1, (1 - LEVEL) / 2) * float(ratios.std(ddof=1)) / math.sqrt(len(pairs))
+    return bool(half_width <= PRECISION)
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    values = np.asarray(seconds, dtype=np.float64)
+    return float(typical_steps(values, np.zeros(values.size, dtype=np.int64), (0,))[0])

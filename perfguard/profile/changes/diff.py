@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfguard.profile.changes.implementation_changes import implementation_change, implementation_changes
+from perfguard.profile.changes.matches import find_twins, implementation_change, implementation_changes, relocated
 from perfguard.profile.changes.paired_ops import PairedOps, pair_ops
-from perfguard.profile.changes.relocation import relocated
-from perfguard.profile.changes.twins import find_twins
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs, pair_processes
 from perfguard.profile.op_times.overhead import Overhead, estimate_overhead
 from perfguard.profile.op_times.typical_steps import BoolArray, FloatArray
@@ -185,7 +183,7 @@ def _details(diff: OpDiff) -> dict[int, str]:
         details[target] = f"from {_place(keys[origin].module)}"
     counted = [column for column, change in enumerate(diff.changes) if change in EXACT]
     for twin in find_twins(diff.ops, diff.changes, counted):
-        details.update(dict.fromkeys((*twin.before, *twin.after), f"{twin.changed.value} {twin.label}"))
+        details.update(dict.fromkeys((*twin.before, *twin.after), f"{twin.changed.value} {twin.lost} → {twin.gained}"))
     for column in counted:
         if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION:
             went, came = implementation_change(diff.ops, column)

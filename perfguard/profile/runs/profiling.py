@@ -10,13 +10,13 @@ from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.changes.settled import is_settled
+from perfguard.profile.changes.balance import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined
 from perfguard.profile.runs.projection import project_cases
-from perfguard.records.facts import Severity, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import ArmSpec
 from perfguard.records.protocol import Message
@@ -84,7 +84,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
                 cases.append(profiled_case(case.id, arm, projections.get(case.id), advice))
         if not cases:
             raise MeasurementError(_nothing(found, interrupted=session.interrupts.asked))
-        problems = {case_id: problem.reason for case_id, problem in found.problems.items()}
+        problems = {case_id: problem.found for case_id, problem in found.problems.items()}
         return _report(session, found.ready[Arm.CANDIDATE], cases, problems)
 
 
@@ -122,7 +122,7 @@ def profile_user_script(
         for note in found.notes:
             session.note(fact("profile.script_ended", severity=Severity.NOTABLE, why=as_text(note)))
         name = as_text(str(script))
-        problems = {} if found.failure is None else {name: as_text(found.failure)}
+        problems = {} if found.failure is None else {name: _script_failed(as_text(found.failure))}
         isa_class = isa_of(request.fingerprint)
         arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
@@ -130,6 +130,11 @@ def profile_user_script(
         target = Program(script=(name, *map(as_text, arguments)), arm=spec)
         advice = _advice(session, target, arm, found.processes, ready=found.ready, isa_class=isa_class)
         return _report(session, found.ready, [profiled_case(name, arm, projection, advice)], problems)
+
+
+def _script_failed(text: str) -> Fact:
+    error, _, detail = text.partition("\n")
+    return fact("profile.script_failed", severity=Severity.GRAVE, error=error, detail=detail or None)
 
 
 def run_profiles(
@@ -276,7 +281,7 @@ def _torch_of(ready: Message) -> str:
 
 
 def _report(
-    session: Session, ready: Message, cases: Sequence[ProfiledCase], problems: Mapping[str, str]
+    session: Session, ready: Message, cases: Sequence[ProfiledCase], problems: Mapping[str, Fact]
 ) -> ProfileReport:
     report = ProfileReport(
         folder=str(session.folder.path),

@@ -201,7 +201,7 @@ def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list
                 observed_s=sum(row.observed_s for row in slower),
             )
         )
-    late = [row for row in rows if row.reason == OUT_OF_TIME]
+    late = [row for row in rows if row.reason is not None and row.reason.code == OUT_OF_TIME.code]
     if late:
         time_s = sum(row.observed_s for row in late)
         notes.append(fact("projection.out_of_time", problems=len(late), time_s=time_s))

@@ -18,7 +18,7 @@ from perfguard.profile.op_times.op_profile import OpProfile, profile_of
 from perfguard.profile.trace.context import Context, context_of
 from perfguard.profile.trace.names import Role, role_of
 from perfguard.profile.trace.trace import Trace, read_trace
-from perfguard.records.facts import Fact, Severity
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution
 
 WORTH_A_PROCESS_BYTES = 40_000_000
@@ -56,27 +56,20 @@ def diff_traces(before: Path, after: Path) -> Attribution:
             raise UsageError(f"{path} is no file; give two traces that torch.profiler exported (.json or .json.gz)")
     traces = _read_side_by_side(before, after) if _is_worth_a_process(before, after) else (_read(before), _read(after))
     baseline, candidate = (_arm(trace.profile) for trace in traces)
-    attribution = attribute(f"{before.name} → {after.name}", baseline, candidate, ())
+    attribution = attribute(f"{before.name} → {after.name}", baseline, candidate)
     notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
         names = {"before": before.name, "after": after.name}
-        notes.append(
-            Fact(
-                code="trace.other_updates",
-                severity=Severity.NOTABLE,
-                values={"updates": updates[0], "updates_after": updates[1], **names},
-            )
+        other = fact(
+            "trace.other_updates", names, severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1]
         )
+        notes.append(other)
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name
-    return replace(
-        attribution,
-        sentence=f"{named} tells no shapes and the other one does, so no op is the same; record both alike",
-        culprits=(),
-        notes=tuple(notes),
-    )
+    notes.insert(0, fact("trace.no_shapes", severity=Severity.GRAVE, trace=named))
+    return replace(attribution, culprits=(), notes=tuple(notes))
 
 
 def _is_worth_a_process(before: Path, after: Path) -> bool:

@@ -132,8 +132,10 @@ class Census:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CensusChange:
-    """One difference between two censuses, told as one fact."""
+    """One change between two op counts."""
 
+    fact: Fact
+    """What changed: `copies.added` with its counts, phases and module."""
     phase: StepPhase
     """Part of the step."""
     module: str
@@ -145,8 +147,6 @@ class CensusChange:
     """Count in the baseline's step."""
     after: int
     """Count in the candidate's step."""
-    sentence: str
-    """`2 reorders more in backward of ResNet.layer3.*.conv1`."""
 
 
 class ChangeClass(str, Enum):
@@ -232,10 +232,8 @@ class StepBalance:
 class Culprit:
     """What is to blame for a part of the step's difference: one or several ops with one cause."""
 
-    name: str
-    """`Adam`, `aten::convolution in ResNet.layer3`: short, for a table's first column."""
-    sentence: str
-    """What happened: `Adam no longer fused, 1 _fused_adam_ → 1,240 mul_/addcdiv_ (train.py:88)`."""
+    fact: Fact
+    """What changed: `optimizer.unfused` with its counts, module and line; that of the op counts where they show it."""
     change: ChangeClass
     """Kind of change."""
     phase: StepPhase
@@ -254,13 +252,8 @@ class Culprit:
     """Parts of the step that each have a good part of it, in their order; empty where only `phase` is known."""
 
     @property
-    def place(self) -> str:
-        """`backward`, or `forward and backward` where neither has by far the most."""
-        return " and ".join(phase.value for phase in self.phases or (self.phase,))
-
-    @property
     def is_within_noise(self) -> bool:
-        """Whether it is executed otherwise for certain, at a cost that cannot be told from none."""
+        """Whether the change is certain and its cost is not: its interval holds 0."""
         return math.isfinite(self.lower_s) and self.lower_s <= 0 <= self.upper_s
 
 
@@ -270,16 +263,14 @@ class Attribution:
 
     case_id: str
     """The case."""
-    sentence: str
-    """`step +6.2 % [+5.1 %, +7.4 %]; 94 % of it: Adam no longer fused, … (train.py:88)`."""
     balance: StepBalance
     """Where the difference went."""
     culprits: tuple[Culprit, ...]
-    """What is to blame, largest part first; then what is executed otherwise at a cost within the noise."""
+    """What is to blame, largest part first; then certain changes whose cost is within the noise."""
     deltas: tuple[OpDelta, ...]
     """Every op, largest absolute difference first."""
     census_changes: tuple[CensusChange, ...]
-    """What is executed otherwise, gravest first."""
+    """What changed by op counts, gravest first."""
     processes: int
     """Pairs of processes that were profiled."""
     steps: int

@@ -68,7 +68,7 @@ class ProfileReport:
     """CPUs that it ran on."""
     cases: tuple[ProfiledCase, ...]
     """In the order of the selection."""
-    problems: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, Fact] = field(default_factory=dict)
     """By case id: why it could not be profiled; of a script: why it failed after the steps that are reported."""
     notes: tuple[Fact, ...] = ()
     """What the reader should know."""

@@ -9,8 +9,9 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
+from perfguard.report.culprits import change_text
 from perfguard.report.escaping import code, code_block, escape, escape_html
-from perfguard.report.lines import EXECUTES_THE_SAME, executes_the_same, signal_lines
+from perfguard.report.lines import SAME_OP_COUNTS, has_same_op_counts, ops_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
@@ -59,7 +60,7 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
         *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
         *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
         *_same_code(of(verdicts, Outcome.SAME_CODE)),
-        *_executed_otherwise(result, verdicts, detail),
+        *_changed(result, verdicts, detail),
     ]
 
 
@@ -100,9 +101,9 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     comparison = verdict.comparison
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
     lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
-    lines += [f"- {text_of(verdict.blame)}"] if verdict.blame and not named else []
+    lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
     changes = result.census_changes.get(verdict.case_id, ())
-    lines += [f"- executes otherwise: {text_of(change.sentence)}" for change in changes[: detail.changes]]
+    lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
     return "\n".join(lines)
 
@@ -113,7 +114,7 @@ def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: i
     shown = verdicts[:rows]
     reasons = [
         f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
-        + (f"; {EXECUTES_THE_SAME}" if executes_the_same(v, result) else "")
+        + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(v, result) else "")
         for v in shown
     ]
     parts = [_bars(shown), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
@@ -135,7 +136,7 @@ def _unchanged(verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
     return [fold(heading, _bars(verdicts))] if detail.unchanged else [f"{heading}."]
 
 
-def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
     """What changed in the steps of cases that did not regress."""
     red = {v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED}
     changed = {case: changes for case, changes in result.census_changes.items() if changes and case not in red}
@@ -143,8 +144,8 @@ def _executed_otherwise(result: RunResult, verdicts: Sequence[Verdict], detail: 
         return []
     lines = []
     for case_id, changes in list(changed.items())[: detail.rows]:
-        lines += [f"- {code_of(case_id)}: {text_of(change.sentence)}" for change in changes[: detail.changes]]
-    return [fold(f"Executed otherwise, without a regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
+        lines += [f"- {code_of(case_id)}: {text_of(change_text(change))}" for change in changes[: detail.changes]]
+    return [fold(f"Changed op counts, no regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
 
 
 def _bars(verdicts: Sequence[Verdict]) -> str:

@@ -18,6 +18,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
+from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
 from perfguard.report.lines import error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
@@ -104,9 +105,8 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
     commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
     parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(describe_all(result.reasons))}**"]
     red = _red(result)
-    if red and red[0].blame:
-        where = f" ({code_of(red[0].case_id)})" if len(red) > 1 else ""
-        parts.append(f"Culprit: **{text_of(red[0].blame)}**{where}")
+    if red:
+        parts += _culprits(red[0], result, is_one_of_several=len(red) > 1)
     parts.append(f"How sure: {_certainty(result)}")
     if context.accepted_by is not None:
         parts.append(f"Accepted by the label {code_of(context.accepted_by)}: the check passes whatever the verdict is.")
@@ -116,6 +116,17 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
             "leaves the workflow alone."
         )
     return parts
+
+
+def _culprits(verdict: Verdict, result: RunResult, *, is_one_of_several: bool) -> list[str]:
+    """Headline, place and cost of the first case's culprits."""
+    found = next((one for one in result.attributions if one.case_id == verdict.case_id), None)
+    if found is None:
+        return []
+    where = f" ({code_of(verdict.case_id)})" if is_one_of_several else ""
+    doubt = contradiction(verdict, found.balance)
+    parts = [f"**{text_of(line.headline)}**{where}\n{text_of(line.details)}" for line in culprit_lines(found)]
+    return [*parts, *([text_of(describe(doubt))] if doubt else ())]
 
 
 def _red(result: RunResult) -> list[Verdict]:

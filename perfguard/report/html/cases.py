@@ -13,6 +13,7 @@ from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.records.verdict import Verdict
 from perfguard.report.case_history import changes_text, histories_of
+from perfguard.report.culprits import CulpritLine, change_text, culprit_lines, step_text
 from perfguard.report.html.charts import Chart, Table
 from perfguard.report.html.content import CaseEvidence, RunContent
 from perfguard.report.html.donut import donuts
@@ -24,7 +25,7 @@ from perfguard.report.html.rooflines import rooflines
 from perfguard.report.html.series import series
 from perfguard.report.html.tables import culprits_table, deltas_table, ops_table, signals_table
 from perfguard.report.html.waterfall import waterfall
-from perfguard.report.lines import EXECUTES_THE_SAME, blame_lines, signal_lines
+from perfguard.report.lines import signal_lines, unchanged_lines
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.report.terminal.result import format_interval
@@ -55,10 +56,12 @@ class CaseSection:
     """Whether it is real."""
     signals: Table | None
     """What was measured beside wall time."""
-    ops_sentence: str
-    """Where the difference is, in one sentence; empty where ops were not compared."""
+    step: str
+    """How much the profiled step changed; empty where ops were not compared."""
+    culprits: tuple[CulpritLine, ...]
+    """What made it slower or faster, at most three."""
     changes: tuple[str, ...]
-    """What the candidate executes otherwise, gravest first."""
+    """What changed by op counts, gravest first."""
     ops_charts: tuple[Chart, ...]
     """Where the difference is."""
     ops_tables: tuple[Table, ...]
@@ -113,7 +116,8 @@ def section_of(
         else (),
         evidence=tuple(chart for chart in plots if chart is not None),
         signals=signals_table(verdict.signals) if verdict and content.evidence else None,
-        ops_sentence=attribution.sentence if attribution else "",
+        step=step_text(attribution) if attribution else "",
+        culprits=tuple(culprit_lines(attribution)) if attribution else (),
         changes=_changes(case_id, result),
         ops_charts=_op_charts(attribution),
         ops_tables=_op_tables(attribution),
@@ -138,7 +142,8 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         lines=(*_projected(projection), *map(describe, case.notes)),
         evidence=(),
         signals=None,
-        ops_sentence="",
+        step="",
+        culprits=(),
         changes=(),
         ops_charts=(*donuts(case.breakdown), *(rooflines(projection) if projection else ())),
         ops_tables=(),
@@ -163,22 +168,13 @@ def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
         *map(describe, verdict.reasons),
         *([describe(mode_fact(modes))] if modes and not is_told else ()),
         *(line for line in signal_lines(verdict)),
-        *_execution_lines(verdict, result),
+        *(unchanged_lines(verdict, result) if result else ()),
         *(["advisory: it cannot fail the gate"] if verdict.gating is Gating.ADVISORY else ()),
     )
 
 
-def _execution_lines(verdict: Verdict, result: RunResult | None) -> list[str]:
-    """What is executed otherwise than in a census of another machine, or that both arms execute the same.
-
-    The rest of these lines is shown elsewhere.
-    """
-    known = blame_lines(verdict, result) if result else []
-    return [line for line in known if "stored census" in line or line == EXECUTES_THE_SAME]
-
-
 def _changes(case_id: str, result: RunResult | None) -> tuple[str, ...]:
-    return tuple(change.sentence for change in result.census_changes.get(case_id, ())) if result else ()
+    return tuple(change_text(change) for change in result.census_changes.get(case_id, ())) if result else ()
 
 
 def _op_charts(attribution: Attribution | None) -> tuple[Chart, ...]:

@@ -195,7 +195,7 @@ def _problems(content: RunContent) -> tuple[str, ...]:
         else ()
     )
     failed = content.profile.problems.items() if content.profile else ()
-    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {why}" for case_id, why in failed))
+    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {describe(why)}" for case_id, why in failed))
 
 
 def _left_out(cases: int) -> list[str]:

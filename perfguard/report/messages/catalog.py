@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from perfguard.records.facts import RECORDED_TEXT, Fact
 from perfguard.report.messages.advice import ADVISED
 from perfguard.report.messages.cases import CASES
+from perfguard.report.messages.changes import CHANGES
 from perfguard.report.messages.error_rate import ERROR_RATE
 from perfguard.report.messages.formats import FORMATS
 from perfguard.report.messages.gate import GATE
@@ -20,6 +21,7 @@ from perfguard.units import printable
 CATALOG: Mapping[str, Message] = {
     **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **CHANGES,
     **RUN,
     **ERROR_RATE,
     **CASES,

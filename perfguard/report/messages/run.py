@@ -132,9 +132,6 @@ RUN: Mapping[str, Message] = {
     "ops.not_counted": Message(
         text="ops of {case_id} not counted: {error}", about="The ops of a case could not be counted."
     ),
-    "ops.not_comparable": Message(
-        text="op counts of {case_id} not compared: {why}", about="Stored op counts do not fit what was counted."
-    ),
     "ops.not_compared": Message(
         text="ops not compared[[ in {case_id}]]: {error}", about="No culprits can be named, of a case or at all."
     ),

@@ -30,6 +30,7 @@ _PART = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 """An optional part without another one inside."""
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
+_KNOWN_AS = {"_scaled_dot_product_flash_attention_for_cpu": "flash_attention"}
 _LARGE = 1.0
 """Slowdowns from 100 % on are told as a factor."""
 
@@ -134,6 +135,12 @@ def _named(value: Value) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def _ops(value: Value) -> str:
+    """`bmm + masked_fill_ + …`: names of ops as people know them."""
+    names = [_KNOWN_AS.get(str(item), str(item)) for item in (value if isinstance(value, tuple) else (value,))]
+    return " + ".join([*names[:_MOST_NAMED], *("…" for _ in names[_MOST_NAMED : _MOST_NAMED + 1])])
+
+
 def _number(value: Value) -> float:
     return float(value) if isinstance(value, (int, float)) else math.nan
 
@@ -155,5 +162,6 @@ _SPECS: Mapping[str, Callable[[Value], str]] = {
     "p": lambda value: f"{_number(value):.2g}",
     "factor": lambda value: f"{_number(value):.2f}×",
     "names": _named,
+    "ops": _ops,
     "first": lambda value: str(value)[:1].upper() + str(value)[1:],
 }

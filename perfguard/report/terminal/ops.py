@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.steps.breakdown import Breakdown
-from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta, OpKey, OpTotal
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
+from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table
 from perfguard.units import (
@@ -29,8 +30,6 @@ _SHOWN_PART = 1e-4
 """Parts of an identity below this part of the largest one are shown as 0: the others have no more digits."""
 SHOWN_OPS = 15
 """Rows of a table of ops."""
-_LEAST_SHARE = 0.01
-"""Culprits of a smaller part of the difference are counted together."""
 
 
 def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> list[RenderableType]:
@@ -39,11 +38,12 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
 
     parts: list[RenderableType] = [
         Text(printable(f"ops of {attribution.case_id}"), style="bold"),
-        Text(printable(attribution.sentence)),
+        Text(printable(step_text(attribution))),
         *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
     ]
-    parts += [Text(printable(line)) for line in _culprit_lines(attribution.culprits)]
+    for line in culprit_lines(attribution):
+        parts += [Text(printable(line.headline), style="bold"), Text(printable(f"  {line.details}"))]
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     if changed[:rows]:
         parts.append(_delta_table(changed[:rows]))
@@ -149,22 +149,6 @@ def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
             escape(printable(_tail(total.source or "", 28) or "-")),
         )
     return table
-
-
-def _culprit_lines(culprits: Sequence[Culprit]) -> list[str]:
-    """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
-    # A share that is not known is no small one.
-    large = [c for number, c in enumerate(culprits) if number == 0 or not abs(c.share) < _LEAST_SHARE]
-    lines = [
-        f"{format_share(c.share):>6} {format_signed_seconds(c.delta_s):>10}  {c.place}: {c.sentence}" for c in large
-    ]
-    small = [c for c in culprits if c not in large]
-    if not small:
-        return lines
-    together = (
-        f"{format_share(sum(c.share for c in small)):>6} {format_signed_seconds(sum(c.delta_s for c in small)):>10}"
-    )
-    return [*lines, f"{together}  {format_count(len(small), 'culprit')} of less than 1 % each"]
 
 
 def _delta_table(deltas: Sequence[OpDelta]) -> Table:

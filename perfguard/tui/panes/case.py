@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 
 from perfguard.records.steps.ops import Attribution
+from perfguard.report.culprits import change_text, step_text
+from perfguard.report.culprits import culprit_lines as report_lines
 from perfguard.report.lines import SHOWN_CHANGES
-from perfguard.report.messages.advice import change_of, where_of
+from perfguard.report.messages.advice import change_of, title_of, where_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -15,16 +17,15 @@ from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import verdict_line
 from perfguard.tui.tables.cases import summary_lines
-from perfguard.units import format_count, format_seconds, format_share, format_signed_seconds
+from perfguard.units import format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView
 
 _NAME_WIDTH = 10
-_SHOWN_CULPRITS = 5
 _SHOWN_FINDINGS = 3
 
 
 def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
-    """Name and verdict, numbers, the latest slices, what is to blame, what is executed otherwise, the reason."""
+    """Name and verdict, numbers, the latest slices, culprits, changed op counts, the reason."""
     lines = wrapped(case.case_id, width, Role.STRONG, indent=2)
     lines.append(verdict_line(case))
     lines += summary_lines(case)
@@ -57,35 +58,30 @@ def stream_lines(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def blame_of(case: CaseView, width: int) -> list[Line]:
-    """Which ops the difference is in, and what is executed otherwise."""
+    """Which ops the difference is in, and what changed by op counts."""
     lines: list[Line] = []
     if case.attribution is not None:
         lines += culprit_lines(case.attribution, width)
     for change in (case.census or ())[:SHOWN_CHANGES]:
-        lines += wrapped(f"executes otherwise: {change.sentence}", width, indent=4)
+        lines += wrapped(f"changed: {change_text(change)}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:
         lines += wrapped(
-            f"{finding.severity.value}: {describe(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
+            f"{finding.severity.value}: {title_of(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
         )
         lines += wrapped(f"    try {change_of(finding)}", width, Role.MUTED, indent=4)
     more = len(case.census or ()) - SHOWN_CHANGES
     if more > 0:
-        lines.append(line(Span(f"and {format_count(more, 'smaller change')} in what it executes", Role.MUTED)))
+        lines.append(line(Span(f"and {format_count(more, 'smaller change')} in op counts", Role.MUTED)))
     return lines
 
 
 def culprit_lines(attribution: Attribution, width: int) -> list[Line]:
-    """`  94 %   +1.10 ms  Adam no longer fused, …`, largest part first."""
+    """Headline, then place and cost, of at most three culprits; without any, how much the step changed."""
     lines: list[Line] = []
-    for culprit in attribution.culprits[:_SHOWN_CULPRITS]:
-        lead = f"{format_share(culprit.share):>6} {format_signed_seconds(culprit.delta_s):>10}  "
-        role = Role.SLOWER if culprit.delta_s > 0 else Role.FASTER
-        text = wrapped(f"{culprit.place}: {culprit.sentence}", max(12, width - len(lead)))
-        for index, content in enumerate(text):
-            lines.append((Span(lead if index == 0 else " " * len(lead), role), *content))
-    if not lines:
-        lines += wrapped(attribution.sentence, width, indent=4)
-    return lines
+    for culprit in report_lines(attribution):
+        lines += wrapped(culprit.headline, width, Role.STRONG, indent=4)
+        lines += wrapped(f"  {culprit.details}", width, Role.MUTED, indent=4) if culprit.details else []
+    return lines or wrapped(step_text(attribution), width, indent=4)
 
 
 def _robust_bounds(values: Sequence[float]) -> tuple[float, float]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from perfguard.records.steps.ops import Attribution, Culprit, OpDelta
+from perfguard.report.culprits import change_text as counted_text
+from perfguard.report.culprits import step_text
+from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import OpNode, OpRow
 from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
@@ -21,7 +24,7 @@ def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Li
     node = row.node
     if node.census is not None:
         change = node.census
-        lines = wrapped(change.sentence, width, Role.STRONG, indent=2)
+        lines = wrapped(counted_text(change), width, Role.STRONG, indent=2)
         place = f" of {change.module}" if change.module else ""
         return [
             *lines,
@@ -71,13 +74,13 @@ def _blame_lines(delta: OpDelta, attribution: Attribution | None, width: int) ->
 
 def _blame_of(culprit: Culprit, width: int) -> list[Line]:
     if culprit.is_within_noise:
-        return wrapped(f"executed otherwise, cost within the noise: {culprit.sentence}", width, Role.MUTED, indent=2)
-    return wrapped(f"blamed: {culprit.sentence}", width, Role.SLOWER, indent=2)
+        return wrapped(f"changed, cost within the noise: {describe(culprit.fact)}", width, Role.MUTED, indent=2)
+    return wrapped(f"culprit: {describe(culprit.fact)}", width, Role.SLOWER, indent=2)
 
 
 def balance_lines(attribution: Attribution, width: int) -> list[Line]:
     """What the step's difference is made of, in words."""
     return [
-        *wrapped(attribution.sentence, width, Role.STRONG, indent=2),
+        *wrapped(step_text(attribution), width, Role.STRONG, indent=2),
         *wrapped(balance_line(attribution), width, Role.MUTED, indent=2),
     ]

@@ -162,7 +162,7 @@ def _name(row: OpRow, width: int, glyphs: Glyphs) -> Line:
 
 
 def _census_line(row: OpRow) -> Line | None:
-    """What is executed otherwise, as a sentence; None for rows with times."""
+    """What changed by op counts; None for rows with times."""
     change = row.node.census
     if change is None:
         return None

@@ -78,7 +78,7 @@ class CaseView:
     reasons: tuple[Fact, ...] = ()
     """Why it failed, or what the verdict rests on."""
     census: tuple[CensusChange, ...] | None = None
-    """What the candidate executes otherwise; None where it was not counted."""
+    """What changed by op counts; None where it was not counted."""
     attribution: Attribution | None = None
     """Which ops are to blame, where they were compared."""
     ops_file: str | None = None

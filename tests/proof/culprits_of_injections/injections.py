@@ -33,8 +33,9 @@ class Injection:
 
 def _has(*words: str) -> Callable[[Culprit], bool]:
     def names(culprit: Culprit) -> bool:
-        text = f"{culprit.name} {culprit.sentence}"
-        return any(word in text for word in words)
+        fact = culprit.fact
+        known = (fact.code, fact.subject.op, culprit.ops[0].op, *fact.values.values())
+        return any(word in str(value) for value in known for word in words)
 
     return names
 
@@ -50,7 +51,7 @@ INJECTIONS = (
         name="spin",
         doc="an op of the victim's own spins for 4 % of the step",
         candidate="VICTIM=spin",
-        names=_has("victim::gate", "`gate`"),
+        names=_has("victim::gate"),
         spins=True,
     ),
     Injection(

@@ -10,10 +10,11 @@ from pathlib import Path
 from perfguard.config import load_config
 from perfguard.gate.paired.explain import BOTH, GATE_SIZE
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.census_diff import compare_censuses
+from perfguard.profile.changes.op_counts import classify
 from perfguard.profile.runs.profiling import findings_of, isa_of, run_profiles
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import Attribution
+from perfguard.report.messages.catalog import describe
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.measuring import start_arms
 from perfguard.runner.session import Request, Session, open_session
@@ -53,7 +54,7 @@ class Trial:
     overhead: float
     """How much longer a profiled step of the baseline takes."""
     first: str | None
-    """Sentence of the first culprit; None where none was named."""
+    """Headline of the first culprit; None where none was named."""
     is_right: bool
     """Whether it is the one that was injected; where nothing was, whether nothing was named."""
     place: int | None
@@ -99,7 +100,7 @@ def run_trial(place: Path, injection: Injection, *, spin_s: float, seed: int) ->
         unexplained_upper=balance.unexplained_upper_s / longer_s,
         pairs=found.processes,
         overhead=balance.overhead_ratio,
-        first=found.culprits[0].sentence if found.culprits else None,
+        first=describe(found.culprits[0].fact) if found.culprits else None,
         is_right=is_right,
         place=places[0] if places else None,
     )
@@ -142,5 +143,5 @@ def _profiled(session: Session, common: str, candidate: str) -> Attribution:
         raise SystemExit(f"the victim cannot be profiled: {found.problems[case.id].reason}")
     isa_class = isa_of(session.request.fingerprint)
     before, after = (findings_of(found, case, role, isa_class) for role in BOTH)
-    changes = compare_censuses(before.joined.census, after.joined.census) if before.joined and after.joined else ()
+    changes = classify(before.joined.census, after.joined.census) if before.joined and after.joined else ()
     return attribute(case.id, before.profile, after.profile, changes)

@@ -12,6 +12,7 @@ from perfguard.gate.stored.changes import CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import named_baseline
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Round
+from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 from tests.census_rows import census, op
 from tests.stored_baselines import CASE, NOISE, ROUND, record, recorded_on
 
@@ -57,17 +58,19 @@ def test_one_round_has_no_interval(capsys):
 def test_cases_that_came_or_went_have_no_difference(capsys):
     gone, new = changes_between(recorded([1.0, 1.0], ONCE, of="a"), recorded([1.0, 1.0], ONCE, of="b"))
     assert (gone.after, new.before) == (None, None)
-    assert (gone.interval, gone.executes_otherwise, new.interval, new.executes_otherwise) == (None,) * 4
+    assert (gone.interval, gone.op_changes, new.interval, new.op_changes) == (None,) * 4
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "line"),
-    [(ONCE, TWICE, "  executes otherwise: "), (ONCE, ONCE, "  executes the same")],
+    ("before", "after", "codes"), [(ONCE, TWICE, ["calls.added"]), (ONCE, ONCE, [])], ids=["changed", "same"]
 )
-def test_what_steps_execute_otherwise_is_told_below_the_times(before, after, line, capsys):
-    lines = told(recorded([1.0, 1.0], before), recorded([1.0, 1.0], after), capsys)
-    assert len(lines) == 2
-    assert lines[1].startswith(line)
+def test_changed_op_counts_are_told_below_the_times(before, after, codes, capsys):
+    sides = recorded([1.0, 1.0], before), recorded([1.0, 1.0], after)
+    (change,) = changes_between(*sides)
+    assert [one.fact.code for one in change.op_changes] == codes
+    assert [line.strip() for line in told(*sides, capsys)[1:]] == (
+        change_lines("changed", "", change.op_changes) or [SAME_OP_COUNTS]
+    )
 
 
 @pytest.mark.parametrize("rows", [(None, ONCE), (ONCE, None), (None, None)])
@@ -80,7 +83,7 @@ def test_a_census_of_other_instruction_sets_is_not_compared():
     before, after = recorded([1.0, 1.0], ONCE), recorded([1.0, 1.0], TWICE)
     other = replace(after.censuses[CASE], isa_class="avx2")
     (change,) = changes_between(before, replace(after, censuses={CASE: other}))
-    assert change.executes_otherwise is None
+    assert change.op_changes is None
 
 
 def test_a_baseline_by_its_folder_comes_with_what_was_counted(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.records.facts import Severity
 from tests.census_rows import (
     ADAM,
     BACKWARD,
@@ -18,7 +20,9 @@ from tests.census_rows import (
     op,
     ops,
     reorder,
+    said,
     told,
+    where,
 )
 
 LAYER3 = "ResNet.layer3.0.conv1"
@@ -31,7 +35,9 @@ FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 def test_a_drop_to_the_reference_kernel_is_told_with_both_choices():
     change = only([conv(BRGEMM, 52)], [conv("ref:any", 52)])
     assert (change.rule, change.before, change.after) == ("implementation", 52, 52)
-    assert change.sentence == "convolution: brg_conv_fwd:avx512_core_bf16 → ref:any, 52 calls in forward of Net.body"
+    assert (change.fact.code, change.fact.severity) == ("implementation.changed", Severity.GRAVE)
+    assert said(change) == {"primitive": "convolution", "lost": BRGEMM, "gained": "ref:any", "calls": 52}
+    assert where(change) == (("forward",), "Net.body", 1)
 
 
 def test_a_capped_instruction_set_is_one_change_for_each_primitive():
@@ -43,16 +49,11 @@ def test_a_capped_instruction_set_is_one_change_for_each_primitive():
             conv(f"brg_matmul:{isa}", 1, primitive="matmul", direction="", problem="2x3:3x4"),
         ]
 
-    assert told(step("avx512_core"), step("avx2")) == [
-        (
-            "implementation",
-            (
-                "convolution: brg_conv_fwd:avx512_core → brg_conv_fwd:avx2 (and 1 more like it), "
-                "10 calls in forward and backward of Net, at 2 places"
-            ),
-        ),
-        ("implementation", "matmul: brg_matmul:avx512_core → brg_matmul:avx2, 1 call in forward of Net.body"),
-    ]
+    convolutions, products = changes(step("avx512_core"), step("avx2"))
+    choice = {"lost": "brg_conv_fwd:avx512_core", "gained": "brg_conv_fwd:avx2"}
+    assert said(convolutions) == {"primitive": "convolution", **choice, "others": 1, "calls": 10}
+    assert where(convolutions) == (("forward", "backward"), "Net", 2)
+    assert (said(products)["primitive"], said(products)["calls"]) == ("matmul", 1)
 
 
 def test_another_spelling_of_an_instruction_set_is_no_change():
@@ -61,7 +62,7 @@ def test_another_spelling_of_an_instruction_set_is_no_change():
 
 def test_a_spelling_of_another_version_does_not_hide_a_lower_instruction_set():
     change = only([conv("brg_conv_fwd:avx10_1_512")], [conv("brg_conv_fwd:avx512_core_bf16")])
-    assert "brg_conv_fwd:avx10_1_512 → brg_conv_fwd:avx512_core_bf16" in change.sentence
+    assert (said(change)["lost"], said(change)["gained"]) == ("brg_conv_fwd:avx10_1_512", BRGEMM)
 
 
 def test_another_choice_for_another_problem_is_still_another_choice():
@@ -71,7 +72,7 @@ def test_another_choice_for_another_problem_is_still_another_choice():
 
 def test_other_attributes_are_told_where_the_choice_is_the_same():
     change = only([conv(BRGEMM)], [conv(BRGEMM, attributes="attr-fpmath:bf16")])
-    assert "no attributes → attr-fpmath:bf16" in change.sentence
+    assert (said(change)["lost"], said(change)["gained"]) == ("no attributes", "attr-fpmath:bf16")
 
 
 def test_a_product_that_leaves_onednn_without_a_change_of_its_op_is_named():
@@ -79,14 +80,17 @@ def test_a_product_that_leaves_onednn_without_a_change_of_its_op_is_named():
     product = {"primitive": "matmul", "direction": "", "problem": "12x10x64:12x64x10", "module": "Bert.attention"}
     change = only([bmm, conv("brg_matmul:avx512_core", 12, **product)], [bmm])
     assert (change.rule, change.before, change.after) == ("implementation", 12, 0)
-    assert change.sentence == "matmul brg_matmul:avx512_core → no library, 12 calls in forward of Bert.attention"
+    assert (change.fact.code, change.fact.severity) == ("library.changed", Severity.GRAVE)
+    assert said(change) == {"lost": "matmul brg_matmul:avx512_core", "gained": NO_LIBRARY, "calls": 12}
+    assert where(change) == (("forward",), "Bert.attention", 1)
 
 
 def test_a_product_that_goes_to_mkl_is_named_so():
     linear = op("linear", 4)
     here = conv("brg_matmul:avx512_core", 4, primitive="matmul", direction="", problem="2x3:3x4")
     there = conv("", 4, primitive="sgemm", direction="", problem="N,N,2,3,4", memory="")
-    assert only([linear, here], [linear, there]).sentence.startswith("matmul brg_matmul:avx512_core → sgemm of MKL")
+    change = only([linear, here], [linear, there])
+    assert said(change) == {"lost": "matmul brg_matmul:avx512_core", "gained": "sgemm of MKL", "calls": 4}
 
 
 def test_a_convolution_that_leaves_onednn_is_one_change_with_its_backward():
@@ -104,8 +108,9 @@ def test_a_convolution_that_leaves_onednn_is_one_change_with_its_backward():
         conv("", 53, primitive="sgemm", direction="", memory=""),
     ]
     change = only(before, after)
-    assert change.rule == "implementation"
-    assert change.sentence == "mkldnn_convolution → thnn_conv2d, 53 calls in forward and backward of Net.body"
+    assert (change.rule, change.fact.code) == ("implementation", "convolution.changed")
+    assert said(change) == {"lost": ("mkldnn_convolution",), "gained": ("thnn_conv2d",), "calls": 53}
+    assert where(change) == (("forward", "backward"), "Net.body", 1)
 
 
 # Fusion
@@ -127,15 +132,17 @@ def test_an_optimizer_that_is_no_longer_fused_is_one_change():
         1,
         1240,
     )
-    assert change.sentence == "Adam: fused → 1,240 small mul_/addcdiv_/addcmul_"
+    assert (change.fact.code, change.fact.subject.op) == ("optimizer.unfused", "Adam")
+    assert said(change) == {"lost": ("_fused_adam_",), "gained": ("mul_", "addcdiv_", "addcmul_")}
 
 
 def test_foreach_ops_are_told_apart_from_fused_and_from_single_tensors():
     foreach, single = [op("_foreach_mul_", 4, **ADAM), op("mul_", 8, **ADAM)], [op("mul_", 8, **ADAM)]
     fused = [op("_fused_adam_", **ADAM)]
-    assert only(fused, foreach).sentence == "Adam: fused → 4 _foreach_mul_"
-    assert only(foreach, single).sentence == "Adam: 4 _foreach_mul_ → 8 small mul_"
-    assert only(single, fused).sentence == "Adam: 8 small mul_ → fused"
+    found = [only(fused, foreach), only(foreach, single), only(single, fused)]
+    assert [change.fact.code for change in found] == ["optimizer.unfused", "optimizer.changed", "optimizer.fused"]
+    assert [(change.before, change.after) for change in found] == [(1, 4), (4, 8), (8, 1)]
+    assert said(found[1]) == {"lost": ("_foreach_mul_",), "gained": ("mul_",)}
 
 
 def test_a_second_optimizer_is_judged_for_itself():
@@ -162,18 +169,19 @@ def test_attention_in_pieces_is_one_change_forward_and_backward():
         op("_softmax_backward_data", 12, **back),
     ]
     change = only(before, after)
-    assert change.rule == "fusion"
-    assert change.phase is FORWARD
-    assert change.sentence == (
-        f"12 {FLASH} → 12 _scaled_dot_product_attention_math in forward and backward of Bert.layer.*.attention"
-    )
+    assert (change.rule, change.fact.code) == ("fusion", "attention.unfused")
+    assert said(change) == {"lost": (FLASH,), "gained": ("_scaled_dot_product_attention_math",)}
+    assert where(change) == (("forward", "backward"), "Bert.layer.*.attention", 1)
 
 
 def test_a_norm_that_becomes_one_op_is_an_improvement_told_the_other_way_round():
     pieces = [*ops("mul add rsqrt", 53)]
     fused = ops("batch_norm _batch_norm_impl_index native_batch_norm", 53)
-    assert only(pieces, fused).sentence == "159 add/mul/rsqrt → 53 batch_norm in forward of Net.body"
-    assert only(fused, pieces).sentence == "53 batch_norm → 159 add/mul/rsqrt in forward of Net.body"
+    for change, code in ((only(pieces, fused), "norm.fused"), (only(fused, pieces), "norm.unfused")):
+        assert change.fact.code == code
+        assert set(said(change).values()) == {("batch_norm",), ("add", "mul", "rsqrt")}
+        assert {change.before, change.after} == {159, 53}
+    assert said(only(fused, pieces))["lost"] == ("batch_norm",)
 
 
 def test_a_norm_that_gave_way_to_code_in_the_module_around_it_is_one_change():
@@ -182,9 +190,9 @@ def test_a_norm_that_gave_way_to_code_in_the_module_around_it_is_one_change():
     around = {"module": "Net.layer1.0"}
     after = [*ops("sub mul rsqrt mean", 2, **around), *ops("mul div neg sum", 2, **around, **back)]
     change = only(before, after)
-    assert change.rule == "fusion"
-    assert change.module == "Net.layer1.*"
-    assert change.sentence.startswith("2 batch_norm → 8 mean/mul/rsqrt/… in forward and backward of Net.layer1.*")
+    assert (change.fact.code, change.module) == ("norm.unfused", "Net.layer1.*")
+    assert said(change) == {"lost": ("batch_norm",), "gained": ("mean", "mul", "rsqrt", "sub")}
+    assert where(change)[0] == ("forward", "backward")
 
 
 def test_an_optimizer_of_other_parameters_is_one_change():
@@ -194,7 +202,8 @@ def test_an_optimizer_of_other_parameters_is_one_change():
 
     change = only(step(62, 11_689_512), step(60, 11_679_912))
     assert (change.rule, change.before, change.after) == ("shapes", 62, 60)
-    assert change.sentence == "Adam: 62 tensors of 11,689,512 elements → 60 tensors of 11,679,912 elements"
+    assert (change.fact.code, change.fact.subject.op) == ("optimizer.parameters_changed", "Adam")
+    assert said(change) == {"elements_before": 11_689_512, "elements_after": 11_679_912}
 
 
 # Reorders and copies
@@ -204,25 +213,30 @@ def test_more_reorders_are_told_with_place_layouts_and_bytes():
     place = {"phase": BACKWARD, "module": LAYER3}
     change = only([reorder(1, **place)], [reorder(3, **place)])
     assert (change.rule, change.before, change.after) == ("reorders", 1, 3)
-    assert change.sentence == "2 reorders more in backward of ResNet.layer3.*.conv1 (abcd → aBcd16b, 3.1 MiB)"
+    assert change.fact.code == "reorders.added"
+    assert said(change) == {"number": 2, "layouts": ("abcd → aBcd16b",), "written_bytes": 2 * 2 * 64 * 56 * 56 * 4}
+    assert where(change) == (("backward",), "ResNet.layer3.*.conv1", 1)
 
 
 def test_reorders_of_one_stage_are_one_change_at_the_stage():
     before = [conv(BRGEMM, module=module) for module in ("ResNet.layer3.0.conv1", "ResNet.layer3.0.conv2")]
     after = [*before, *(reorder(module=one.module) for one in before)]
     change = only(before, after)
-    assert change.module == "ResNet.layer3.*"
-    assert change.sentence.startswith("2 reorders more in forward of ResNet.layer3.*, at 2 places")
+    assert (change.fact.code, change.module, said(change)["number"]) == ("reorders.added", "ResNet.layer3.*", 2)
+    assert where(change) == (("forward",), "ResNet.layer3.*", 2)
 
 
 def test_more_here_and_fewer_there_do_not_cancel():
     before, after = reorder(module="Net.a"), reorder(module="Net.b", problem="2x8x8x8")
-    assert [change.after - change.before for change in changes([before], [after])] == [1, -1]
+    found = changes([before], [after])
+    assert [change.after - change.before for change in found] == [1, -1]
+    assert [change.fact.code for change in found] == ["reorders.added", "reorders.removed"]
 
 
 def test_as_many_reorders_between_other_layouts_are_told_as_such():
     other = reorder(4, memory=NHWC)
-    assert only([reorder(4)], [other]).sentence == "4 reorders between other layouts in forward of Net.body"
+    change = only([reorder(4)], [other])
+    assert (change.fact.code, said(change)) == ("reorders.changed", {"number": 4})
 
 
 def test_reorders_between_other_layouts_belong_to_the_other_implementation_at_their_place():
@@ -235,7 +249,8 @@ def test_an_added_contiguous_is_one_copy_whatever_it_calls():
     after = [*before, *ops("contiguous clone empty_like copy_", dtypes="bf16", layouts="channels_last")]
     change = only(before, after)
     assert (change.rule, change.before, change.after) == ("copies", 0, 1)
-    assert change.sentence == "1 copy more in forward of Net.body (contiguous of bf16 [2,64,56,56])"
+    assert change.fact.code == "copies.added"
+    assert said(change) == {"number": 1, "by": "contiguous", "tensor": "bf16 [2,64,56,56]"}
 
 
 # dtype, layout, shapes
@@ -254,10 +269,9 @@ def test_ops_in_a_wider_dtype_are_one_change_with_the_casts_that_went():
         conv("", 24, primitive="sgemm", direction="", problem="N,N,2,3,4", memory=""),
     ]
     change = only(before, after)
-    assert change.rule == "dtype"
-    assert change.sentence == (
-        "72 ops in f32 instead of bf16 in forward and backward of Net.body: linear and mm; 72 casts fewer"
-    )
+    assert change.fact.code == "dtype.changed"
+    affected = {"affected_ops": 72, "ops": ("linear", "mm")}
+    assert said(change) == {"lost": "bf16", "gained": "f32", **affected, "fewer_casts": 72}
 
 
 def test_a_wrapper_that_autocast_calls_once_more_computes_nothing_more():
@@ -268,7 +282,8 @@ def test_a_wrapper_that_autocast_calls_once_more_computes_nothing_more():
         *ops("to _to_copy copy_", 8, dtypes="f32 bf16"),
     ]
     change = only(before, after)
-    assert change.sentence == "4 ops in bf16 instead of f32 in forward of Net.body: linear; 8 casts more"
+    affected = {"affected_ops": 4, "ops": ("linear",)}
+    assert said(change) == {"lost": "f32", "gained": "bf16", **affected, "extra_casts": 8}
 
 
 def test_a_narrower_kernel_that_follows_from_the_dtype_is_not_told_apart():
@@ -302,10 +317,17 @@ def test_a_lost_memory_format_is_one_change_with_its_reorders_and_copies():
         12,
         0,
     )
-    assert change.sentence == (
-        "channels_last lost by 12 ops in forward and backward of Net.body: conv2d, relu and threshold_backward; "
-        "8 reorders more, 1 copy more (contiguous); brg_conv_fwd:avx512_core_bf16 → jit:avx512_core"
-    )
+    assert change.fact.code == "layout.lost"
+    assert said(change) == {
+        "lost": "channels_last",
+        "gained": "contiguous",
+        "affected_ops": 12,
+        "ops": ("conv2d", "relu", "threshold_backward"),
+        "extra_reorders": 8,
+        "extra_copies": 1,
+        "kernel_lost": BRGEMM,
+        "kernel_gained": "jit:avx512_core",
+    }
 
 
 def test_a_fallback_is_told_even_where_the_memory_format_is_lost():
@@ -316,7 +338,8 @@ def test_a_fallback_is_told_even_where_the_memory_format_is_lost():
 
 def test_other_layouts_are_told_with_what_they_turned_into():
     change = only([op("add", 3)], [op("add", 3, layouts="strided")])
-    assert change.sentence == "3 ops on other layouts (contiguous → strided) in forward of Net.body: add"
+    assert change.fact.code == "layout.changed"
+    assert said(change) == {"lost": "contiguous", "gained": "strided", "affected_ops": 3, "ops": ("add",)}
 
 
 def test_a_larger_batch_is_one_change():
@@ -330,13 +353,12 @@ def test_a_larger_batch_is_one_change():
             allocation(20, batch * 1_000_000),
         ]
 
-    assert told(step(32), step(64)) == [
-        (
-            "shapes",
-            (
-                "26 ops on other shapes in forward and backward of Net.body: conv2d [32,64,56,56] → [64,64,56,56] and "
-                "relu [32,64,56,56] → [64,64,56,56]"
-            ),
-        ),
-        ("allocations", "allocations: 20 a step, 30.5 MiB → 61.0 MiB (30.5 MiB more), in forward of Net.body"),
-    ]
+    assert told(step(32), step(64)) == [("shapes", "shapes.changed"), ("allocations", "allocations.changed")]
+    shapes, allocations = map(said, changes(step(32), step(64)))
+    assert shapes["affected_ops"] == 26
+    assert shapes["examples"] == (
+        "conv2d [32,64,56,56] → [64,64,56,56]",
+        "relu [32,64,56,56] → [64,64,56,56]",
+    )
+    sizes = {"size_before_bytes": 640_000_000, "size_after_bytes": 1_280_000_000, "more_bytes": 640_000_000}
+    assert allocations == {**{name: size // 20 for name, size in sizes.items()}, "is_elsewhere": False}

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.changes.census_diff import comparable, compare_censuses, upgrade
+from perfguard.profile.changes.op_counts import comparable, compare_censuses
 from perfguard.profile.op_counts.census import UNPLACED
+from perfguard.records.facts import Severity
 from tests.census_rows import (
     ADAM,
     BACKWARD,
@@ -21,7 +22,9 @@ from tests.census_rows import (
     op,
     ops,
     reorder,
+    said,
     told,
+    where,
 )
 
 
@@ -39,7 +42,8 @@ def test_a_doubled_call_is_named_by_its_outermost_op_with_its_backward_and_its_r
     twice = [*ops(CONV_OPS, 2), op("convolution_backward", 2, **back), conv(BRGEMM, 2), reorder(4)]
     change = only(once, twice)
     assert (change.rule, change.before, change.after) == ("calls", 1, 2)
-    assert change.sentence == "conv2d called twice as often (1 → 2) in forward of Net.body, and in its backward"
+    assert change.fact.code == "calls.added"
+    assert said(change) == {"ops": ("conv2d",), "with_backward": True}
 
 
 def test_reorders_out_of_proportion_to_a_doubled_call_are_told_for_themselves():
@@ -53,44 +57,47 @@ def test_the_same_change_in_many_modules_is_one_change():
     once = [one for stage in (1, 2, 3) for one in elsewhere([op("relu", 3)], f"ResNet.layer{stage}.0")]
     more = [one for stage in (1, 2, 3) for one in elsewhere([op("relu", 4)], f"ResNet.layer{stage}.0")]
     change = only(once, more)
-    assert change.module == ""
-    assert change.sentence == "relu called 12 instead of 9 times in forward of ResNet, at 3 places"
+    assert (change.module, change.before, change.after) == ("", 9, 12)
+    assert where(change) == (("forward",), "ResNet", 3)
 
 
 def test_several_ops_of_a_module_are_told_together_without_a_ratio():
     change = only(ops("relu add"), [op("relu", 2), op("add", 5)])
-    assert change.sentence == "add and relu called 7 instead of 2 times, all together in forward of Net.body"
+    assert (said(change)["ops"], change.before, change.after) == (("add", "relu"), 2, 7)
 
 
 def test_new_and_removed_ops_are_told_with_their_number():
-    assert only([], ops("relu", 4)).sentence == "relu new (4 calls) in forward of Net.body"
-    assert only(ops("relu"), []).sentence == "relu no longer called (1 call) in forward of Net.body"
+    added, removed = only([], ops("relu", 4)), only(ops("relu"), [])
+    assert (added.fact.code, added.before, added.after) == ("ops.added", 0, 4)
+    assert (removed.fact.code, removed.before, removed.after) == ("ops.removed", 1, 0)
 
 
 def test_views_belong_to_the_op_that_they_come_with():
-    assert only([], ops("relu view empty")).sentence.startswith("relu new (1 call)")
+    assert said(only([], ops("relu view empty")))["ops"] == ("relu",)
 
 
 def test_views_alone_are_told_too():
-    assert (
-        only(ops("view", 10), ops("view", 12)).sentence == "view called 12 instead of 10 times in forward of Net.body"
-    )
+    change = only(ops("view", 10), ops("view", 12))
+    assert (change.fact.code, said(change)["ops"], change.before, change.after) == ("calls.added", ("view",), 10, 12)
 
 
 def test_more_executions_of_a_primitive_by_the_same_ops_are_told():
     change = only([op("lstm"), conv(BRGEMM, 12)], [op("lstm"), conv(BRGEMM, 24)])
-    assert change.sentence == "convolution FWD_D executed twice as often (12 → 24) in forward of Net.body"
+    assert (change.fact.code, said(change)["ops"]) == ("calls.added", ("convolution FWD_D",))
+    assert (change.before, change.after) == (12, 24)
 
 
 def test_views_of_other_shapes_are_told_where_nothing_else_changed():
     assert only(ops("view", shapes="[2,3]"), ops("view", shapes="[6]")).rule == "shapes"
-    assert only(ops("relu view", shapes="[2,3]"), ops("relu view", shapes="[6]")).sentence.startswith("1 op on other")
+    assert said(only(ops("relu view", shapes="[2,3]"), ops("relu view", shapes="[6]")))["affected_ops"] == 1
 
 
 def test_calls_of_libraries_that_could_not_be_placed_are_no_change_of_their_own_beside_others():
     lost = conv("", 28, module=UNPLACED, primitive="sgemm", direction="", memory="", problem="N,N,2,3,4")
     assert only([op("relu")], [op("relu", 2), lost]).rule == "calls"
-    assert only([], [lost]).sentence == "sgemm new (28 calls) in forward of (unplaced)"
+    change = only([], [lost])
+    assert (change.fact.code, said(change)["ops"], change.after) == ("ops.added", ("sgemm",), 28)
+    assert where(change) == (("forward",), UNPLACED, 1)
 
 
 # Moves
@@ -107,12 +114,15 @@ def test_a_renamed_module_is_one_harmless_change_told_last():
             allocation(5, 4096, f"Net.{stem}"),
         ]
 
-    assert told(
-        [*step("features"), op("relu", module="Net.head")], [*step("stem"), op("relu", 2, module="Net.head")]
-    ) == [
-        ("calls", "relu called twice as often (1 → 2) in forward of Net.head"),
-        ("calls", "4 ops moved from Net.features to Net.stem: conv2d and convolution_backward"),
-    ]
+    before = [*step("features"), op("relu", module="Net.head")]
+    calls, moved = changes(before, [*step("stem"), op("relu", 2, module="Net.head")])
+    assert (calls.fact.code, moved.fact.code, moved.fact.severity) == ("calls.added", "ops.moved", Severity.INFO)
+    assert said(moved) == {
+        "source": "Net.features",
+        "target": "Net.stem",
+        "affected_ops": 4,
+        "ops": ("conv2d", "convolution_backward"),
+    }
 
 
 def test_the_same_op_in_another_phase_has_not_moved():
@@ -121,15 +131,18 @@ def test_the_same_op_in_another_phase_has_not_moved():
 
 def test_allocations_that_only_went_elsewhere_say_so():
     change = only([allocation(2, 512, "Net.a")], [allocation(2, 512, "Net.b")])
-    assert change.sentence == "allocations: 2 a step, 512 B, at other places, in forward of Net, at 2 places"
+    assert said(change) == {"size_after_bytes": 512, "is_elsewhere": True}
+    assert where(change) == (("forward",), "Net", 2)
 
 
 # Cache misses, allocations, compiler
 
 
 def test_misses_of_the_primitive_cache_are_counted_by_the_step():
-    assert only([], [miss()]).sentence == "steady-state primitive-cache misses: 1 a step (convolution FWD_D)"
-    assert only([miss(3)], []).sentence.startswith("steady-state primitive-cache misses: 3 → 0 a step")
+    came, went = only([], [miss()]), only([miss(3)], [])
+    assert (came.fact.code, came.before, came.after) == ("cache_misses.changed", 0, 1)
+    assert said(came) == {"primitives": ("convolution FWD_D",)}
+    assert (went.before, went.after) == (3, 0)
 
 
 def test_allocations_are_one_change_of_the_step():
@@ -137,9 +150,8 @@ def test_allocations_are_one_change_of_the_step():
     after = [allocation(12, 1 << 21), allocation(6, 1 << 20, "Net.head")]
     change = only(before, after)
     assert (change.rule, change.before, change.after) == ("allocations", 15, 18)
-    assert change.sentence == (
-        "allocations: 15 → 18 a step, 2.0 MiB → 3.0 MiB (1.0 MiB more), in forward of Net, at 2 places"
-    )
+    sizes = {"size_before_bytes": 2 << 20, "size_after_bytes": 3 << 20, "more_bytes": 1 << 20}
+    assert said(change) == {"calls_before": 15, **sizes, "is_elsewhere": False}
 
 
 @pytest.mark.parametrize(("more_bytes", "changed"), [(63, False), (64 * 10 - 1, False), (64 * 10, True)])
@@ -156,13 +168,15 @@ def test_a_single_allocation_more_is_a_change():
 def test_graph_breaks_are_told_with_their_reasons():
     before = [compiled("graph_break", "call of print")]
     after = [*before, compiled("graph_break", "data-dependent branch (train.py:88)")]
-    assert only(before, after).sentence == "graph breaks: 1 → 2 (data-dependent branch (train.py:88))"
-    assert only([], [compiled("recompile", calls=2)]).sentence == "recompiles: 0 → 2"
+    change, recompiles = only(before, after), only([], [compiled("recompile", calls=2)])
+    assert (change.fact.code, change.before, change.after) == ("compile.changed", 1, 2)
+    assert said(change) == {"event": "graph_break", "reasons": ("data-dependent branch (train.py:88)",)}
+    assert (said(recompiles), recompiles.before, recompiles.after) == ({"event": "recompile"}, 0, 2)
 
 
 def test_graph_breaks_for_another_reason_are_a_change():
     change = only([compiled("graph_break", "print")], [compiled("graph_break", "numpy")])
-    assert change.sentence == "graph breaks: as many, for other reasons (numpy)"
+    assert (change.before, change.after, said(change)["reasons"]) == (1, 1, ("numpy",))
 
 
 # Order and comparability
@@ -184,18 +198,17 @@ def test_the_gravest_is_told_first_and_improvements_last():
 def test_with_another_torch_every_change_names_the_upgrade():
     before, after = census(ops("relu"), torch="2.12.0"), census(ops("relu", 2), torch="2.13.0")
     (change,) = compare_censuses(before, after)
-    assert change.sentence.endswith("(torch 2.12.0 → 2.13.0)")
+    assert (said(change)["torch_before"], said(change)["torch_after"]) == ("2.12.0", "2.13.0")
     assert comparable(before, after) is None
-    assert upgrade(before, before) is None
 
 
 def test_censuses_of_another_case_or_instruction_set_are_not_comparable():
     here = census()
-    assert "step.other" in comparable(census(case_id="step.other"), here)
-    reason = comparable(census(isa_class="avx2"), here)
-    assert "avx2" in reason
-    assert "avx512_core_bf16" in reason
-    assert "perfguard baseline update" in reason
+    other = comparable(census(case_id="step.other"), here)
+    assert (other.code, other.values["counted"]) == ("op_counts.other_case", "step.other")
+    narrow = comparable(census(isa_class="avx2"), here)
+    assert narrow.code == "op_counts.other_isa"
+    assert (narrow.values["counted"], narrow.values["here"]) == ("avx2", "avx512_core_bf16")
 
 
 def test_two_names_of_one_instruction_set_are_comparable():

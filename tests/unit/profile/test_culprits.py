@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.changes.culprits.finding import find_causes
+from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (
@@ -18,6 +18,7 @@ from tests.culprit_network import (
     module,
     slower,
     small_net,
+    told,
 )
 from tests.simulated_profiles import SILENCE, Noise, Op, fused_adam, op_key, profiled, python_key
 
@@ -42,7 +43,8 @@ def test_one_slower_op_is_its_own_culprit():
     assert culprit.change is ChangeClass.SLOWER
     assert culprit.phase is StepPhase.FORWARD
     assert culprit.share == pytest.approx(1)
-    assert culprit.name == f"aten::mkldnn_convolution in {module(3)}"
+    assert told(culprit) == ("op.slower", module(3), 1)
+    assert culprit.fact.values["ops"] == ("mkldnn_convolution",)
 
 
 def test_the_same_op_slower_in_many_modules_is_one_culprit():
@@ -50,20 +52,20 @@ def test_the_same_op_slower_in_many_modules_is_one_culprit():
     (culprit,) = found(NET.with_ops(slower(*keys))).culprits
     assert set(culprit.ops) == set(keys)
     assert culprit.delta_s == pytest.approx(8e-3)
-    assert culprit.name == "aten::mkldnn_convolution in 8 places"
+    assert told(culprit) == ("op.slower", None, 8)
 
 
 def test_slow_modules_are_named_by_what_they_have_in_common():
     keys = [op_key(CONV, module(number)) for number in range(4, 8)]
     (culprit,) = found(NET.with_ops(slower(*keys))).culprits
-    assert culprit.name == "aten::mkldnn_convolution in 4 places of Net.layer2"
+    assert told(culprit) == ("op.slower", "Net.layer2", 4)
 
 
 def test_a_module_with_most_of_the_cost_is_named_alone():
     keys = [op_key(CONV, module(number)) for number in range(3)]
     changed = {**slower(keys[0], by_s=9e-3), **slower(*keys[1:], by_s=0.5e-3)}
     (culprit,) = found(NET.with_ops(changed)).culprits
-    assert culprit.name == f"aten::mkldnn_convolution in {module(0)}"
+    assert told(culprit) == ("op.slower", module(0), 1)
     assert set(culprit.ops) == set(keys)
 
 
@@ -75,10 +77,11 @@ def test_slowdowns_too_small_to_see_one_by_one_are_seen_together():
     arms = profiled(net, net.with_ops(slower(*keys, by_s=0.05e-3, of=net)), noise, rng)
     result = attribute("case", *arms, ())
     assert result.culprits[0].ops[0].op == CONV
-    assert "aten::mkldnn_convolution in 40 places" in {culprit.name for culprit in result.culprits}
+    assert ("op.slower", None, 40) in {told(culprit) for culprit in result.culprits}
     assert not any(change is ChangeClass.SLOWER for change in changes_of(result).values())
 
 
 def test_python_time_of_a_module_is_a_culprit_of_its_own():
     (culprit,) = found(NET.with_ops(slower(python_key(module(2))))).culprits
-    assert culprit.name == f"(python) in {module(2)}"
+    assert told(culprit) == ("python.time", module(2), 1)
+    assert culprit.fact.values["is_more"]

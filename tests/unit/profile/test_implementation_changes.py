@@ -1,4 +1,4 @@
-"""Ops that leave oneDNN, or come to it, without being called otherwise: facts, culprits and their sentences."""
+"""Ops that leave oneDNN, or come to it, without being called otherwise: facts and culprits."""
 
 from __future__ import annotations
 
@@ -41,21 +41,26 @@ def test_products_that_leave_onednn_are_one_culprit_that_says_so():
     (culprit,) = result.culprits
     assert culprit.change is ChangeClass.OTHER_IMPLEMENTATION
     assert set(culprit.ops) == {MM, ADDMM}
-    assert culprit.sentence == f"`mm` in Net.linear: {MATMUL} → no library (train.py:0)"
+    assert (culprit.fact.code, culprit.fact.subject.op) == ("implementation.changed", "Net.linear")
+    assert culprit.fact.subject.place == "train.py:0"
+    values = culprit.fact.values
+    assert (values["primitive"], values["lost"], values["gained"]) == ("mm", (MATMUL,), (NO_LIBRARY,))
     assert {delta.detail for delta in result.deltas if delta.key in {MM, ADDMM}} == {f"{MATMUL} → no library"}
 
 
 def test_one_product_that_leaves_onednn_is_told_with_its_tensors():
     after = {**IN_ONEDNN, MM: (NO_LIBRARY,)}
-    said = compared(IN_ONEDNN, after, slow(MM)).sentence
-    assert f"; all of it: `mm` in Net.linear: {MATMUL} → no library, {MM.shapes} bf16 contiguous" in said
+    (culprit,) = compared(IN_ONEDNN, after, slow(MM)).culprits
+    assert culprit.share == pytest.approx(1)
+    assert culprit.fact.values["tensors"] == f"{MM.shapes} bf16 contiguous"
 
 
 def test_products_that_come_to_onednn_make_a_step_faster_for_that_reason():
     baseline = NET.with_ops(slow(MM))
     before = {**IN_ONEDNN, MM: (NO_LIBRARY,)}
-    said = compared(before, IN_ONEDNN, {MM: NET.ops[MM]}, baseline=baseline).sentence
-    assert f"`mm` in Net.linear: no library → {MATMUL}" in said
+    (culprit,) = compared(before, IN_ONEDNN, {MM: NET.ops[MM]}, baseline=baseline).culprits
+    assert culprit.delta_s < 0
+    assert (culprit.fact.values["lost"], culprit.fact.values["gained"]) == ((NO_LIBRARY,), (MATMUL,))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,8 @@ def test_products_that_come_to_onednn_make_a_step_faster_for_that_reason():
 def test_another_library_is_another_implementation(before, after):
     result = compared({**IN_ONEDNN, MM: before}, {**IN_ONEDNN, MM: after}, slow(MM, times=2))
     assert changes_of(result)[MM] is ChangeClass.OTHER_IMPLEMENTATION
-    assert f"{before[0]} → {after[0]}" in result.sentence
+    values = result.culprits[0].fact.values
+    assert (values["lost"], values["gained"]) == (before, after)
 
 
 def test_a_capped_instruction_set_and_products_that_leave_onednn_for_it_are_two_culprits():

@@ -134,7 +134,8 @@ def test_a_step_that_sleeps_is_blamed_on_the_line_that_sleeps():
     found = attribute(
         "case", located(before, {"net.py:7": 9e-4}), located(after, {"net.py:7": 9e-4, "net.py:8": 2e-3}), ()
     )
-    assert found.culprits[0].sentence == "python time in Net (net.py:8)"
+    fact = found.culprits[0].fact
+    assert (fact.code, fact.subject.op, fact.subject.place) == ("python.time", "Net", "net.py:8")
 
 
 def located(profile, lines):

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.profile.changes.culprits.causes import Rule
-from perfguard.profile.changes.culprits.finding import find_causes
+from perfguard.profile.changes.causes import CauseKind, find_causes
 from perfguard.profile.changes.diff import diff_ops
-from perfguard.profile.changes.twins import find_twins
+from perfguard.profile.changes.matches import find_twins
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import (
     CONV,
@@ -18,6 +17,7 @@ from tests.culprit_network import (
     found,
     module,
     slower,
+    told,
 )
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
 
@@ -26,10 +26,12 @@ def test_what_an_optimizer_executes_is_one_culprit_with_its_python_time():
     small = {op_key(f"aten::{name}", "Adam", OPTIMIZER): Op(620, 2e-3) for name in ("mul_", "addcdiv_")}
     python = slower(python_key("Adam", OPTIMIZER), by_s=0.5e-3)
     (culprit,) = found(NET.with_ops({fused_adam(): None, **small, **python})).culprits
-    assert culprit.name == "Adam"
+    assert told(culprit) == ("optimizer.unfused", "Adam", 1)
+    assert culprit.fact.values["lost"] == ("_fused_adam_",)
+    assert culprit.fact.values["after"] == 1240
     assert culprit.change is ChangeClass.NEW
     assert culprit.phase is OPTIMIZER
-    assert culprit.place == "optimizer"
+    assert culprit.phases == (OPTIMIZER,)
     assert culprit.delta_s == pytest.approx(3.5e-3)
     assert set(culprit.ops) == {fused_adam(), *small, python_key("Adam", OPTIMIZER)}
 
@@ -37,7 +39,8 @@ def test_what_an_optimizer_executes_is_one_culprit_with_its_python_time():
 def test_an_optimizer_in_place_of_another_is_one_culprit():
     sgd = op_key("aten::_fused_sgd_", "SGD", OPTIMIZER)
     (culprit,) = found(NET.with_ops({fused_adam(): None, sgd: Op(1, 3e-3)})).culprits
-    assert culprit.name == "Adam → SGD"
+    assert told(culprit)[:2] == ("optimizer.replaced", "SGD")
+    assert culprit.fact.values["replaced"] == "Adam"
     assert culprit.delta_s == pytest.approx(2e-3)
 
 
@@ -46,19 +49,23 @@ def test_two_optimizers_are_two_culprits():
     net = NET.with_ops({other: Op(1, 1e-3)})
     slow = {replace(key, op="aten::mul_"): Op(9, 3e-3) for key in (fused_adam(), other)}
     result = found(net.with_ops({fused_adam(): None, other: None, **slow}), net)
-    assert {culprit.name for culprit in result.culprits} == {"Adam", "SGD"}
+    assert {told(culprit) for culprit in result.culprits} == {
+        ("optimizer.unfused", "Adam", 1),
+        ("optimizer.unfused", "SGD", 1),
+    }
 
 
 def test_gradient_clipping_is_no_part_of_the_optimizer():
     clipping = op_key("aten::_foreach_norm", "", OPTIMIZER, shapes="{62:11689512}")
     (culprit,) = found(NET.with_ops({clipping: Op(1, 1e-3)})).culprits
-    assert culprit.name == "aten::_foreach_norm in optimizer"
+    assert told(culprit) == ("ops.added", None, 1)
+    assert culprit.fact.values["phases"] == ("optimizer",)
     assert culprit.ops == (clipping,)
 
 
 def test_a_slower_optimizer_is_one_culprit():
     (culprit,) = found(NET.with_ops(slower(fused_adam()))).culprits
-    assert culprit.name == "aten::_fused_adam_ in Adam"
+    assert told(culprit) == ("op.slower", "Adam", 1)
 
 
 def test_a_lost_memory_format_is_one_culprit_with_its_copies():
@@ -67,7 +74,8 @@ def test_a_lost_memory_format_is_one_culprit_with_its_copies():
         conv = op_key(CONV, module(number))
         changed |= {conv: None, contiguous(conv): Op(1, 2.5e-3), copy_in(number): Op(2, 0.3e-3)}
     (culprit,) = found(NET.with_ops(changed)).culprits
-    assert culprit.name == "layout in 8 places"
+    assert told(culprit) == ("layout.lost", None, 8)
+    assert culprit.fact.values["extra_copies"] == 16
     assert culprit.delta_s == pytest.approx(8 * 0.8e-3)
     assert culprit.share == pytest.approx(1)
 
@@ -107,7 +115,8 @@ def test_another_dtype_is_one_culprit_with_its_casts():
         cast = op_key("aten::_to_copy", module(number))
         changed |= {conv: None, replace(conv, dtypes="bf16"): Op(1, 3e-3), cast: Op(1, 0.1e-3)}
     (culprit,) = found(NET.with_ops(changed)).culprits
-    assert culprit.name == "dtype in 8 places"
+    assert told(culprit) == ("dtype.changed", None, 8)
+    assert (culprit.fact.values["lost"], culprit.fact.values["gained"]) == ("f32", "bf16")
 
 
 def test_a_capped_isa_is_one_culprit_and_a_fallback_to_the_reference_another():
@@ -128,9 +137,10 @@ def test_a_module_that_is_called_twice_is_one_culprit_forward_and_backward():
     (culprit,) = found(NET.with_ops(twice)).culprits
     assert culprit.change is ChangeClass.MORE_CALLS
     assert culprit.phase is BACKWARD
-    assert culprit.place == "forward and backward"
+    assert culprit.phases == (StepPhase.FORWARD, BACKWARD)
     assert set(culprit.ops) == set(twice)
-    assert culprit.name == f"aten::convolution_backward in {module(1)}"
+    assert told(culprit) == ("calls.added", module(1), 1)
+    assert (culprit.fact.values["before"], culprit.fact.values["after"]) == (1, 2)
 
 
 def test_an_op_that_replaced_another_is_one_culprit_wherever_it_did():
@@ -139,7 +149,8 @@ def test_an_op_that_replaced_another_is_one_culprit_wherever_it_did():
         conv = op_key(CONV, module(number))
         changed |= {conv: None, replace(conv, op="aten::_slow_conv2d_forward"): Op(1, 9e-3)}
     (culprit,) = found(NET.with_ops(changed)).culprits
-    assert culprit.name == "aten::_slow_conv2d_forward in 3 places"
+    assert told(culprit) == ("convolution.changed", None, 3)
+    assert culprit.fact.values["gained"] == ("_slow_conv2d_forward",)
     assert culprit.delta_s == pytest.approx(21e-3)
 
 
@@ -178,7 +189,8 @@ def test_without_modules_a_copy_of_another_shape_is_another_copy():
     baseline = plain.with_ops({gone: Op(1, 1e-5)})
     result = found(baseline.with_ops({gone: None, added: Op(1, 2e-3)}), baseline)
     assert result.culprits[0].ops[0] == added
-    assert "1 `copy_` more" in result.sentence
+    fact = result.culprits[0].fact
+    assert (fact.code, fact.values["number"], fact.values["by"]) == ("copies.added", 1, "copy_")
 
 
 def test_copies_at_a_place_whose_shapes_changed_belong_to_that():
@@ -187,7 +199,7 @@ def test_copies_at_a_place_whose_shapes_changed_belong_to_that():
     other = {replace(key, shapes="[4,8,16,16]"): Op(1, 9e-3) for key in (conv, copy)}
     (culprit,) = found(baseline.with_ops({conv: None, copy: None, **other}), baseline).culprits
     assert {conv, copy} <= set(culprit.ops)
-    assert culprit.sentence.startswith("shape ")
+    assert culprit.fact.code == "shapes.changed"
 
 
 def test_the_rules_claim_what_they_are_for():
@@ -202,4 +214,10 @@ def test_the_rules_claim_what_they_are_for():
         other: Op(2, 4e-3),
     }
     causes = find_causes(diff_ops(*profiled(NET, NET.with_ops(changed))))
-    assert {cause.rule for cause in causes} == {Rule.OPTIMIZER, Rule.LAYOUT, Rule.REPLACED, Rule.CALLS, Rule.TIME}
+    assert {cause.kind for cause in causes} == {
+        CauseKind.OPTIMIZER,
+        CauseKind.LAYOUT,
+        CauseKind.REPLACED,
+        CauseKind.CALLS,
+        CauseKind.TIME,
+    }

@@ -12,9 +12,10 @@ import pytest
 from perfguard.records.facts import recorded_text
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, Outcome
-from perfguard.report.comment.cases import Detail
+from perfguard.report.comment.cases import Detail, text_of
 from perfguard.report.comment.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
+from perfguard.report.culprits import culprit_lines
 from tests.commented_results import (
     BASE,
     HEAD,
@@ -30,6 +31,7 @@ from tests.commented_results import (
     regressed,
 )
 from tests.compared_cases import compared
+from tests.example_attribution import attribution_of
 from tests.hostile_texts import assert_harmless
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -67,17 +69,18 @@ def test_a_comment_is_markdown_of_ours_alone(name):
 
 
 def test_the_verdict_and_the_culprit_are_in_the_first_lines():
-    first = render_comment(REGRESSED, CONTEXT).splitlines()[:7]
+    first = render_comment(REGRESSED, CONTEXT).splitlines()[:8]
+    (culprit,) = culprit_lines(REGRESSED.attributions[0])
     assert first[2] == "### 🔺 perfguard: regressed at f00dbeeff00d"
     assert "1 of 6 cases regressed" in first[4]
-    assert first[6].startswith("Culprit: **step +6.2 %")
+    assert first[6:8] == [f"**{text_of(culprit.headline)}**", text_of(culprit.details)]
 
 
 @pytest.mark.parametrize("number", [2000, 5000])
 def test_a_comment_on_very_many_cases_has_room(number):
     text = render_comment(many_cases(number), CONTEXT)
     assert len(text) <= COMMENT_CHARACTERS
-    assert "Culprit: **step" in text
+    assert text_of(culprit_lines(many_cases(50).attributions[0])[0].headline) in text
     assert "# measure it again" in text
     assert text.count("```") % 2 == 0
 
@@ -93,7 +96,7 @@ def test_detail_is_shed_in_the_order_that_is_stated():
         ("kernel.add[id=0,", "unchanged"),
         ("Advice on", "advice"),
         ("faults regressed", "signals"),
-        ("2 reorders more in forward", "changes"),
+        ("2 extra reorders", "changes"),
         ("What else there is to know", "notes"),
     )
     lengths = [len(render_comment(result, CONTEXT, limit=limit)) for limit in range(40_000, 2_000, -2_500)]
@@ -116,11 +119,14 @@ def test_even_a_tiny_budget_is_kept_and_begins_with_the_verdict(limit):
 
 
 def test_the_worst_gating_case_comes_first_and_its_culprit_heads_the_comment():
-    verdicts = [regressed("a", 0.02), regressed("b", 0.30, blame="the culprit of b"), regressed("c", 0.05)]
-    text = render_comment(gate_result(GateOutcome.REGRESSED, "3 of 3 cases regressed", *verdicts), CONTEXT)
-    assert "Culprit: **the culprit of b** (`b`)" in text
+    verdicts = [regressed("a", 0.02), regressed("b", 0.30), regressed("c", 0.05)]
+    found = attribution_of("b")
+    result = gate_result(GateOutcome.REGRESSED, "3 of 3 cases regressed", *verdicts, attributions=(found,))
+    text = render_comment(result, CONTEXT)
+    (culprit,) = culprit_lines(found)
+    assert f"**{text_of(culprit.headline)}** (`b`)\n{text_of(culprit.details)}" in text
     assert text.index("  b\n") < text.index("  c\n") < text.index("  a\n")
-    assert text.count("the culprit of b") == 1
+    assert text.count(text_of(culprit.headline)) == 1
 
 
 def test_a_calibrated_gate_quotes_its_error_rate():
@@ -208,10 +214,12 @@ def test_an_allowed_case_is_told_with_its_reason():
 
 
 def test_the_blame_of_a_case_is_told_where_it_is_not_in_the_headline():
-    verdicts = [regressed("a", 0.30), regressed("b", 0.02, blame="the culprit of b")]
-    text = render_comment(gate_result(GateOutcome.REGRESSED, "2 of 2 cases regressed", *verdicts), CONTEXT)
-    assert "\n- the culprit of b\n" in text
-    assert text.count("- the culprit") == 1
+    verdicts, found = [regressed("a", 0.30), regressed("b", 0.02)], attribution_of("b")
+    result = gate_result(GateOutcome.REGRESSED, "2 of 2 cases regressed", *verdicts, attributions=(found,))
+    (culprit,) = culprit_lines(found)
+    lines = [line for line in render_comment(result, CONTEXT).splitlines() if text_of(culprit.headline) in line]
+    assert len(lines) == 1
+    assert text_of(culprit.details) in lines[0]
 
 
 def test_what_no_allowance_covers_is_not_offered_one():

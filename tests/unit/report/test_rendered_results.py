@@ -18,7 +18,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.comment.markdown import escape, render_markdown
 from perfguard.report.lines import note_lines
-from perfguard.report.terminal.result import format_interval, render_result
+from perfguard.report.terminal.result import format_interval, render_result, word_of
 from perfguard.units import printable
 from tests.printed_text import printed
 
@@ -47,7 +47,7 @@ def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because
         baseline_median_s=None if effect is None else 0.00123,
         candidate_median_s=None if effect is None else 0.00123 * (1 + effect),
         margin_ratio=0.005,
-        problem=None if effect is not None else reason,
+        problem=None if effect is not None else recorded_text(reason),
         problem_outcome=None if effect is not None else outcome,
     )
     return Verdict(
@@ -151,8 +151,8 @@ def test_nothing_is_lost_on_a_narrow_terminal(width):
     text = "".join(terminal_text(COMPARED, width=width).split())
     for verdict in COMPARED.gate.verdicts:
         assert "".join(printable(verdict.case_id).split()) in text
-        assert verdict.outcome.value in text
-        assert "".join(format_interval(verdict.comparison).split()) in text
+        assert "".join(word_of(verdict.outcome).split()) in text
+        assert "".join(format_interval(verdict.comparison.estimate).split()) in text
 
 
 def test_what_matters_most_comes_first_in_markdown():
@@ -237,7 +237,7 @@ def shown(found):
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_a_sign_and_a_place(outcome):
     found = result(verdict("case", outcome, 0.01))
-    assert outcome.value in shown(found)
+    assert word_of(outcome) in shown(found)
     assert f"**{outcome.value}**" in render_markdown(found)
 
 

@@ -54,11 +54,10 @@ MATMUL = OpKey(
     layouts="contiguous contiguous",
 )
 MORE_REORDERS = CensusChange(
-    phase=StepPhase.BACKWARD, module="Net.*", rule="reorders", before=0, after=2, sentence="2 reorders more"
+    phase=StepPhase.BACKWARD, module="Net.*", rule="reorders", before=0, after=2, fact=fact("reorders.added", number=2)
 )
 ATTRIBUTION = Attribution(
     case_id="a",
-    sentence="step +6.2 %",
     balance=StepBalance(
         baseline_s=1.0,
         candidate_s=1.25,
@@ -75,8 +74,7 @@ ATTRIBUTION = Attribution(
     ),
     culprits=(
         Culprit(
-            name="aten::mm",
-            sentence="`mm` 25 % slower",
+            fact=fact("op.slower", ops=("mm",), changed_ratio=0.25),
             change=ChangeClass.SLOWER,
             phase=StepPhase.BACKWARD,
             delta_s=0.25,

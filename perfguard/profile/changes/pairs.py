@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from perfguard.profile.changes.count_rules.op_names import is_minor
+from perfguard.profile.changes.counted import phases_of
+from perfguard.profile.changes.op_names import computes, is_minor, leading, short
+from perfguard.profile.changes.residue import Pair, Place, Residue, RowKey
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.profile.op_counts.census import CACHE_MISS
 from perfguard.profile.op_counts.census_details import channels_last_of, op_detail, primitive_detail
+from perfguard.records.facts import Value
 from perfguard.records.steps.ops import CensusKind
-
-if TYPE_CHECKING:
-    from perfguard.profile.changes.count_rules.residue import Pair, Residue, RowKey
 
 REORDER = "reorder"
 
@@ -26,6 +26,68 @@ class Difference(Enum):
     LAYOUT = "layout"
     DTYPE = "dtype"
     SHAPES = "shapes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Pairs as a change counts them."""
+
+    calls: int
+    """Of leading ops: a wrapper and what it calls are one. Of primitives, where no op differs."""
+    ops: tuple[str, ...]
+    """Those of the earliest phase first, whose names people know, then the most frequent; short."""
+    are_primitives: bool
+    """Whether they are primitives, for want of ops."""
+    rows: frozenset[RowKey]
+    """The rows of all pairs."""
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """Where they are."""
+        return frozenset(row.place for row in self.rows)
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """What a fact says of them."""
+        return {f"affected_{'primitives' if self.are_primitives else 'ops'}": self.calls, "ops": self.ops}
+
+
+def account_of(pairs: Iterable[Pair]) -> Account:
+    """Count pairs, at least one."""
+    pairs = list(pairs)
+    ops = [pair for pair in pairs if pair.lost.kind is CensusKind.OP]
+    ops = [pair for pair in ops if computes(pair.lost.name)] or ops
+    calls = _leading_calls(ops) if ops else _primitive_calls(pairs)
+    first = phases_of(pair.lost.place for pair in ops or pairs)[0]
+    early = {_name(pair) for pair in ops or pairs if pair.lost.place.phase is first}
+    return Account(
+        calls=sum(calls.values()),
+        ops=tuple(sorted(calls, key=lambda name: (name not in early, -calls[name], name))),
+        are_primitives=not ops,
+        rows=frozenset(row for pair in pairs for row in (pair.lost, pair.gained)),
+    )
+
+
+def _leading_calls(pairs: Sequence[Pair]) -> Counter[str]:
+    at: dict[frozenset[Place], Counter[str]] = defaultdict(Counter)
+    for pair in pairs:
+        at[frozenset({pair.lost.place, pair.gained.place})][pair.lost.name] += pair.calls
+    calls: Counter[str] = Counter()
+    for counted in at.values():
+        for op in leading(counted):
+            calls[short(op)] += counted[op]
+    return calls
+
+
+def _primitive_calls(pairs: Sequence[Pair]) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for pair in pairs:
+        calls[_name(pair)] += pair.calls
+    return calls
+
+
+def _name(pair: Pair) -> str:
+    return short(pair.lost.name) if pair.lost.kind is CensusKind.OP else pair.lost.name.split()[0]
 
 
 def pair_rows(residue: Residue, *, minor: bool = False) -> Mapping[Difference, Sequence[Pair]]:

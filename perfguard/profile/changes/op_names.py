@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from perfguard.profile.trace.op_groups import Group, group_of
@@ -82,6 +82,8 @@ _CALLS: Mapping[str, frozenset[str]] = {
 class Fusion:
     """Work that one op does at once or many do piece by piece."""
 
+    kind: str
+    """First part of the codes of its changes: `attention.unfused`."""
     fused: frozenset[str]
     """Names of the op, with wrappers that exist only around it."""
     groups: frozenset[Group]
@@ -90,8 +92,9 @@ class Fusion:
     """The one of these groups without which nothing was taken to pieces."""
 
 
-def _fusion(names: str, *, core: Group, groups: Iterable[Group] = ()) -> Fusion:
+def _fusion(kind: str, names: str, *, core: Group, groups: Iterable[Group] = ()) -> Fusion:
     return Fusion(
+        kind=kind,
         fused=frozenset(names.split()),
         core=core,
         groups=frozenset({core, Group.ELEMENT_WISE, Group.REDUCTION, *groups}),
@@ -100,6 +103,7 @@ def _fusion(names: str, *, core: Group, groups: Iterable[Group] = ()) -> Fusion:
 
 FUSIONS = (
     _fusion(
+        "attention",
         """
         _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
         _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_fused_attention_overrideable_backward
@@ -108,23 +112,25 @@ FUSIONS = (
         groups=(Group.SOFTMAX, Group.ATTENTION),
     ),
     _fusion(
+        "norm",
         """
         batch_norm _batch_norm_impl_index native_batch_norm _native_batch_norm_legit
         _native_batch_norm_legit_no_training native_batch_norm_backward
         """,
         core=Group.ELEMENT_WISE,
     ),
-    _fusion("layer_norm native_layer_norm native_layer_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("group_norm native_group_norm native_group_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("rms_norm _fused_rms_norm _fused_rms_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("mkldnn_rnn_layer mkldnn_rnn_layer_backward _thnn_fused_lstm_cell", core=Group.MATMUL),
-    _fusion("gelu gelu_backward silu silu_ silu_backward", core=Group.ELEMENT_WISE),
+    _fusion("norm", "layer_norm native_layer_norm native_layer_norm_backward", core=Group.ELEMENT_WISE),
+    _fusion("norm", "group_norm native_group_norm native_group_norm_backward", core=Group.ELEMENT_WISE),
+    _fusion("norm", "rms_norm _fused_rms_norm _fused_rms_norm_backward", core=Group.ELEMENT_WISE),
+    _fusion("recurrent", "mkldnn_rnn_layer mkldnn_rnn_layer_backward _thnn_fused_lstm_cell", core=Group.MATMUL),
+    _fusion("activation", "gelu gelu_backward silu silu_ silu_backward", core=Group.ELEMENT_WISE),
     _fusion(
+        "loss",
         "cross_entropy_loss log_softmax _log_softmax _log_softmax_backward_data",
         core=Group.ELEMENT_WISE,
         groups=(Group.LOSS,),
     ),
-    _fusion("addmm baddbmm", core=Group.MATMUL),
+    _fusion("linear", "addmm baddbmm", core=Group.MATMUL),
 )
 """Fused ops of torch on CPUs whose loss is a known cause of slow steps."""
 
@@ -149,11 +155,6 @@ CONVOLUTIONS = frozenset(
 def short(op: str) -> str:
     """`mul_` for `aten::mul_`; other libraries keep their name."""
     return op.removeprefix("aten::")
-
-
-def named(ops: Sequence[str]) -> str:
-    """`mul_/addcdiv_/lerp_/…`: three of the ops, as they come."""
-    return "/".join([*map(short, ops[:3]), *("…" for _ in ops[3:4])])
 
 
 def is_copy(op: str) -> bool:

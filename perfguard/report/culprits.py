@@ -1,0 +1,123 @@
+"""Changes and culprits as lines, alike in every output: headline, place, cost."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from perfguard.records.facts import Fact, fact
+from perfguard.records.steps.ops import Attribution, CensusChange, Culprit, StepBalance
+from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.messages.catalog import describe
+from perfguard.units import format_change, format_count, format_share, format_signed_seconds
+
+MOST_SHOWN = 3
+"""Culprits in any output."""
+_ENOUGH_EXPLAINED = 0.8
+"""Part of the step's difference after which no more culprits are shown."""
+_WORTH_SHOWING = 0.05
+"""Part of the step's difference that a further culprit must have."""
+
+
+class CulpritLine(NamedTuple):
+    """One culprit as it is shown."""
+
+    headline: str
+    """`Attention no longer fused: flash_attention → bmm + masked_fill_`."""
+    place: str
+    """`train/gpt.py:22`, or `forward of Net.layer3` where no line is known; may be empty."""
+    cost: str
+    """`+0.99 ms · 37 %`; empty for a change that was only counted."""
+
+    @property
+    def details(self) -> str:
+        """`train/gpt.py:22 · +0.99 ms · 37 %`."""
+        return " · ".join(filter(None, (self.place, self.cost)))
+
+
+def culprit_lines(attribution: Attribution) -> list[CulpritLine]:
+    """What made the step slower or faster, largest part first, at most three; else the gravest changed op count."""
+    shown = [_line(culprit) for culprit in _worth_showing(attribution)]
+    if shown:
+        return shown
+    return [CulpritLine(describe(change.fact), place_of(change.fact), "") for change in attribution.census_changes[:1]]
+
+
+def culprit_texts(attribution: Attribution) -> list[str]:
+    """The same in one line each: `Adam no longer fused: … (train.py:88 · +0.99 ms · 37 %)`."""
+    return [
+        f"{line.headline} ({line.details})" if line.details else line.headline for line in culprit_lines(attribution)
+    ]
+
+
+def step_text(attribution: Attribution) -> str:
+    """`step +6.2 % [+5.1 %, +7.4 %]`, and whether that can be told from noise."""
+    balance = attribution.balance
+    if balance.baseline_s <= 0:
+        return f"step {format_signed_seconds(balance.delta_s)}"
+    said = format_change(balance.delta_s / balance.baseline_s)
+    if math.isfinite(balance.lower_s) and math.isfinite(balance.upper_s):
+        lower, upper = (format_change(end / balance.baseline_s) for end in (balance.lower_s, balance.upper_s))
+        said += f" [{lower}, {upper}]"
+    if balance.is_in_doubt:
+        return f"step {said}, within the noise"
+    return f"step {said}" if attribution.culprits or attribution.census_changes else f"step {said}, no culprit found"
+
+
+def change_text(change: CensusChange) -> str:
+    """`3 extra copies in forward of Net.head`."""
+    place, values = place_of(change.fact), change.fact.values
+    text = describe(change.fact) + (f" in {place}" if place else "")
+    upgrade = f" (torch {values['torch_before']} → {values['torch_after']})" if "torch_before" in values else ""
+    return f"{text}{upgrade}"
+
+
+def place_of(change: Fact) -> str:
+    """`train.py:88`; else `forward and backward of ResNet.layer3, 4 places`, `Adam` for an optimizer."""
+    if change.subject.place:
+        return change.subject.place
+    phases, places = change.values.get("phases"), change.values.get("places")
+    module = change.subject.op or ""
+    names = " and ".join(map(str, phases)) if isinstance(phases, tuple) else ""
+    if names == "optimizer" and module:
+        names, module = module, ""
+    text = " of ".join(filter(None, (names, module)))
+    many = isinstance(places, int) and places > 1
+    return f"{text}, {format_count(places, 'place')}" if many and isinstance(places, int) else text
+
+
+def contradiction(verdict: Verdict, balance: StepBalance) -> Fact | None:
+    """That the profiled steps, which are few, contradict the verdict."""
+    was_faster = math.isfinite(balance.upper_s) and balance.upper_s < 0
+    was_slower = math.isfinite(balance.lower_s) and balance.lower_s > 0
+    if (verdict.outcome is Outcome.REGRESSED and was_faster) or (verdict.outcome is Outcome.IMPROVED and was_slower):
+        return fact("ops.went_the_other_way")
+    if verdict.outcome is Outcome.UNCHANGED and (was_faster or was_slower):
+        return fact("ops.differ_in_few_steps")
+    return None
+
+
+def _worth_showing(attribution: Attribution) -> list[Culprit]:
+    """The first, and more until most of the step is explained."""
+    total_s = sum(abs(culprit.delta_s) for culprit in attribution.culprits)
+    shown: list[Culprit] = []
+    explained = 0.0
+    for culprit in attribution.culprits:
+        share = culprit.share
+        if not math.isfinite(share):
+            share = 0.0 if culprit.is_within_noise or not total_s else abs(culprit.delta_s) / total_s
+        if len(shown) == MOST_SHOWN or (shown and explained >= _ENOUGH_EXPLAINED):
+            break
+        if not shown or share >= _WORTH_SHOWING:
+            shown.append(culprit)
+            explained += share
+    return shown
+
+
+def _line(culprit: Culprit) -> CulpritLine:
+    cost = format_signed_seconds(culprit.delta_s)
+    if culprit.is_within_noise:
+        cost = f"{cost}, within the noise"
+    elif math.isfinite(culprit.share):
+        cost = f"{cost} · {format_share(culprit.share)}"
+    return CulpritLine(describe(culprit.fact), place_of(culprit.fact), cost)
