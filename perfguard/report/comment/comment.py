@@ -170,7 +170,7 @@ def _environment(result: RunResult) -> list[str]:
         return [f"Machine: {where}."]
     if not rows:
         both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
-        return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python)}), {where}."]
+        return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or "?")}), {where}."]
     lines = ["Environment: **it differs between the arms**", "", "| | baseline | candidate |", "|---|---|---|"]
     lines += [f"| {name} | {_cell(before)} | {_cell(after)} |" for name, before, after in rows]
     return ["\n".join(lines), f"Machine: {where}."]
