@@ -86,6 +86,11 @@ def place_of(change: Fact) -> str:
     return f"{text}, {format_count(places, 'place')}" if many and isinstance(places, int) else text
 
 
+def place_of_culprit(culprit: Culprit) -> str:
+    """The same of a culprit; its phases where an older recording tells no more."""
+    return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
+
+
 def contradiction(verdict: Verdict, balance: StepBalance) -> Fact | None:
     """That the profiled steps, which are few, contradict the verdict."""
     was_faster = math.isfinite(balance.upper_s) and balance.upper_s < 0
@@ -120,4 +125,4 @@ def _line(culprit: Culprit) -> CulpritLine:
         cost = f"{cost}, within the noise"
     elif math.isfinite(culprit.share):
         cost = f"{cost} · {format_share(culprit.share)}"
-    return CulpritLine(describe(culprit.fact), place_of(culprit.fact), cost)
+    return CulpritLine(describe(culprit.fact), place_of_culprit(culprit), cost)

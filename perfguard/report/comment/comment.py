@@ -134,10 +134,17 @@ def _red(result: RunResult) -> list[Verdict]:
     return of(result.gate.verdicts, Outcome.REGRESSED) if result.gate is not None else []
 
 
+def _was_not_measured(result: RunResult) -> bool:
+    """Whether both arms run the same code, so that no block was measured."""
+    return result.gate is not None and result.gate.identical and not result.gate.blocks_total
+
+
 def _certainty(result: RunResult) -> str:
     """The gate's error rate, and what made a flag red."""
     if result.gate is None:
         return "nothing was compared."
+    if _was_not_measured(result):
+        return "by git's own hashes; nothing was measured."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
     said = []
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
@@ -160,6 +167,8 @@ def _environment(result: RunResult) -> list[str]:
         for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
         if getattr(baseline, name) != getattr(candidate, name)
     ]
+    if not rows and candidate.python is None:  # nothing was started
+        return [f"Machine: {where}."]
     if not rows:
         both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
         return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
@@ -201,7 +210,7 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
     red = _red(result)
     worst = next((v for v in red if _TYPABLE.fullmatch(v.case_id)), None)
     commands = []
-    if context.reproduce:
+    if context.reproduce and not _was_not_measured(result):
         commands += ["# measure it again", context.reproduce]
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]

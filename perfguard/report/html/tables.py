@@ -11,7 +11,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.verdict import SignalFinding, Verdict
-from perfguard.report.culprits import place_of
+from perfguard.report.culprits import place_of_culprit
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
 from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of, urgency
@@ -174,7 +174,7 @@ def culprits_table(attribution: Attribution) -> Table | None:
                 (format_share(culprit.share), culprit.share), (format_signed_seconds(culprit.delta_s), culprit.delta_s)
             ),
             Cell(content=format_seconds_interval(culprit.lower_s, culprit.upper_s) or "-", class_="num"),
-            *text_cells(place_of(culprit.fact)),
+            *text_cells(place_of_culprit(culprit)),
             Cell(content=describe(culprit.fact), class_="wide"),
         )
         for culprit in attribution.culprits

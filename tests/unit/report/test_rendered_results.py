@@ -167,7 +167,7 @@ HOSTILE_RESULT = result(
     verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
     reasons=(recorded_text(HOSTILE),),
     machine=HOSTILE,
-    notes=(recorded_text(HOSTILE),),
+    notes=(replace(recorded_text(HOSTILE), severity=Severity.NOTABLE),),
     arms={
         "candidate": ArmSummary(
             text=HOSTILE, source_id=None, interpreter=None, python=HOSTILE, torch=HOSTILE, stack_id=None
