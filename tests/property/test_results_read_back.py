@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_builtins, to_json, with_nan
 from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import Fact
 from perfguard.records.result import CaseMeasured
 from perfguard.records.steps.ops import Culprit, OpDelta, StepBalance
 from perfguard.records.verdict import Comparison, ModeReport, SignalFinding
 
+VALUES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=3)
+FACTS = st.builds(Fact, code=st.text(max_size=9), values=st.dictionaries(st.text(max_size=3), VALUES, max_size=3))
+st.register_type_strategy(Fact, FACTS)
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 INTERVALS = st.builds(Interval, lower=NUMBERS, upper=NUMBERS, level=NUMBERS)
 ESTIMATES = st.builds(
