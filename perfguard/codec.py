@@ -22,14 +22,19 @@ from perfguard.errors import StoreError
 from perfguard.records.events import (
     EVENT_NAMES,
     CanaryTimed,
+    CaseFailed,
     Event,
+    Noted,
     OpsCompared,
     RunFinished,
+    RunStarted,
     SliceTimed,
     VerdictReached,
+    failure_of_schema_1,
 )
-from perfguard.records.facts import Fact, recorded_text
+from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.ops import CensusChange, Culprit
@@ -51,6 +56,7 @@ _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Cu
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
 _RENAMED: dict[tuple[type, str], str] = {
+    (Noted, "text"): "fact",
     (VerdictReached, "reason"): "reasons",
     (RunFinished, "reason"): "reasons",
     (Verdict, "reason"): "reasons",
@@ -150,7 +156,30 @@ def _upgraded_text(text: str, kind: Any) -> Any:
     return text
 
 
-_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {Finding: finding_of_schema_1}
+def _noted(data: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(data.get("text"), str):
+        return data
+    severity = Severity.NOTABLE if data.get("level") == "warning" else Severity.INFO
+    found = dataclasses.replace(recorded_text(data["text"]), severity=severity)
+    return {**data, "text": to_builtins(found)}
+
+
+def _run_started(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 had the command line alone, which what the gates did followed from."""
+    command = data.get("command")
+    if "gate" in data or not isinstance(command, list):
+        return data
+    gate = {"calibrate": FOR_CALIBRATION, "bisect": FOR_BISECTION}.get(*command[1:2] or [""])
+    is_injected = any(str(argument).startswith("--inject") for argument in command)
+    return {**data, "is_injected": is_injected, **({"gate": to_builtins(gate)} if gate else {})}
+
+
+_UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Noted: _noted,
+    RunStarted: _run_started,
+    Finding: finding_of_schema_1,
+    CaseFailed: failure_of_schema_1,
+}
 """What of schema 1 takes more than a new name, by type."""
 
 
@@ -180,10 +209,11 @@ def decode_event(line: bytes, *, source: str) -> Event:
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
     names = {f.name for f in dataclasses.fields(kind)}
-    known = {key: value for key, value in body.items() if key in names or (kind, key) in _RENAMED}
+    if kind not in OF_NUMBERS:
+        body = upgraded(body, kind)
+    known = {key: value for key, value in body.items() if key in names}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
-    known = with_nan(known, kind) if kind is OpsCompared else known
-    return from_builtins(known if kind in OF_NUMBERS else upgraded(known, kind), kind, source=source)
+    return from_builtins(with_nan(known, kind) if kind is OpsCompared else known, kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:

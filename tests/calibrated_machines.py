@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perfguard.records.calibration import AAGate, Scope
+from perfguard.records.facts import fact
 from perfguard.records.planning import SuitePlan
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def plan_of(*cases: PlannedCase, minutes: float | None = None) -> SuitePlan:
         cpus=SCOPE.cpus,
         env_profile=SCOPE.env_profile,
         created_at="2026-01-02T03:04:05Z",
-        source="the calibration of this machine",
+        source=fact("plan.from_run", run_id="r", status="absent"),
         detect_ratio=0.02,
         power=0.95,
         alpha=0.008,

@@ -71,8 +71,8 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
         policy=Policy(),
         blocks_total=10,
         blocks_voided=1,
-        missing_signals=("energy: this machine has no energy counters",),
-        notes=("block 3 voided: canary 40.0 % slower than in the typical block",),
+        missing_signals=(fact("signal.missing", signal="energy", why="this machine has no energy counters"),),
+        notes=(fact("host.block_disturbed", block=3, is_voided=True, canary_ratio=0.4),),
     )
     codes = {"pass": 0, "regressed": 1, "inconclusive": 4}
     defaults: dict[str, Any] = {
@@ -91,7 +91,7 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
         "exit_code": codes.get(outcome.value, 3),
         "verdict": outcome.value,
         "reasons": (recorded_text(reason),),
-        "notes": ("seed 7",),
+        "notes": (fact("run.started", version="1.0", seed=7),),
         "duration_s": 125.0,
     }
     return RunResult(**{**defaults, **fields})
@@ -132,7 +132,9 @@ PASSED = gate_result(
     GateOutcome.PASS,
     "3 of 3 cases unchanged within ±2.00 %",
     *(judged(f"kernel.linear[m={m}]", Outcome.UNCHANGED, 0.001 * index) for index, m in enumerate((128, 512, 2048))),
-    error_rate="calibrated: at most 1 false alarm in 40 gates of this suite on this machine (95 %)",
+    error_rate=fact(
+        "rate.calibrated", false_alarms=0, gates=40, bound_ratio=0.072, is_certified=False, latest="2026-09-20"
+    ),
 )
 INCONCLUSIVE = gate_result(
     GateOutcome.INCONCLUSIVE,

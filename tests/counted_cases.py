@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from perfguard.host.probe import probe
 from perfguard.profile.changes.op_counts import compare_censuses
-from perfguard.profile.runs.profiling import census_of_case, machine_isa
+from perfguard.profile.runs.profiling import census_of_case, isa_of
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.report.messages.catalog import describe
@@ -55,7 +56,7 @@ def count_cases(cases: Sequence[Case], place: Path) -> Counted:
         progress=lambda _: None,
     )
     found = profile_cases(cases, profiling)
-    isa_class = machine_isa()
+    isa_class = isa_of(probe())
     reached = [case for case in cases if (case.id, Arm.CANDIDATE) in found.processes]
     return Counted(
         {case.id: census_of_case(found, case, Arm.CANDIDATE, isa_class) for case in reached},

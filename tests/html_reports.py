@@ -148,8 +148,8 @@ def a_profile() -> RunContent:
         torch="2.8.0",
         cpus=(1, 2),
         cases=(case,),
-        problems={"step.other": "it failed"},
-        notes=("one note",),
+        problems={"step.other": fact("profile.script_failed", error="it failed")},
+        notes=(recorded_text("one note"),),
     )
     return RunContent(run_id="20260921T150000-profile", command=("profile", SLOWER), profile=report)
 

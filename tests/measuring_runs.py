@@ -81,8 +81,8 @@ class FakeStarter:
         self.canary = canary or FakeCanary()
         self.workers = {}
 
-    def start(self, arm, block, *, calibrate):
-        assert not calibrate
+    def start(self, arm, block, settings):
+        assert settings is not None
         fault = self.faults.get((block.index, arm), {})
         if isinstance(fault, BaseException):
             raise fault

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from perfguard.benchmarks.catalog import builtin_catalog
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from perfguard.records.spec import ParameterValue
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealStarter(ProcessStarter):
+    """Starts real workers, and knows how they are to measure."""
+
+    settings: MeasureSettings
+
+
 W = TypeVar("W", bound=ArmWorker)
 
 
@@ -54,7 +64,7 @@ def starter_in(
     *,
     arms: Sequence[Arm] = (Arm.CANDIDATE,),
     files: Mapping[str, str] | None = None,
-) -> ProcessStarter:
+) -> RealStarter:
     """What starts workers on one CPU.
 
     Args:
@@ -70,7 +80,7 @@ def starter_in(
         (tree / name).write_text(text)
     spec = ArmSpec(text="dir:.", directory=".")
     resolved = {arm: resolve_arm(spec, arm, arm_settings(tree, folder / "arms"), os.environ) for arm in arms}
-    return ProcessStarter(
+    return RealStarter(
         arms=resolved,
         environments={arm: dict(found.environment) for arm, found in resolved.items()},
         settings=settings,
@@ -83,10 +93,10 @@ def starter_in(
 
 @contextlib.contextmanager
 def greeted(
-    starter: ProcessStarter, kind: type[W], job: Message, *, calibrate: bool, block: int = 0
+    starter: RealStarter, kind: type[W], job: Message, *, calibrate: bool, block: int = 0
 ) -> Iterator[tuple[W, Message]]:
     """A worker of the candidate and what it says at hello; it is closed at the end."""
-    process = starter.start(Arm.CANDIDATE, plan_block(1, index=block, seed=1), calibrate=calibrate)
+    process = starter.start(Arm.CANDIDATE, plan_block(1, index=block, seed=1), None if calibrate else starter.settings)
     worker = kind(Arm.CANDIDATE, process, starter.settings)
     try:
         yield worker, worker.hello(job, cpus=starter.cpus)
@@ -94,7 +104,7 @@ def greeted(
         worker.close()
 
 
-def measure(starter: ProcessStarter, plans: Sequence[CasePlan], arms: Sequence[Arm] = BOTH) -> tuple[int, list[Event]]:
+def measure(starter: RealStarter, plans: Sequence[CasePlan], arms: Sequence[Arm] = BOTH) -> tuple[int, list[Event]]:
     """Measure all blocks of the starter's settings; gives how many came to their end, and all events."""
     events: list[Event] = []
     measuring = Measuring(

@@ -213,7 +213,7 @@ def _begin(
             advisory_ids=tuple(case_id for case_id in case_ids if case_id in ADVISORY),
         )
     )
-    recording.emit(happened.Noted(level="info", text="perfguard 1.0, seed 7; one thread a core"))
+    recording.emit(happened.Noted(fact=fact("run.started", version="1.0", seed=7)))
 
 
 def _arm(arm: Arm, text: str, source_id: str) -> happened.ArmReady:

@@ -29,9 +29,15 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, str]:
     return {case_id: verdict["outcome"] for case_id, verdict in verdicts(result).items()}
 
 
+def noted(result: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
+    """The notes of a code, of a run and of its gate, as JSON has them."""
+    notes = [*result["notes"], *((result["gate"] or {}).get("notes", ()))]
+    return [note for note in notes if note["code"] == code]
+
+
 def facts(holder: Mapping[str, Any], code: str) -> list[dict[str, Any]]:
-    """The values of all facts with a code among the reasons of a result, a gate or a verdict."""
-    return [reason["values"] for reason in holder["reasons"] if reason["code"] == code]
+    """All facts with a code among the reasons of a result, a gate or a verdict."""
+    return [reason for reason in holder["reasons"] if reason["code"] == code]
 
 
 def passes(result: Mapping[str, Any]) -> bool:

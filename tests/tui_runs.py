@@ -253,7 +253,7 @@ def a_run(**fields) -> RunView:
             left_s=39.0,
         ),
         "cases": cases,
-        "notes": ("imported files that differ: train.py",),
+        "notes": (fact("arms.files_differ", files=("train.py",), more=0),),
         "log": (
             LogLine(seq=0, t_wall=STARTED_AT, level="info", text="gate of example began"),
             LogLine(seq=1, t_wall=STARTED_AT + 2, level="info", text="imported files that differ: train.py"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,8 @@ from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
-from perfguard.records.plan import Injection
+from perfguard.records.facts import Fact
+from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Catalog
 from perfguard.runner.session import Request
@@ -27,7 +27,8 @@ def build_request(
     options: dict[str, Any],
     *,
     injections: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
+    notes: tuple[Fact, ...] = (),
+    gate: GateSettings = DEFAULT_GATE,
 ) -> Request:
     """The request that a command's options describe.
 
@@ -54,13 +55,14 @@ def build_request(
         measure_anyway=bool(options.get("measure_anyway")),
         patterns=patterns,
         notes=(*notes, *_suite_notes(catalog, cases)),
+        gate=gate,
     )
 
 
-def _suite_notes(catalog: Catalog, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    """What is to be said of those of the user's suites that are measured; each note begins with its tool's name."""
+def _suite_notes(catalog: Catalog, cases: tuple[Case, ...]) -> tuple[Fact, ...]:
+    """What is to be said of those of the user's suites that are measured."""
     tools = {tag for case in cases for tag in case.tags}
-    return tuple(note for note in catalog.notes if re.split("[,:]", note)[0] in tools)
+    return tuple(note for note in catalog.notes if note.values.get("tool") in tools)
 
 
 def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:

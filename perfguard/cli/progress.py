@@ -21,6 +21,7 @@ from perfguard.records.events import (
     RunFinished,
     RunStarted,
 )
+from perfguard.records.facts import Severity
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
@@ -82,7 +83,8 @@ class _Plain:
             case LookTaken() if event.decided:
                 click.echo(f"· {_answers(event)}", err=True)
             case Noted():
-                click.echo(f"{'!' if event.level == 'warning' else '·'} {event.text}", err=True)
+                sign = "·" if event.fact.severity is Severity.INFO else "!"
+                click.echo(f"{sign} {printable(describe(event.fact))}", err=True)
             case _:
                 pass
 
@@ -117,8 +119,8 @@ class _Live:
                 self._print(f"! {event.case_id} failed in the {event.arm.value}: {describe(event.reason)}")
             case LookTaken() if event.decided:
                 self._print(f"· {_answers(event)}")
-            case Noted(level="warning"):
-                self._print(f"! {event.text}")
+            case Noted() if event.fact.severity is not Severity.INFO:
+                self._print(f"! {printable(describe(event.fact))}")
             case RunFinished():
                 self._close()
             case _:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from perfguard import __version__
-from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_suite, with_gates
 from perfguard.gate.calibration.error_rate import (
@@ -24,10 +23,10 @@ from perfguard.gate.calibration.error_rate import (
 from perfguard.gate.calibration.machine_rates import (
     banked_gates,
     baselines_of,
+    error_rate_for,
     gate_of,
     scope_of,
     scope_of_result,
-    sentence_for,
     stored_calibration,
     utc_now,
     with_present_cases,
@@ -40,11 +39,11 @@ from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.host.software import query_software
 from perfguard.records.calibration import AAGate, Calibration, Scope
-from perfguard.records.contract import CalibrationSummary
+from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
-from perfguard.records.spec import Case
 from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.arms.environment import base_environment
@@ -97,9 +96,9 @@ class Calibrated:
     """Whether it holds."""
     summary: CalibrationSummary | None
     """What it adds up to."""
-    contract: str
-    """What gates print."""
-    notes: tuple[str, ...] = ()
+    error_rate: Fact
+    """What gates say of it."""
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     interrupted: bool = False
     """Whether the user ended it early."""
@@ -118,13 +117,11 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
         MeasurementError: A case fails; the gates before are kept.
         PerfguardError: A gate could not be run; the gates before are kept.
     """
-    machine_id = probe().machine_id
+    machine_id = request.fingerprint.machine_id
     stored = stored_calibration(request, machine_id)
-    scope = current_scope(request.loaded, request.cases)
+    scope = current_scope(request)
     kept = stored if stored is not None and scope_difference(stored.scope, scope) is None else None
     notes = (*_left_behind(stored, scope), *_of_other_cases(request, machine_id, stored))
-    for note in notes:
-        request.progress(note)
     calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
     missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
     seed = request.loaded.config.seed
@@ -146,24 +143,23 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     return _described(request, calibration, measured, notes=notes, interrupted=interrupted)
 
 
-def stored_contract(request: Request) -> Calibrated:
+def known_error_rate(request: Request) -> Calibrated:
     """The stored calibration of this machine and suite, held against the machine and software of now.
 
     Raises:
         StoreError: It is corrupt.
     """
-    scope = current_scope(request.loaded, request.cases)
+    scope = current_scope(request)
     return _described(request, stored_calibration(request, scope.machine_id), scope)
 
 
-def current_scope(loaded: LoadedConfig, cases: Sequence[Case]) -> Scope:
+def current_scope(request: Request) -> Scope:
     """What a gate of these cases would be now, without measuring; asks the interpreter under test for its software."""
-    config = loaded.config
-    fingerprint = probe()
-    selection = choose_cpus(loaded, fingerprint)
+    loaded, fingerprint = request.loaded, request.fingerprint
+    config, selection = loaded.config, choose_cpus(loaded, fingerprint)
     interpreter = find_interpreter(config.python, loaded.project) if config.python else sys.executable
     software = decode_software({})
-    if needs_torch(cases):
+    if needs_torch(request.cases):
         environment = base_environment(
             os.environ,
             profile=config.env_profile,
@@ -195,7 +191,7 @@ def _described(
     calibration: Calibration | None,
     scope: Scope,
     *,
-    notes: Sequence[str] = (),
+    notes: Sequence[Fact] = (),
     interrupted: bool = False,
 ) -> Calibrated:
     state = calibration_state(calibration, scope, now=utc_now())
@@ -207,30 +203,25 @@ def _described(
         calibration=calibration,
         state=state,
         summary=summary,
-        contract=sentence_for(request, state, summary),
+        error_rate=error_rate_for(request, state, summary),
         notes=tuple(notes),
         interrupted=interrupted,
     )
 
 
-def _left_behind(stored: Calibration | None, scope: Scope) -> tuple[str, ...]:
+def _left_behind(stored: Calibration | None, scope: Scope) -> tuple[Fact, ...]:
     difference = None if stored is None else scope_difference(stored.scope, scope)
     if stored is None or difference is None:
         return ()
-    return (
-        (
-            f"the stored {len(stored.gates)} A/A gates do not hold any more ({difference}): starting afresh; git keeps "
-            "the old ones where they were committed"
-        ),
-    )
+    return (fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates)), difference)
 
 
-def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[str, ...]:
+def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[Fact, ...]:
     whole = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
     others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
     if not others:
         return ()
-    return (f"{others} of the stored A/A gates measured other cases than the suite has now, and do not count any more",)
+    return (fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others),)
 
 
 def _take_in(
@@ -255,7 +246,9 @@ def _store(request: Request, calibration: Calibration | None, gates: Sequence[AA
 
 def _seeded(request: Request, draw: random.Random) -> Request:
     config = replace(request.loaded.config, seed=draw.randrange(2**31))
-    return replace(request, loaded=replace(request.loaded, config=config), measure_anyway=True)
+    # Each gate is a run of its own: hours later, the machine may be in another state.
+    fingerprint = probe()
+    return replace(request, loaded=replace(request.loaded, config=config), fingerprint=fingerprint, measure_anyway=True)
 
 
 def _placebo(draw: random.Random) -> Place:

@@ -10,8 +10,8 @@ from perfguard.gate.stored.anchors import anchor_of
 from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, find_stored, require_stored, store_of
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
-from perfguard.profile.runs.profiling import machine_isa
-from perfguard.records.facts import Fact, Subject
+from perfguard.profile.runs.profiling import isa_of
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -30,7 +30,7 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
         return compare_arms(request, baseline, candidate)
     _require_no_injection(request)
     _require_whole_suite(request)
-    place = require_stored(request.loaded, request.suite)
+    place = require_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
     return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
 
@@ -44,10 +44,11 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     Raises:
         ArmError: There is neither.
     """
-    place = None if request.injections else find_stored(request.loaded, request.suite)
+    machine = request.fingerprint
+    place = None if request.injections else find_stored(request.loaded, request.suite, machine.machine_id)
     if place is not None:
         stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
-        reasons = changed_state(stored)
+        reasons = changed_state(stored, machine)
         commit = commit_of(request.loaded, stored) if reasons else None
         if commit is not None:
             notes = _state_notes(reasons, has_anchor=anchor is not None)
@@ -62,20 +63,9 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         request,
         parse_arm("git:HEAD"),
         candidate,
-        notes=(
-            (
-                "no stored baseline fits this machine and suite: the last commit (git:HEAD) is paired with the working "
-                f"tree; {_how_to_store(request)}"
-            ),
-        ),
-        census=census_of_another_machine(request.loaded, request.suite, machine_isa()),
+        notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
+        census=census_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
     )
-
-
-def _how_to_store(request: Request) -> str:
-    if request.patterns:
-        return "to store one, list these cases in [suites.NAME] and run `perfguard baseline update --suite NAME`"
-    return f"to store one, run `perfguard baseline update --suite {request.suite}`"
 
 
 def _require_no_injection(request: Request) -> None:
@@ -93,13 +83,9 @@ def _require_whole_suite(request: Request) -> None:
         )
 
 
-def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[str | Fact, ...]:
-    skipped = "so its drift since the anchor was not told; `perfguard gate --anchor` pairs with the anchor's commit"
+def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
     return (
-        (
-            "the stored baseline was recorded in another state of this machine, so its commit is paired with the "
-            "candidate instead of its numbers; to have numbers that fit, run `perfguard baseline update`"
-        ),
+        fact("baseline.other_state", severity=Severity.NOTABLE),
         *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
-        *((f"no rounds were measured, {skipped}",) if has_anchor else ()),
+        *((fact("drift.not_measured", severity=Severity.NOTABLE),) if has_anchor else ()),
     )

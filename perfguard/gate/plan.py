@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.gate.calibrate import Calibrated, stored_contract
+from perfguard.gate.calibrate import Calibrated, known_error_rate
 from perfguard.gate.calibration.aa_gates import case_samples, full_block_s
-from perfguard.gate.calibration.error_rate import contract_of
+from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases, suite_minutes
 from perfguard.gate.calibration.summary import block_variances
@@ -18,8 +18,9 @@ from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.rules.sequential import LOOKS
 from perfguard.gate.show import recorded_duration_s
 from perfguard.records.calibration import TIME_FORMAT
-from perfguard.records.contract import CalibrationSummary
+from perfguard.records.error_rate import CalibrationSummary
 from perfguard.records.events import RunStarted
+from perfguard.records.facts import Fact, fact
 from perfguard.records.pace import Pace
 from perfguard.records.planning import SuitePlan
 from perfguard.records.run_data import RunData
@@ -36,7 +37,7 @@ class _Known:
 
     noise: dict[str, CaseNoise]
     pace: Pace
-    source: str
+    source: Fact
 
 
 def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuitePlan:
@@ -54,7 +55,7 @@ def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuiteP
     config = request.loaded.config
     gating = [case.id for case in request.cases if case.gating is Gating.GATING]
     _require_possible(request, gating, detect_ratio=detect_ratio, power=power)
-    calibrated = stored_contract(request)
+    calibrated = known_error_rate(request)
     known = _from_calibration(calibrated) or _from_latest_run(request, calibrated)
     target = Target(
         detect_ratio=detect_ratio,
@@ -116,7 +117,7 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
     return _Known(
         noise={c.case_id: CaseNoise(block_sd=c.block_sd, margin_ratio=c.margin_ratio) for c in summary.cases},
         pace=summary.pace,
-        source=f"the calibration of this machine ({contract_of(calibrated.calibration)})",
+        source=fact("plan.from_calibration", false_alarm_values(summary.false_alarms)),
     )
 
 
@@ -141,11 +142,11 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
                 block_s=full_block_s(paired),
                 overhead_s=max(0.0, recorded_duration_s(folder, data) - data.measured_s),
             ),
-            source=f"run {folder.name} alone, for this machine is {calibrated.state.reason}",
+            source=fact("plan.from_run", run_id=folder.name, status=calibrated.state.status.value),
         )
     raise StoreError(
-        f"nothing is known of the noise of suite {request.suite!r} on this machine ({calibrated.state.reason}), and no "
-        "paired run of it is recorded here either"
+        f"nothing is known of the noise of suite {request.suite!r} on this machine: its calibration is "
+        f"{calibrated.state.status.value}, and no paired run of it is recorded here"
     )
 
 

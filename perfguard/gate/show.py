@@ -11,7 +11,8 @@ from pathlib import Path
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.paired.allow_list import WITHOUT_ALLOWANCES, allowances_of, recorded_tags
+from perfguard.gate.calibration.error_rate import is_error_rate
+from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
 from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.gate.paired.results import describe_rounds
 from perfguard.gate.rules.policy import exit_code
@@ -90,6 +91,7 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
     data, gate = _replayed(loaded, start, events)
     end = next((event for event in events if isinstance(event, RunFinished)), None)
     measured = () if gate else _measured(start, data)
+    notes = tuple(event.fact for event in events if isinstance(event, Noted))
     reasons = gate.reasons if gate else (fact("run.measured", cases=len(measured)),)
     return RunResult(
         command="show",
@@ -105,7 +107,8 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         exit_code=int(_code(loaded, gate, end)),
         verdict=gate.outcome.value if gate else "measured",
         reasons=reasons if end else (*reasons, fact("run.unfinished")),
-        notes=tuple(event.text for event in events if isinstance(event, Noted)),
+        notes=notes,
+        error_rate=next((note for note in notes if is_error_rate(note)), None),
         duration_s=recorded_duration_s(folder, data),
         census_changes=dict(data.census_changes),
         attributions=tuple(data.attributions.values()),
@@ -133,7 +136,7 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) 
         )
         for case_id in start.case_ids
     )
-    allowances = () if start.command[1:2] in [(name,) for name in WITHOUT_ALLOWANCES] else allowances_of(loaded)
+    allowances = allowances_of(loaded) if start.gate.uses_allowances else ()
     judge = PairedJudge(
         cases=_tagged(cases, recorded_tags(loaded, allowances)),
         policy=policy_of(loaded.config),

@@ -10,7 +10,7 @@ from perfguard.host.identity import machine_id, stack_id
 from perfguard.host.parsers.caches import read_caches
 from perfguard.host.parsers.cgroup import read_limits
 from perfguard.host.parsers.cpu import parse_cpuinfo, processors_by_id, read_cpu
-from perfguard.host.parsers.isa import read_isa
+from perfguard.host.parsers.isa import measured_isa, read_isa
 from perfguard.host.parsers.live import amx_permission, fill_from_host
 from perfguard.host.parsers.notes import notes_for
 from perfguard.host.parsers.reading import open_tree
@@ -38,6 +38,11 @@ def probe(root: Path = Path("/"), *, software: SoftwareFacts | None = None) -> F
         permission = amx_permission() if tree.live else AmxPermission.NOT_ASKED
         found = read_fingerprint(tree, software=software, permission=permission)
         return _with_ids(fill_from_host(found)) if tree.live else found
+
+
+def with_software(found: Fingerprint, software: SoftwareFacts) -> Fingerprint:
+    """A fingerprint completed by what the interpreter under test said of itself."""
+    return _with_ids(replace(found, software=software, isa=measured_isa(found.isa, software)))
 
 
 def read_fingerprint(

@@ -30,6 +30,11 @@ class Severity(str, Enum):
     INFO = "info"
     """Context, or advice whose gain is unknown or small."""
 
+    def is_at_least(self, other: Severity) -> bool:
+        """Whether it matters as much as another, or more."""
+        ranks = list(Severity)
+        return ranks.index(self) <= ranks.index(other)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:

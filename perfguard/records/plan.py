@@ -75,6 +75,25 @@ class Injection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GateSettings:
+    """What a command's gates do beside comparing; the configuration says the rest."""
+
+    uses_allowances: bool = True
+    """Whether the allow-list applies; not where every slowdown must be seen."""
+    uses_calibrated_margins: bool = True
+    """Whether placebo floors widen margins; not where they are measured."""
+    banks_identical: bool = True
+    """Whether a gate of identical arms is kept for the next calibration."""
+
+
+DEFAULT_GATE = GateSettings()
+FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
+"""Gates that count false alarms and measure the margins."""
+FOR_BISECTION = GateSettings(uses_allowances=False)
+"""Gates that search for a slowdown that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings:
     """How the runner measures; the same for both arms."""
 
@@ -112,6 +131,16 @@ class CasePlan:
     """Set-ups of the case in one process that take turns, so that a block averages over memory layouts."""
     spin_s: tuple[float, float] = (0.0, 0.0)
     """Injected seconds for each iteration of baseline and candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What calibration settled on."""
+
+    cases: tuple[CasePlan, ...]
+    """Cases that every arm can run."""
+    settings: MeasureSettings
+    """The run's, with as many slices as the budget holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PLAN_SCHEMA = 1
+from perfguard.records.facts import Fact
+
+PLAN_SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +26,8 @@ class PlannedCase:
     """Minutes that a gate takes to get there, where the other cases are unchanged."""
     gating: bool
     """Whether the budget holds so many blocks, where the other cases are unchanged."""
-    reason: str
-    """One sentence."""
+    reason: Fact
+    """What it needs, and where it may not gate, why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,8 @@ class SuitePlan:
     """`stable` or `production`."""
     created_at: str
     """UTC time, ISO 8601."""
-    source: str
-    """What it was made from, for a reader."""
+    source: Fact
+    """What it was made from."""
     detect_ratio: float
     """Slowdown to find."""
     power: float

@@ -84,12 +84,12 @@ class RunResult:
     """Value of GateOutcome, `measured` or `interrupted`."""
     reasons: tuple[Fact, ...]
     """What led to it, the deciding fact first."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     duration_s: float
     """Wall seconds of the whole command."""
-    error_rate: str = "uncalibrated"
-    """What is known of the gate's error rates on this machine."""
+    error_rate: Fact | None = None
+    """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
     census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id, gravest first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()

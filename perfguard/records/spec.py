@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perfguard.records.facts import Fact
+
 ParameterValue = str | int | float | bool
 """A parameter's value; rendered into the case id, so it must read back unambiguously."""
 
@@ -92,7 +94,7 @@ class Catalog:
     """Built in first, then the user's."""
     suites: tuple[SuiteSpec, ...] = field(default=())
     """Built in first, then the user's."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What of the user's suites is not measured, or otherwise than their tools would."""
 
 

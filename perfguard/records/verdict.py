@@ -229,11 +229,11 @@ class GateResult:
     """Blocks that ran."""
     blocks_voided: int
     """Blocks voided by the arm-blind rule."""
-    missing_signals: tuple[str, ...] = ()
+    missing_signals: tuple[Fact, ...] = ()
     """Signals that this machine lacks, each with the reason."""
     identical: bool = False
     """Whether the arms hash identical, so that the gate passes by construction."""
     measured_outcome: GateOutcome | None = None
     """What the times alone would have said, where the arms are identical."""
-    notes: tuple[str, ...] = ()
-    """What the reader must know beside the table, for instance that the gate is uncalibrated."""
+    notes: tuple[Fact, ...] = ()
+    """What the reader must know beside the table."""

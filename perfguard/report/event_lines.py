@@ -23,6 +23,7 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import Severity
 from perfguard.records.run import Stage
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.culprits import change_text, culprit_texts, step_text
@@ -113,7 +114,8 @@ def _measurement(event: Event) -> tuple[str, str]:
         case CaseFailed():
             level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
-            level, text = ("warning" if event.level == "warning" else "info"), event.text
+            level = "info" if event.fact.severity is Severity.INFO else "warning"
+            text = describe(event.fact)
         case _:
             pass
     return level, text

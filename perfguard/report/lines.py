@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfguard.gate.calibration.error_rate import nominal
+from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import CensusChange
 from perfguard.records.verdict import Outcome, Verdict
@@ -78,13 +80,25 @@ def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> 
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 
 
-def note_lines(result: RunResult) -> list[str]:
-    """Everything that the reader must know beside the table, in order."""
+def note_lines(result: RunResult, least: Severity = Severity.NOTABLE) -> list[str]:
+    """What the reader must know beside the table, in order.
+
+    Args:
+        result: Of the run.
+        least: Notes that matter less are left out; `INFO` gives all.
+    """
+    return [describe(note) for note in notes_of(result) if note.severity.is_at_least(least)]
+
+
+def error_rate_of(result: RunResult) -> str:
+    """What is known of the gate's error rate; empty where nothing was compared."""
     if result.gate is None:
-        return list(result.notes)
-    missing = result.gate.missing_signals
-    return [
-        *result.notes,
-        *result.gate.notes,
-        *([f"not measured on this machine: {'; '.join(missing)}"] if missing else ()),
-    ]
+        return ""
+    return describe(result.error_rate or nominal(result.gate.policy.alpha))
+
+
+def notes_of(result: RunResult) -> tuple[Fact, ...]:
+    """All notes of a run and its gate, in order."""
+    if result.gate is None:
+        return result.notes
+    return (*result.notes, *result.gate.notes, *result.gate.missing_signals)

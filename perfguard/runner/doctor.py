@@ -50,13 +50,13 @@ def match_file(fingerprint: Fingerprint, path: Path) -> Compatibility:
     return match(from_builtins(upgraded(data, Fingerprint), Fingerprint, source=str(path)), fingerprint)
 
 
-def check_host(loaded: LoadedConfig) -> tuple[CheckResult, ...]:
+def check_host(loaded: LoadedConfig, fingerprint: Fingerprint | None = None) -> tuple[CheckResult, ...]:
     """One row for each source of noise, for the CPUs and the environment that a run would use.
 
     Raises:
         UsageError: The configured CPUs cannot be used.
     """
-    fingerprint = probe()
+    fingerprint = fingerprint or probe()
     selection = choose_cpus(loaded, fingerprint)
     environment = base_environment(
         os.environ, profile=loaded.config.env_profile, threads=selection.threads, glibc=glibc_version()

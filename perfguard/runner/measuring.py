@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.host.parsers.software import decode_software
-from perfguard.host.probe import probe
+from perfguard.host.probe import with_software
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
+from perfguard.records.facts import Severity, Value, fact
 from perfguard.records.machine.fingerprint import CpuSelection
-from perfguard.records.plan import ArmSpec, CasePlan, ResolvedArm
+from perfguard.records.plan import ArmSpec, MeasureSettings, Plan, ResolvedArm
 from perfguard.records.result import ArmSummary
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
@@ -41,7 +42,6 @@ from perfguard.runner.blocks.schedule import plan_blocks
 from perfguard.runner.process.bundle import build_bundle
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Session
-from perfguard.units import format_count
 
 _CANARY = "canary"
 """Its bundle, beside the arms' folders."""
@@ -85,11 +85,8 @@ def start_arms(
         session.request.progress(f"preparing the {role.value}: {spec.text}")
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
         for name, value in mismatched_threads(spec.environment, session.selection.threads):
-            session.note(
-                f"the {role.value} sets {name}={value} on {format_count(session.selection.threads, 'CPU')}: threads "
-                "that share a CPU wait for each other, and everything gets slow and noisy",
-                level="warning",
-            )
+            found: dict[str, Value] = {"name": name, "value": value, "cpus": session.selection.threads}
+            session.note(fact("arms.too_many_threads", found, severity=Severity.NOTABLE, arm=role.value))
     environments = {role: dict(arm.environment) for role, arm in arms.items()}
     if len(arms) == 2:
         require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
@@ -103,7 +100,6 @@ def start_arms(
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
-        settings=session.settings,
         cpus=session.selection.cpus,
         memory_node=session.selection.bind_memory_node,
         folder=session.folder.path.absolute(),
@@ -123,11 +119,7 @@ def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
     sources = (arms[Arm.BASELINE].source_id, arms[Arm.CANDIDATE].source_id)
     if differ_in_texts_only(session.request.loaded.project, *sources):
         return True
-    session.note(
-        "both arms say that they run the same code, but their sources differ, and code that is not trusted cannot "
-        "vouch for itself: the times decide",
-        level="warning",
-    )
+    session.note(fact("arms.identity_unproven", severity=Severity.NOTABLE))
     return False
 
 
@@ -161,7 +153,7 @@ def calibrate(
     cases: Sequence[Case] | None = None,
     *,
     measures_identical: bool = True,
-) -> tuple[CasePlan, ...]:
+) -> Plan:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
     Args:
@@ -210,28 +202,29 @@ def calibrate(
         emit=session.emit,
     )
     _note_skipped(session)
-    if measures_identical or not session.identical:
-        _fit_blocks(session, block_cost(plans, found), is_compared=len(found) > 1)
-    return plans
+    if not measures_identical and session.identical:
+        return Plan(cases=plans, settings=session.settings)
+    return Plan(cases=plans, settings=_fitted(session, block_cost(plans, found), is_compared=len(found) > 1))
 
 
-def _fit_blocks(session: Session, cost: BlockCost, *, is_compared: bool) -> None:
-    """Take fewer slices where blocks would be too long for the budget, and say where that does not help either."""
+def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureSettings:
+    """Fewer slices where blocks would be too long for the budget; where that does not help either, it is noted."""
     left_s, wanted = session.left_s(), session.settings.slices
     slices = fit_slices(cost, session.settings, left_s=left_s)
-    session.settings = replace(session.settings, slices=slices)
+    settings = replace(session.settings, slices=slices)
     least = Policy().min_blocks if is_compared else 0
-    shortage = budget_shortage(cost, session.settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
+    shortage = budget_shortage(cost, settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
     if shortage is not None:
-        session.note(shortage, level="warning")
+        session.note(shortage)
     elif slices < wanted:
-        session.note(f"{slices} slices a block instead of {wanted}, so that more blocks fit the budget")
+        session.note(fact("run.fewer_slices", slices=slices, wanted=wanted))
+    return settings
 
 
 def _note_skipped(session: Session) -> None:
-    skipped = [failure.case_id for failure in session.data.failures.values() if failure.skipped]
+    skipped = tuple(failure.case_id for failure in session.data.failures.values() if failure.skipped)
     if skipped:
-        session.note(f"not measured, because their own suites skip them: {', '.join(skipped)}")
+        session.note(fact("run.cases_skipped", case_ids=skipped))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,13 +236,13 @@ class Limits:
     max_blocks: int
     """Blocks."""
     slices: int | None = None
-    """Slices of each arm, case and block; None for the session's."""
+    """Slices of each arm, case and block; None for the plan's."""
 
 
 def measure(
     session: Session,
     starter: ProcessStarter,
-    plans: Sequence[CasePlan],
+    plan: Plan,
     *,
     arms: tuple[Arm, ...],
     pause_s: float = 0.0,
@@ -262,23 +255,23 @@ def measure(
     Args:
         session: The run.
         starter: Starts workers.
-        plans: Calibrated cases.
+        plan: Calibrated cases, and how they are measured.
         arms: One or both.
         pause_s: Seconds to wait between blocks.
         stage: What the blocks are measured for.
-        limits: Seconds and blocks, where they are not the session's.
+        limits: Seconds, blocks and slices, where they are not the plan's.
         answered: Asked after every block for the cases that need no more measuring.
     """
-    settings = replace(session.settings, budget_s=session.left_s())
+    settings = replace(plan.settings, budget_s=session.left_s())
     if limits is not None:
         slices = limits.slices or settings.slices
         settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
     if stage is Stage.MAIN:
-        session.folder.write_json("plan.json", {"cases": plans, "settings": settings, "cpus": session.selection})
+        session.folder.write_json("plan.json", {"cases": plan.cases, "settings": settings, "cpus": session.selection})
     else:
-        session.emit(StageStarted(stage=stage, case_ids=tuple(plan.case.id for plan in plans)))
+        session.emit(StageStarted(stage=stage, case_ids=tuple(each.case.id for each in plan.cases)))
     measuring = Measuring(
-        starter=replace(starter, settings=settings),  # calibration may have settled on fewer slices
+        starter=starter,
         emit=session.emit,
         should_stop=lambda: session.interrupts.asked,
         settings=settings,
@@ -288,9 +281,9 @@ def measure(
         pause_s=pause_s,
         answered=answered,
     )
-    blocks = plan_blocks(len(plans), seed=settings.seed, first=session.data.next_block)
+    blocks = plan_blocks(len(plan.cases), seed=settings.seed, first=session.data.next_block)
     with aside(session.selection):
-        return measure_blocks(blocks, plans, measuring)
+        return measure_blocks(blocks, plan.cases, measuring)
 
 
 @contextlib.contextmanager
@@ -313,7 +306,7 @@ def needs_torch(cases: Sequence[Case]) -> bool:
 def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport) -> None:
     """Emit what an arm turned out to be; the candidate's software completes the fingerprint."""
     software = decode_software(report.ready.get("software") or {})
-    completed = probe(software=software)
+    completed = with_software(session.fingerprint, software)
     if role is Arm.CANDIDATE:
         session.fingerprint = completed
     interpreter = report.ready["interpreter"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import time
@@ -16,9 +17,9 @@ from perfguard.host.lock import host_lock
 from perfguard.host.placement import select_cpus
 from perfguard.host.probe import probe
 from perfguard.records.events import EVENT_SCHEMA, Event, Noted, RunStarted
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
-from perfguard.records.plan import Injection, MeasureSettings
+from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection, MeasureSettings
 from perfguard.records.result import ArmSummary
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
@@ -52,7 +53,7 @@ class Request:
     """Sees every event."""
     progress: Callable[[str], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
-    notes: tuple[str | Fact, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know from the beginning."""
     ops: bool | None = None
     """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
@@ -60,6 +61,10 @@ class Request:
     """Whether arms that run the same code are measured all the same."""
     patterns: tuple[str, ...] = ()
     """Which cases were asked for instead of a suite."""
+    gate: GateSettings = DEFAULT_GATE
+    """What its gates do."""
+    fingerprint: Fingerprint = field(default_factory=lambda: probe())  # noqa: PLW0108 - looked up when it is called
+    """The machine, looked at once a run; without the software under test, which only the arms tell."""
 
 
 @dataclass(slots=True)
@@ -77,14 +82,14 @@ class Session:
     interrupts: Interrupts
     """Whether the user wants it to end."""
     settings: MeasureSettings
-    """How it measures."""
+    """How it was asked to measure; what calibration makes of it is in the plan."""
     started: float
     """Monotonic start."""
     data: RunData = field(default_factory=RunData)
     """What was measured so far."""
     identical: bool = False
     """Whether the arms run the same files with the same packages, interpreter and variables."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[Fact] = field(default_factory=list)
     """What the reader should know."""
     summaries: dict[str, ArmSummary] = field(default_factory=dict)
     """The arms, for the reader."""
@@ -95,13 +100,11 @@ class Session:
         self.data.add(event)
         self.request.observe(event)
 
-    def note(self, text: str | Fact, *, level: str = "info") -> None:
+    def note(self, found: Fact) -> None:
         """Say something once, in the events and in the result."""
-        if isinstance(text, Fact):
-            text = " ".join([text.code, *(f"{name}={value}" for name, value in text.values.items())])
-        if text not in self.notes:
-            self.notes.append(text)
-            self.emit(Noted(level=level, text=text))
+        if all((n.code, n.subject, n.values) != (found.code, found.subject, found.values) for n in self.notes):
+            self.notes.append(found)
+            self.emit(Noted(fact=found))
 
     def left_s(self) -> float:
         """What is left of the budget, seconds."""
@@ -110,7 +113,7 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(request: Request, *, mode: str) -> Iterator[Session]:
-    """Lock the host, look at it, choose CPUs and open the run folder.
+    """Lock the host, choose CPUs and open the run folder.
 
     Raises:
         HostUnfitError: Another run measures here, or nothing can be written.
@@ -118,13 +121,11 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
     """
     started = time.monotonic()
     with catch_interrupts() as interrupts, host_lock():
-        request.progress("looking at the machine")
-        fingerprint = probe()
-        selection = choose_cpus(request.loaded, fingerprint)
+        selection = choose_cpus(request.loaded, request.fingerprint)
         folder = RunFolder.create(request.loaded.project)
         session = Session(
             request=request,
-            fingerprint=fingerprint,
+            fingerprint=request.fingerprint,
             selection=selection,
             folder=folder,
             interrupts=interrupts,
@@ -195,23 +196,19 @@ def _run_started(session: Session, mode: str) -> RunStarted:
         budget_s=request.budget_s,
         machine_id=session.fingerprint.machine_id,
         advisory_ids=tuple(case.id for case in request.cases if case.gating is Gating.ADVISORY),
+        gate=request.gate,
+        is_injected=bool(request.injections),
     )
 
 
 def _first_notes(session: Session) -> None:
-    session.note(f"perfguard {__version__}, seed {session.settings.seed}")
+    session.note(fact("run.started", version=__version__, seed=session.settings.seed))
     session.note(session.selection.reason)
     for note in session.request.notes:
         session.note(note)
     dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
     if dropped:
-        session.note(
-            f"not passed on to the workers: {', '.join(dropped)} (--env-profile production leaves them alone; "
-            "env:KEY=VALUE sets one for an arm)"
-        )
+        session.note(fact("run.variables_dropped", names=tuple(dropped)))
     for case_id, injection in session.request.injections:
-        session.note(
-            f"a slowdown of {injection.effect_ratio:+.1%} is injected into {case_id}: this run tests the gate, "
-            "not the code",
-            level="warning",
-        )
+        log_ratio = math.log1p(injection.effect_ratio)
+        session.note(fact("run.injected", severity=Severity.NOTABLE, case_id=case_id, log_ratio=log_ratio))

@@ -11,8 +11,8 @@ from typing import Any
 
 from perfguard.config import LoadedConfig, load_config
 from perfguard.errors import ArmError
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.runner.arms import git
-from perfguard.units import format_count
 
 _SHOWN = 5
 
@@ -23,7 +23,7 @@ class Policy:
 
     loaded: LoadedConfig
     """Configuration; benchmarks, baselines and allow-list are read where its `rules` says."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
 
 
@@ -59,14 +59,13 @@ def policy_of_revision(
         git.remove_worktree(repository, place)
 
 
-def _notes(repository: Path, commit: str, loaded: LoadedConfig, place: Path) -> tuple[str, ...]:
+def _notes(repository: Path, commit: str, loaded: LoadedConfig, place: Path) -> tuple[Fact, ...]:
     """Which rules count, and which of them the checked-out revision would change."""
-    said = f"configuration, benchmarks to measure, baselines and allow-list are those of {commit[:12]}"
+    rules = fact("run.rules_of_revision", commit=commit[:12])
     inside = loaded.project.relative_to(place)
     names = ("perfguard.toml", "pyproject.toml", loaded.config.baselines)
     changed = git.changed_files(repository, commit, "HEAD", [inside / name for name in names])
     if not changed:
-        return (said,)
-    more = len(changed) - _SHOWN
-    listed = ", ".join(changed[:_SHOWN]) + (f" and {format_count(more, 'more file')}" if more > 0 else "")
-    return (said, f"the candidate changes {listed}; that counts from the next change on, not for this gate")
+        return (rules,)
+    shown, more = tuple(changed[:_SHOWN]), max(0, len(changed) - _SHOWN)
+    return (rules, fact("run.rules_changed", severity=Severity.NOTABLE, files=shown, more=more))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from perfguard.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perfguard.records.run import BlockConditions
 
@@ -42,6 +42,9 @@ MIN_BLOCKS_FOR_OUTLIERS = 5
 
 _MAD_TO_SD = 1.4826
 
+_Finding = tuple[float, str, float]
+"""How far beyond its limit, the cause, its value."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoidedBlock:
@@ -51,8 +54,9 @@ class VoidedBlock:
     """Block number."""
     severity: float
     """How far beyond its worst limit, 1 at the limit; orders the blocks."""
-    reasons: tuple[str, ...]
-    """Short phrases, worst first."""
+    causes: Mapping[str, float | int]
+    """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `canary_ratio` (how much slower
+    than in the typical block)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     """
     if len({entry.block for entry in conditions}) != len(conditions):
         raise MeasurementError("the conditions name a block twice; each block has one entry")
-    findings: dict[int, list[tuple[float, str]]] = {entry.block: [] for entry in conditions}
+    findings: dict[int, list[_Finding]] = {entry.block: [] for entry in conditions}
     _find_steal(conditions, findings)
     if len(conditions) >= MIN_BLOCKS_FOR_OUTLIERS:
         _find_switches(conditions, findings)
@@ -108,20 +112,20 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))
 
 
-def _voided(block: int, found: list[tuple[float, str]]) -> VoidedBlock:
+def _voided(block: int, found: list[_Finding]) -> VoidedBlock:
     worst_first = sorted(found, reverse=True)
-    return VoidedBlock(block=block, severity=worst_first[0][0], reasons=tuple(reason for _, reason in worst_first))
+    causes = {cause: value for _, cause, value in worst_first}
+    return VoidedBlock(block=block, severity=worst_first[0][0], causes=causes)
 
 
-def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
+def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
     for entry in conditions:
         steal = entry.steal_ratio
         if steal is not None and steal > MAX_STEAL_RATIO:
-            reason = f"{steal:.1%} of the time stolen (limit {MAX_STEAL_RATIO:.0%})"
-            findings[entry.block].append((steal / MAX_STEAL_RATIO, reason))
+            findings[entry.block].append((steal / MAX_STEAL_RATIO, "stolen_share", steal))
 
 
-def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
+def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
     known = [e for e in conditions if e.involuntary_switches is not None and e.duration_s > 0]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
@@ -132,11 +136,10 @@ def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, li
     floor = max(math.sqrt(max(1.0, float(np.median(counts)))), MIN_SWITCHES_PER_S * typical_s / OUTLYING_SCALES)
     for entry, excess in zip(known, _excess(counts, floor), strict=True):
         if excess > 1:
-            reason = f"{entry.involuntary_switches} involuntary context switches"
-            findings[entry.block].append((float(excess), reason))
+            findings[entry.block].append((float(excess), "involuntary_switches", entry.involuntary_switches or 0))
 
 
-def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int, list[tuple[float, str]]]) -> None:
+def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
     known = [e for e in conditions if e.canary_s]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
@@ -147,8 +150,7 @@ def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int,
     typical = float(np.median(log_s))
     for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CANARY_SCALE), strict=True):
         if excess > 1:
-            reason = f"canary {math.expm1(value - typical):.1%} slower than in the typical block"
-            findings[entry.block].append((float(excess), reason))
+            findings[entry.block].append((float(excess), "canary_ratio", math.expm1(value - typical)))
 
 
 def _excess(values: FloatArray, min_scale: float) -> FloatArray:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perfguard.codec import from_builtins
+from perfguard.codec import from_builtins, upgraded
 from perfguard.errors import StoreError
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
     Args:
         path: The file.
         kind: What it holds.
-        schema: The schema that can be read.
+        schema: The latest schema that can be read; older ones can be, too.
         if_corrupt: What to do where it is no JSON, as the end of a sentence.
         if_foreign: What to do where it has another schema, likewise.
 
@@ -32,6 +32,6 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is corrupt ({error}); {if_corrupt}") from error
     found = data.get("schema") if isinstance(data, dict) else None
-    if found != schema or isinstance(found, bool):
+    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= schema:
         raise StoreError(f"{path} has schema {found!r}, this perfguard reads {schema}; {if_foreign}")
-    return from_builtins(data, kind, source=str(path))
+    return from_builtins(upgraded(data, kind), kind, source=str(path))

@@ -29,8 +29,6 @@ _CACHE_FILE = "history.json"
 _CACHE_SCHEMA = 2
 _LONGEST_S = 1e9
 """Thirty years; a damaged recording can hold any number."""
-_SLOWED = "--inject"
-"""Runs with this option were made slower on purpose, to test the gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,7 @@ def _folded(path: Path) -> tuple[RunFold, list[str]]:
 
 def _points(run_id: str, fold: RunFold) -> Iterator[HistoryPoint]:
     start, ready = fold.start, fold.arms.get(Arm.CANDIDATE)
-    if start is None or any(argument.startswith(_SLOWED) for argument in start.command):
+    if start is None or start.is_injected:
         return
     for case in fold.cases.values():
         medians_s = _medians_s(case)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from tests.tiny_projects import DOUBLED, outcomes
+from tests.tiny_projects import DOUBLED, noted, outcomes
 
 
 def test_a_subdirectory_uses_the_configuration_of_the_project_above(project):
@@ -30,7 +30,7 @@ def test_a_project_that_is_part_of_a_larger_repository_is_compared_with_its_own_
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
     assert outcomes(result)["tiny.sum"] not in ("failed", "no-baseline"), result["reasons"]
-    assert "imported files that differ: tiny_work.py" in result["notes"]
+    assert noted(result, "arms.files_differ")[0]["values"]["files"] == ["tiny_work.py"]
     assert len(project.git("worktree", "list").splitlines()) == 1
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perfguard.runner.process.launching import can_confine
-from tests.tiny_projects import UPDATE, facts, outcomes, passes, verdicts
+from tests.tiny_projects import UPDATE, facts, noted, outcomes, passes, verdicts
 
 CONFIGURATION = """\
 suite = "existing"
@@ -80,7 +80,7 @@ def test_a_slowdown_is_red_in_the_cases_of_all_suites_that_run_into_it_and_in_no
     assert set(found) == SLOWER | SAME
     assert {case_id for case_id, outcome in found.items() if outcome == "regressed"} == SLOWER, result["reasons"]
     assert (result["exit_code"], result["verdict"]) == (1, "regressed"), result["reasons"]
-    assert "asv, benchmarks: 1 track_* not timed here; perfguard takes time_* only" in result["notes"]
+    assert noted(result, "adopted.other_kinds")[0]["values"] == {"tool": "asv", "kinds": ["1 track_*"]}
 
 
 def test_an_unchanged_suite_passes(existing):
@@ -88,7 +88,7 @@ def test_an_unchanged_suite_passes(existing):
     assert result["gate"]["blocks_total"] > 0
     assert set(outcomes(result)) == {case_id for case_id in SLOWER | SAME if case_id.startswith("pytest")}
     assert passes(result), result["reasons"]
-    assert not any("asv" in note for note in result["notes"])
+    assert not any(note["values"].get("tool") == "asv" for note in result["notes"])
 
 
 def test_a_faster_function_that_computes_something_else_is_different(existing):
@@ -116,8 +116,9 @@ def test_a_test_that_skips_itself_in_both_arms_is_noted_and_holds_nothing_up(exi
     skipped = verdicts(result)["pytest.tests.test_gpu.test_on_a_gpu"]
     assert skipped["gating"] == "advisory"
     (why,) = facts(skipped, "case.skipped")
-    assert "there is no GPU" in why["error"]
-    assert "not measured, because their own suites skip them: pytest.tests.test_gpu.test_on_a_gpu" in result["notes"]
+    assert "there is no GPU" in why["values"]["error"]
+    (skipped,) = noted(result, "run.cases_skipped")
+    assert skipped["values"] == {"case_ids": ["pytest.tests.test_gpu.test_on_a_gpu"]}
 
 
 def test_a_test_that_only_the_candidate_skips_is_not_passed_over(existing):
@@ -173,7 +174,7 @@ def test_the_cases_and_what_is_left_out_are_listed(existing):
     listed = existing.run("list", "--cases").stdout
     assert "    asv.speed.TimeWork.time_work[work=total]\n" in listed
     assert "    pytest.tests.test_speed.test_total\n" in listed
-    assert "Notes\n  asv, benchmarks: 1 track_* not timed here; perfguard takes time_* only\n" in listed
+    assert "1 track_*" in listed.partition("\nNotes\n")[2]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.tiny_projects import facts, outcomes, passes
+from tests.tiny_projects import facts, noted, outcomes, passes
 
 SLOWER = ("return sum(range(LENGTH))", "return [sum(range(n)) for n in (9_000, LENGTH)][1]")
 """About 45 % more work, the same result."""
@@ -35,10 +35,10 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     assert passes(allowed)
     until = entries(project)[0]["until"]
     (verdict,) = allowed["gate"]["verdicts"]
-    assert facts(verdict, "allowance.applied") == [
-        {"limit_ratio": 1.0, "until": until, "why": "exact sums, see #12", "entries": 1}
-    ]
-    assert f"allow-list: tiny.sum up to 100.0 % until {until}: exact sums, see #12 (used)" in allowed["gate"]["notes"]
+    (allowance,) = facts(verdict, "allowance.applied")
+    assert allowance["values"] == {"limit_ratio": 1.0, "until": until, "why": "exact sums, see #12", "entries": None}
+    (used,) = noted(allowed, "allowance.used")
+    assert (used["values"]["pattern"], used["values"]["until"]) == ("tiny.sum", until)
     shown = project.result("show")
     assert outcomes(shown) == {"tiny.sum": "allowed"}
     assert shown["duration_s"] == allowed["duration_s"]
@@ -48,11 +48,13 @@ def test_a_slowdown_is_red_allowed_for_a_while_and_red_again_when_the_entry_has_
     file.write_text(file.read_text().replace(until, "2026-01-31"))
     again = project.result("show", "--rejudge")
     assert (again["exit_code"], outcomes(again)) == (1, {"tiny.sum": "regressed"})
-    assert any("tiny.sum expired on 2026-01-31" in note for note in again["gate"]["notes"])
+    (expired,) = noted(again, "allowance.expired")
+    assert expired["values"] == {"pattern": "tiny.sum", "until": "2026-01-31"}
     file.write_text(file.read_text().replace("2026-01-31", until).replace("max_ratio = 1.0", "max_ratio = 0.01"))
     strict = project.result("show", "--rejudge")
     assert strict["exit_code"] == 1
-    assert facts(strict["gate"]["verdicts"][0], "allowance.exceeded") == [{"limit_ratio": 0.01, "until": until}]
+    (exceeded,) = facts(strict["gate"]["verdicts"][0], "allowance.exceeded")
+    assert exceeded["values"] == {"limit_ratio": 0.01, "until": until}
 
 
 def test_entries_are_listed_replaced_and_removed(project):
@@ -80,7 +82,7 @@ def test_an_entry_may_name_cases_by_tag_live_and_in_a_recording(project):
     for result in (measured, shown):
         assert outcomes(result) == {"tiny.sum": "regressed"}
         (found,) = facts(result["gate"]["verdicts"][0], "allowance.exceeded")
-        assert found["limit_ratio"] == 1.0
+        assert found["values"]["limit_ratio"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.tiny_projects import DOUBLED, baseline_of, outcomes, record_as_taking, verdicts
+from tests.tiny_projects import DOUBLED, baseline_of, noted, outcomes, record_as_taking, verdicts
 
 
 class TestStoredBaseline:
@@ -44,7 +44,7 @@ class TestStoredBaseline:
         project.write("tiny_work.py", (project.path / "tiny_work.py").read_text() + "\n# another file, the same work\n")
         # One CPU as fast as another is not the question here: what was stored is wrong by a factor of thousands.
         result = project.result("gate", PERFGUARD_ROUNDS="4", PERFGUARD_MARGIN="0.5")
-        assert any("at least half of the cases have moved" in note for note in result["notes"])
+        assert noted(result, "stored.machine_moved")
         for verdict in verdicts(result).values():
             assert verdict["comparison"]["design"] == "paired"
             assert abs(verdict["comparison"]["estimate"]["log_ratio"]) < 1  # the stored numbers are 1000 times as large
@@ -62,7 +62,7 @@ class TestStoredBaseline:
         assert subprocess.run(["git", "cat-file", "-e", measured], cwd=project.path, capture_output=True).returncode
         project.write("tiny_work.py", (project.path / "tiny_work.py").read_text() + "\n# another file, the same work\n")
         result = project.result("gate", PERFGUARD_ROUNDS="2")
-        assert not any("cannot be paired" in note for note in result["notes"])
+        assert not noted(result, "stored.cannot_pair")
         assert {verdict["comparison"]["design"] for verdict in verdicts(result).values()} == {"paired"}
         events = (project.latest_run() / "events.jsonl").read_text()
         assert squashed in events
@@ -71,10 +71,9 @@ class TestStoredBaseline:
         file = baseline_of(project_with_baseline) / "info.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40, "code_id": None}))
         result = project_with_baseline.result("gate", PERFGUARD_ROUNDS="2")
-        assert any(
-            "cannot be paired: the baseline's commit 000000000000 is not in this clone" in note
-            for note in result["notes"]
-        )
+        assert noted(result, "stored.cannot_pair")
+        (missing,) = noted(result, "pairing.commit_missing")
+        assert missing["values"] == {"of": "baseline", "commit": "0" * 12}
 
     def test_holds_no_name_of_host_or_place(self, project_with_baseline):
         for file in baseline_of(project_with_baseline).iterdir():

@@ -33,7 +33,7 @@ def history(project):
 def test_names_the_slower_commit_skips_the_broken_one_and_measures_nothing_twice(project, history):
     arguments = ("bisect", "--good", history[0], "-c", "tiny.*")
     first = project.result(*arguments)
-    assert (first["outcome"], first["exit_code"]) == ("found", 0), first["reasons"]
+    assert (first["outcome"], first["exit_code"]) == ("found", 0), first["steps"]
     assert first["culprit"]["id"] == history[2]
     assert [effect["case_id"] for effect in first["effects"]] == ["tiny.sum"]
     assert first["effects"][0]["lower"] > 0
@@ -61,7 +61,7 @@ def test_interrupted_it_keeps_what_it_has_and_goes_on(project, history):
             break
     stdout, _ = process.communicate(timeout=100)
     found = json.loads(stdout)
-    assert (process.returncode, found["outcome"]) == (130, "interrupted"), found["reasons"]
+    assert (process.returncode, found["outcome"]) == (130, "interrupted"), found["steps"]
     assert project.workers() == []
     rest = project.result(*arguments)
     assert rest["culprit"]["id"] == history[2]
@@ -73,7 +73,7 @@ def test_where_nothing_became_slower_no_commit_is_named(project):
     project.write("notes.txt", "nothing that runs")
     project.commit()
     found = project.result("bisect", "--good", first, "-c", "tiny.sort", "--max-blocks", "5")
-    assert (found["outcome"], found["exit_code"]) == ("no-regression", 4), found["reasons"]
+    assert (found["outcome"], found["exit_code"]) == ("no-regression", 4), found["steps"]
     assert (found["culprit"], found["suspects"]) == (None, [])
 
 

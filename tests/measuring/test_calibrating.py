@@ -47,13 +47,15 @@ class TestCalibrate:
         shown = json.loads(calibrate("--show", "--json").stdout)
         assert (shown["status"], shown["summary"]["gates"]) == ("valid", 2)
         # Whether these two gates count hangs on how often the host disturbed them.
-        assert shown["contract"].startswith(("calibrated on this machine: ", "not calibrated yet: none of 2 "))
+        assert shown["error_rate"]["code"] in ("rate.calibrated", "rate.not_yet")
 
         path = stored(project)
         document = json.loads(path.read_text(encoding="utf-8"))
         document["scope"]["stack_id"] = "torch2.13.0-py3.11-00000000"
         path.write_text(json.dumps(document), encoding="utf-8")
-        assert "calibration expired: software torch2.13.0-py3.11-00000000 → " in calibrate("--show").stdout
+        expired = json.loads(calibrate("--show", "--json").stdout)
+        assert expired["status"] == "expired"
+        assert expired["reason"]["values"]["before"] == "torch2.13.0-py3.11-00000000"
 
         path.write_text("{", encoding="utf-8")
         broken = project.run("calibrate", "--show")
@@ -80,7 +82,7 @@ class TestCalibrate:
     def test_says_that_nothing_is_stored(self, project):
         done = project.run("calibrate", "--show")
         assert done.returncode == 0
-        assert "uncalibrated: the false-alarm rate per gate is nominal" in done.stdout
+        assert "not verified on this machine" in done.stdout
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -93,13 +95,13 @@ class TestCalibrate:
 
 
 class TestGatesAfterwards:
-    def test_print_the_contract_bank_identical_arms_and_honour_the_plan(self, project, calibrate):
+    def test_print_the_error_rate_bank_identical_arms_and_honour_the_plan(self, project, calibrate):
         calibrate("--gates", "1")
         project.commit("calibration")
-        contract = json.loads(calibrate("--show", "--json").stdout)["contract"]
+        error_rate = json.loads(calibrate("--show", "--json").stdout)["error_rate"]
         result = project.result("compare", "--measure-anyway", *SHORT)
-        assert result["error_rate"] == contract
-        assert result["error_rate"] in result["gate"]["notes"]
+        assert result["error_rate"] == error_rate
+        assert error_rate in result["notes"]
         (banked,) = (project.path / ".perfguard" / "calibration").glob("*/tiny.json")
         assert [gate["run_id"] for gate in json.loads(banked.read_text(encoding="utf-8"))["gates"]] == [
             result["run_id"]
@@ -113,7 +115,7 @@ class TestGatesAfterwards:
         project.commit("plan")
         result = project.result("compare", "--measure-anyway", *SHORT)
         assert {verdict["comparison"]["gating"] for verdict in result["gate"]["verdicts"]} == {"advisory"}
-        assert sum("is advisory by the plan of" in note for note in result["notes"]) == 2
+        assert sum(note["code"] == "plan.beyond_budget" for note in result["notes"]) == 2
 
 
 class TestPlan:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_projects import outcomes, passes
+from tests.tiny_projects import noted, outcomes, passes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -72,6 +72,62 @@ def test_a_gate_of_the_same_code_is_never_red_and_leaves_files_that_pyperf_reads
         assert stats.returncode == 0, stats.stderr
         assert LINEAR in stats.stdout
     assert not (folder / "arms").exists()
+
+
+BEFORE_THE_ROOMS = "f79a18b"
+"""The last commit of this repository whose benchmarks lay in `kernels` and `models`, and imported `perfguard.model`."""
+FORMER_NAMES = {
+    "perfguard.benchmarks.ops": "perfguard.benchmarks.kernels",
+    "perfguard.benchmarks.networks": "perfguard.benchmarks.models",
+    "perfguard.records.spec": "perfguard.model.spec",
+}
+
+
+def with_former_names(checkout: Path) -> str:
+    """A commit like HEAD whose benchmarks have the names that they had before 0.2, as shallow clones hold no other."""
+    tree = checkout.parent / "former"
+    git(checkout, "worktree", "add", "-q", "--detach", str(tree))
+    benchmarks = tree / "perfguard" / "benchmarks"
+    (benchmarks / "ops").rename(benchmarks / "kernels")
+    (benchmarks / "networks").rename(benchmarks / "models")
+    for file in benchmarks.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for now, former in FORMER_NAMES.items():
+            text = text.replace(now, former)
+        file.write_text(text, encoding="utf-8")
+    git(tree, "add", "-A")
+    git(tree, "-c", "user.name=Test", "-c", "user.email=test@example.org", "commit", "-q", "-m", "former names")
+    return git(tree, "rev-parse", "HEAD")
+
+
+def git(place: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=place, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def is_known(checkout: Path, revision: str) -> bool:
+    asked = subprocess.run(["git", "cat-file", "-e", f"{revision}^{{commit}}"], cwd=checkout, capture_output=True)
+    return asked.returncode == 0
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout: Path, is_real: bool) -> None:
+    if is_real and not is_known(checkout, BEFORE_THE_ROOMS):
+        pytest.skip("this clone is shallow; the same is shown with a commit that has the former names")
+    baseline = BEFORE_THE_ROOMS if is_real else with_former_names(checkout)
+    done = perfguard(
+        checkout, "gate", "--baseline", f"git:{baseline}", "--candidate", "git:HEAD", "-c", NORM, "--no-ops",
+        "--slice-s", "0.01", "--slices", "2", "--max-blocks", "1", "--no-progress", "--format", "json",
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    result = json.loads(done.stdout)
+    (verdict,) = result["gate"]["verdicts"]
+    assert verdict["outcome"] == "inconclusive", verdict["reasons"]
+    assert verdict["comparison"]["estimate"]["blocks"] == result["gate"]["blocks_total"] == 1
+    attested = json.loads((Path(result["folder"]) / "arms.json").read_text())
+    paths = {arm: {path for path, _ in facts["code"]} for arm, facts in attested.items()}
+    assert {arm for arm, code in paths.items() if "kernels/phases.py" in code} == {"baseline"}
+    assert not result["gate"]["identical"]
 
 
 def test_an_injected_slowdown_is_red_exactly_where_it_is(checkout: Path) -> None:
@@ -151,4 +207,5 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     fingerprint = json.loads((Path(result["folder"]) / "fingerprint.json").read_text())
     assert fingerprint["software"]["ipex_version"].startswith("2.8.0")
     assert result["gate"]["blocks_total"] == 2
-    assert any("intel" in note.lower() or "torch" in note for note in result["notes"])
+    (packages,) = noted(result, "arms.packages_differ")
+    assert any("torch" in changed for changed in packages["values"]["changed"])

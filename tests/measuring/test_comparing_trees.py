@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.busy_neighbours import busy_neighbours
-from tests.tiny_projects import DOUBLED, facts, outcomes, passes, verdicts
+from tests.tiny_projects import DOUBLED, facts, noted, outcomes, passes, verdicts
 
 
 def test_the_same_code_twice_is_never_called_a_regression(project):
@@ -25,7 +25,7 @@ def test_a_slowdown_in_the_working_tree_is_red_in_exactly_its_case(project):
     result = project.result("compare")
     assert (result["exit_code"], result["verdict"]) == (1, "regressed"), result["reasons"]
     assert [name for name, outcome in outcomes(result).items() if outcome == "regressed"] == ["tiny.sum"]
-    assert "imported files that differ: tiny_work.py" in result["notes"]
+    assert noted(result, "arms.files_differ")[0]["values"]["files"] == ["tiny_work.py"]
 
 
 def test_the_mirrored_change_is_an_improvement(project):
@@ -80,11 +80,11 @@ def test_a_case_that_only_the_candidate_has_is_without_baseline(project):
 def test_a_case_that_breaks_in_the_candidate_fails_and_the_other_is_judged(project):
     project.replace("tiny_work.py", "return sum(range(LENGTH))", "raise OSError('no total today')")
     result = project.result("compare", "--max-blocks", "2")
-    assert any("as many as --max-blocks allows, with" in note for note in result["notes"])
+    assert noted(result, "run.max_blocks_reached")
     found = verdicts(result)
     assert found["tiny.sum"]["outcome"] == "failed"
-    (why,) = facts(found["tiny.sum"], "case.failed")
-    assert why["error"] == "OSError: no total today"
+    (why,) = facts(found["tiny.sum"], "case.raised")
+    assert why["values"]["error"] == "OSError: no total today"
     assert found["tiny.sort"]["comparison"]["estimate"]["blocks"] >= 1
     assert (result["exit_code"], result["verdict"]) == (3, "failed")
 
@@ -145,7 +145,7 @@ def test_arms_may_differ_in_an_environment_variable(project):
 def test_an_injected_slowdown_is_red_and_an_injected_speed_up_is_an_improvement(project):
     slower = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+150%")
     assert (slower["exit_code"], outcomes(slower)) == (1, {"tiny.sum": "regressed"}), slower["reasons"]
-    assert any("injected" in note for note in slower["notes"])
+    assert noted(slower, "run.injected")
     faster = project.result("compare", "-c", "tiny.sum", "--inject", "tiny.sum=-50%")
     assert outcomes(faster) == {"tiny.sum": "improved"}, faster["reasons"]
     assert passes(faster)
@@ -156,8 +156,8 @@ def test_neighbours_on_the_measured_cpus_are_told(project):
         pytest.skip("this kernel does not count how long threads wait for a CPU")
     with busy_neighbours():
         result = project.result("compare", "--measure-anyway", "--max-blocks", "2", "-c", "tiny.sum")
-    (note,) = (note for note in result["notes"] if note.startswith("steps waited for a CPU in "))
-    assert "other processes ran on CPU " in note
+    (note,) = noted(result, "host.waited_for_cpu")
+    assert note["values"]["waited_share"] > 0.05
 
 
 def test_exit_zero_reports_a_regression_without_failing(project):

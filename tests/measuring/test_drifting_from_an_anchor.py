@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.tiny_projects import UPDATE, baseline_of, facts, outcomes, record_as_taking
+from tests.tiny_projects import UPDATE, baseline_of, facts, noted, outcomes, record_as_taking
 
 LIMITS = {"PERFGUARD_MARGIN": "0.15", "PERFGUARD_ANCHOR_MARGIN": "0.05", "PERFGUARD_ROUNDS": "5"}
 """No single step is worth a flag, the way since the anchor is."""
@@ -102,7 +102,7 @@ def test_small_steps_pass_one_by_one_and_are_red_against_the_anchor(project):
     shown = project.result("show", **limits)
     assert outcomes(shown) == {"tiny.sum": "regressed"}
     assert shown["gate"]["policy"] == result["gate"]["policy"]
-    assert any(note.startswith("drift: the candidate is compared with the anchor of 20") for note in result["notes"])
+    assert noted(result, "drift.paired")
 
 
 def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchors_commit(project_with_baseline):
@@ -115,19 +115,18 @@ def test_a_gate_against_a_stored_baseline_pairs_what_has_drifted_with_the_anchor
     project.commit("baseline of the slower code")
     arguments = ("gate", "--baseline", "stored", "--budget", "60", "--max-blocks", "20")
     result = project.result(*arguments, **{**LIMITS, "PERFGUARD_MARGIN": "0.9"})
-    notes = "\n".join(result["notes"])
-    for case_id in ("tiny.sum", "tiny.sort"):
-        assert f"{case_id}: +" in notes
-    assert ", shown to be beyond 5.00 %" in notes
+    drifts = noted(result, "drift.measured")
+    assert {note["subject"]["case_id"] for note in drifts} == {"tiny.sum", "tiny.sort"}
+    assert any(note["values"]["is_beyond"] for note in drifts)
     assert outcomes(result)["tiny.sum"] == "regressed", result["reasons"]
     (verdict,) = [v for v in result["gate"]["verdicts"] if v["case_id"] == "tiny.sum"]
     (since,) = facts(verdict, "drift.since_anchor")
-    assert since["log_ratio"] == verdict["comparison"]["estimate"]["log_ratio"]
+    assert since["values"]["log_ratio"] == verdict["comparison"]["estimate"]["log_ratio"]
     assert verdict["comparison"]["design"] == "paired"
     assert verdict["comparison"]["margin_ratio"] == 0.05
     assert verdict["comparison"]["estimate"]["log_ratio"] < 3.0  # from pairs, not from the numbers of another day
     assert outcomes(result)["tiny.sort"] != "regressed"
-    assert "tiny.sort, paired with the anchor's commit, is not red: " in notes
+    assert "tiny.sort" in [note["subject"]["case_id"] for note in noted(result, "drift.not_confirmed")]
     assert result["exit_code"] == 1
     assert len(project.git("worktree", "list").splitlines()) == 1
 
@@ -137,9 +136,8 @@ def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with
     assert project.run("baseline", "anchor").returncode == 0
     record_as_taking(place / "anchor", 1e-12)
     result = project.result("gate", "--baseline", "stored", **LIMITS)
-    notes = "\n".join(result["notes"])
-    assert ", shown to be beyond 5.00 %" in notes
-    assert "the candidate imports the very code of the anchor's commit: what differs is the machine" in notes
+    assert any(note["values"]["is_beyond"] for note in noted(result, "drift.measured"))
+    assert noted(result, "arms.same_code_as_stored")[0]["values"] == {"of": "anchor"}
     assert "regressed" not in outcomes(result).values()
 
 
@@ -150,10 +148,8 @@ def test_drift_whose_commit_is_not_in_the_clone_is_noted(project_with_baseline):
     file = place / "anchor" / "info.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0" * 40, "code_id": None}))
     result = project.result("gate", "--baseline", "stored", **LIMITS)
-    assert any(
-        "was not checked by pairing: the anchor's commit 000000000000 is not in this clone" in note
-        for note in result["notes"]
-    )
+    assert noted(result, "drift.not_paired")
+    assert noted(result, "pairing.commit_missing")[0]["values"] == {"of": "anchor", "commit": "0" * 12}
     assert "regressed" not in outcomes(result).values()
 
 
@@ -163,8 +159,8 @@ def test_an_anchor_of_other_software_is_said_and_not_compared(project_with_basel
     file = place / "anchor" / "info.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"stack_id": "another"}))
     result = project.result("gate", "--baseline", "stored", PERFGUARD_ROUNDS="2")
-    assert any("the software has changed since (another, now" in note for note in result["notes"])
-    assert not any("shown to be beyond" in note for note in result["notes"])
+    assert noted(result, "host.other_stack")[0]["values"]["then"] == "another"
+    assert not noted(result, "drift.measured")
 
 
 def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_told(project_with_baseline):
@@ -174,10 +170,12 @@ def test_where_the_state_of_the_machine_has_changed_it_is_said_that_no_drift_is_
     fingerprint["state"]["kernel"] = "another"
     (place / "fingerprint.json").write_text(json.dumps(fingerprint))
     result = project.result("gate", "--max-blocks", "1", "-c", "tiny.sort")
-    assert not any("drift" in note for note in result["notes"])  # a selection of cases has no stored baseline
+    assert not any(
+        note["code"].startswith("drift.") for note in result["notes"]
+    )  # a selection of cases has no stored baseline
     result = project.result("gate", "--max-blocks", "1")
-    assert any("recorded in another state" in note for note in result["notes"])
-    assert any("drift since the anchor was not told; `perfguard gate --anchor`" in note for note in result["notes"])
+    assert noted(result, "baseline.other_state")
+    assert noted(result, "drift.not_measured")
 
 
 def test_an_anchor_of_another_machine_is_said_and_not_compared(project_with_baseline):
@@ -189,4 +187,4 @@ def test_an_anchor_of_another_machine_is_said_and_not_compared(project_with_base
     fingerprint["cpu"]["microarchitecture"] = "another"
     (place / "anchor" / "fingerprint.json").write_text(json.dumps(fingerprint))
     result = project.result("gate", "--baseline", "stored", PERFGUARD_ROUNDS="2")
-    assert any(note.startswith("not compared with the anchor of 20") for note in result["notes"])
+    assert noted(result, "drift.not_compared")

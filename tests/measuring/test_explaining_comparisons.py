@@ -111,8 +111,8 @@ def test_the_census_of_another_machine_is_compared_and_said_so(gated):
     assert any(change["rule"] == "fusion" for change in gated["census_changes"]["train"])
     sentences = [change["sentence"] for change in gated["stored_census_changes"]["train"]]
     assert any("conv2d" in sentence for sentence in sentences)
-    (note,) = [note for note in gated["notes"] if ELSEWHERE in note]
-    assert note.endswith("cases that execute otherwise: 1 of 1")
+    (values,) = [note["values"] for note in gated["notes"] if note["code"] == "ops.compared_with_machine"]
+    assert (values["machine_id"], values["changed"], values["cases"]) == (ELSEWHERE, 1, 1)
 
 
 def test_what_is_written_of_an_explained_gate_fits_the_published_schemas(gated):
@@ -131,5 +131,5 @@ def test_a_profile_with_its_projection_fits_the_published_schema(training):
     report = json.loads(done.stdout)
     (case,) = report["cases"]
     assert case["projection"]["ops"]["problems"]
-    assert "unfused-optimizer" in {finding["id"] for finding in case["findings"]}
+    assert "advice.unfused_optimizer" in {finding["code"] for finding in case["findings"]}
     fits(report, "profile")

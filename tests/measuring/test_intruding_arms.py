@@ -20,8 +20,9 @@ def test_is_told_by_the_share_of_the_cpus_that_it_takes(project):
     for verdict in verdicts(result).values():
         assert verdict["outcome"] in {"inconclusive", "regressed"}
         if verdict["outcome"] == "inconclusive":
-            seen = {intruder["arm"]: intruder["cpu_share"] for intruder in facts(verdict, "arm.intruded")}
-            assert seen["candidate"] > 0.05
+            seen = facts(verdict, "arm.intruded")
+            shares = {intruder["subject"]["arm"]: intruder["values"]["cpu_share"] for intruder in seen}
+            assert shares["candidate"] > 0.05
     events = (project.latest_run() / "events.jsonl").read_text()
     assert '"candidate_intrusion_ratio":0.' in events
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.runner.process.launching import can_confine
-from tests.tiny_projects import DOUBLED, outcomes
+from tests.tiny_projects import DOUBLED, noted, outcomes
 
 REVISIONS = ("--baseline", "git:HEAD^1", "--candidate", "git:HEAD", "--policy-from", "HEAD^1")
 MUCH_MORE = ("return sum(range(LENGTH))", "return sum(range(LENGTH)) + 0 * sum(range(LENGTH * 3 // 4))")
@@ -32,7 +32,7 @@ def test_the_rules_are_those_of_the_revision_that_is_named(project):
     assert outcomes(result)["tiny.sum"] == "regressed"
     assert result["exit_code"] == 1
     assert result["gate"]["policy"]["margin_ratio"] == 0.005
-    assert any("the candidate changes perfguard.toml" in note for note in result["notes"])
+    assert "perfguard.toml" in noted(result, "run.rules_changed")[0]["values"]["files"]
 
 
 def test_a_benchmark_that_the_candidate_removed_is_missed(project):
@@ -52,7 +52,7 @@ def test_an_allow_list_that_the_candidate_brings_does_not_count(project):
     project.commit("slower, and allowed")
     result = project.result("compare", *REVISIONS, "--no-progress")
     assert outcomes(result)["tiny.sum"] == "regressed"
-    assert any("baselines/allow.toml" in note for note in result["notes"])
+    assert "baselines/allow.toml" in noted(result, "run.rules_changed")[0]["values"]["files"]
 
 
 def test_the_checkout_of_the_rules_is_removed(project):
@@ -119,7 +119,7 @@ def test_a_candidate_that_vouches_for_itself_is_judged_by_its_times(project):
     result = project.result("compare", *REVISIONS, "--confine", "--no-progress")
     assert outcomes(result)["tiny.sum"] == "regressed"
     assert result["exit_code"] == 1
-    assert any("cannot vouch for itself" in note for note in result["notes"])
+    assert noted(result, "arms.identity_unproven")
 
 
 @pytest.mark.skipif(not can_confine(), reason="this kernel has no Landlock")

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_builtins, to_json, with_nan
 from perfguard.records.estimate import Estimate, Interval
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, Severity, Subject
 from perfguard.records.result import CaseMeasured
 from perfguard.records.steps.ops import Culprit, OpDelta, StepBalance
 from perfguard.records.verdict import Comparison, ModeReport, SignalFinding
 
-VALUES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=3)
-FACTS = st.builds(Fact, code=st.text(max_size=9), values=st.dictionaries(st.text(max_size=3), VALUES, max_size=3))
-st.register_type_strategy(Fact, FACTS)
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 INTERVALS = st.builds(Interval, lower=NUMBERS, upper=NUMBERS, level=NUMBERS)
 ESTIMATES = st.builds(
@@ -29,6 +26,18 @@ ESTIMATES = st.builds(
     blocks=st.integers(0, 10**6),
     degrees_of_freedom=NUMBERS,
     interval=INTERVALS,
+)
+VALUES = st.one_of(st.none(), st.booleans(), st.text(), st.integers(-(2**53), 2**53), NUMBERS)
+LISTS = st.lists(st.one_of(st.text(), st.integers(-(2**53), 2**53), NUMBERS)).map(tuple)
+st.register_type_strategy(
+    Fact,
+    st.builds(
+        Fact,
+        code=st.text(),
+        severity=st.sampled_from(Severity),
+        subject=st.builds(Subject),
+        values=st.dictionaries(st.text(), st.one_of(VALUES, LISTS)),
+    ),
 )
 
 
@@ -45,7 +54,9 @@ def test_an_estimate_reads_back_with_its_unknown_numbers(estimate):
         assert back.log_ratio == estimate.log_ratio
 
 
-@pytest.mark.parametrize("kind", [Comparison, SignalFinding, ModeReport, CaseMeasured, OpDelta, StepBalance, Culprit])
+@pytest.mark.parametrize(
+    "kind", [Fact, Comparison, SignalFinding, ModeReport, CaseMeasured, OpDelta, StepBalance, Culprit]
+)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 def test_every_part_of_a_result_that_holds_numbers_reads_back(kind, data):

@@ -150,4 +150,4 @@ def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share):
     assert len(voiding.voided) <= share * len(rows) + 0.5
     severities = [entry.severity for entry in (*voiding.voided, *voiding.spared)]
     assert severities == sorted(severities, reverse=True)
-    assert all(entry.reasons and entry.severity > 1 for entry in voiding.voided)
+    assert all(entry.causes and entry.severity > 1 for entry in voiding.voided)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jsonschema
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json, upgraded
 from perfguard.errors import StoreError
 from perfguard.records.events import Noted, SliceTimed
-from perfguard.records.facts import recorded_text
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
-from perfguard.records.plan import EnvProfile
+from perfguard.records.plan import DEFAULT_GATE, FOR_BISECTION, FOR_CALIBRATION, EnvProfile
 from perfguard.records.record import CaseNoise
 from perfguard.records.run import Arm
 from perfguard.watch.run_files import read_selection
@@ -48,7 +48,7 @@ def test_what_was_written_reads_back_to_the_last_bit(noise):
 @given(finite, st.integers(0, 2**53), st.text(st.characters(blacklist_categories=["Cs"])), st.sampled_from(list(Arm)))
 def test_any_event_is_one_line_and_reads_back(number, whole, text, arm):
     for event in (
-        Noted(level="info", text=text),
+        Noted(fact=recorded_text(text)),
         SliceTimed(
             block=whole, case_id=text, arm=arm, index=whole, warmup=False, value_s=number, cpu_s=number,
             minor_faults=whole, involuntary_switches=whole,
@@ -85,11 +85,37 @@ def test_every_schema_is_a_valid_schema(name):
 
 def test_the_schema_of_events_accepts_events_and_refuses_others():
     schema = schema_of("events")
-    line = json.loads(encode_event(Noted(level="info", text="x"), seq=0, t_wall=0.0, t_mono=0.0))
+    line = json.loads(encode_event(Noted(fact=fact("x")), seq=0, t_wall=0.0, t_mono=0.0))
     jsonschema.validate(line, schema)
-    for wrong in ({**line, "event": "slice"}, {**line, "text": 3}, {"event": "note"}):
+    for wrong in ({**line, "event": "slice"}, {**line, "fact": 3}, {"event": "note"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
+
+
+@pytest.mark.parametrize(("level", "severity"), [("info", Severity.INFO), ("warning", Severity.NOTABLE)])
+def test_a_note_of_schema_1_is_read_as_a_fact_of_its_text(level, severity):
+    line = json.dumps({"event": "note", "seq": 0, "t_wall": 0, "t_mono": 0, "level": level, "text": "no canary"})
+    noted = decode_event(line.encode(), source="old")
+    assert noted == Noted(fact=replace(recorded_text("no canary"), severity=severity))
+
+
+@pytest.mark.parametrize(
+    ("command", "gate", "is_injected"),
+    [
+        (["perfguard", "gate"], DEFAULT_GATE, False),
+        (["perfguard", "calibrate", "--gates", "3"], FOR_CALIBRATION, False),
+        (["perfguard", "bisect"], FOR_BISECTION, False),
+        (["perfguard", "gate", "--inject=*=+5%"], DEFAULT_GATE, True),
+        ([], DEFAULT_GATE, False),
+    ],
+)
+def test_what_gates_did_follows_from_the_command_in_schema_1_alone(command, gate, is_injected):
+    fields = {"run_id": "r", "schema": 1, "mode": "paired", "suite": "s", "case_ids": [], "budget_s": 1.0}
+    line = {"event": "run_started", "seq": 0, "t_wall": 0, "t_mono": 0, "command": command, **fields}
+    started = decode_event(json.dumps(line).encode(), source="old")
+    assert (started.gate, started.is_injected) == (gate, is_injected)
+    now = decode_event(encode_event(replace(started, gate=FOR_BISECTION), seq=0, t_wall=0.0, t_mono=0.0), source="new")
+    assert now.gate == FOR_BISECTION
 
 
 def test_there_is_no_other_schema():
@@ -110,7 +136,7 @@ class TestRecordingsOlderThanCodes:
             {"event": "case_failed", "case_id": "a", "arm": "candidate", "missing": False, "reason": "no", "detail": ""}
         )
         event = decode_event(line.encode(), source="events.jsonl")
-        assert (event.reason, event.quoted) == (recorded_text("no"), "no")
+        assert (event.reason, event.quoted) == (fact("case.raised", error="no"), "no")
 
     def test_a_fingerprint_keeps_its_notes_and_the_trouble_of_its_interpreter(self):
         path = Path(__file__).parents[1] / "data" / "runs" / "paired" / "fingerprint.json"

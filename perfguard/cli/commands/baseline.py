@@ -35,6 +35,7 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.gate.stored.anchors import anchor_of
     from perfguard.gate.stored.lookup import require_stored, store_of
+    from perfguard.host.probe import probe
 
     loaded = load({})
     store = store_of(loaded)
@@ -42,7 +43,7 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
         _print_stored(store, as_json=as_json)
         return
     suite = suite or loaded.config.suite
-    place = store.place(machine, suite) if machine else require_stored(loaded, suite)
+    place = store.place(machine, suite) if machine else require_stored(loaded, suite, probe().machine_id)
     anchor = anchor_of(loaded, place)
     _print_baseline(store.load(place), place, anchor=anchor.info if anchor else None, as_json=as_json)
 
@@ -60,10 +61,11 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     """
     from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
+    from perfguard.host.probe import probe
 
     loaded = load({"suite": suite}, keys=("suite",))
-    old = named_baseline(loaded, before)
-    new = named_baseline(loaded, after)
+    machine_id = probe().machine_id
+    old, new = (named_baseline(loaded, name, machine_id) for name in (before, after))
     print_changes(changes_between(old, new), as_json=as_json)
 
 
@@ -79,15 +81,16 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     with its commit.
     """
     from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
+    from perfguard.host.probe import probe
 
     if remove and (source is not None or replace):
         raise UsageError("--remove stands alone; leave --from and --replace out")
     loaded = load({"suite": suite}, keys=("suite",))
     if remove:
-        place = remove_anchor(loaded)
+        place = remove_anchor(loaded, probe().machine_id)
         click.echo(f"removed {place}; commit it: git add -A {place}")
         return
-    place, info = freeze_anchor(loaded, source, replace=replace)
+    place, info = freeze_anchor(loaded, source, probe().machine_id, replace=replace)
     click.echo(_describe_anchor(info))
     click.echo(f"stored at {place}; commit it: git add {place}", err=True)
 

@@ -46,11 +46,12 @@ def command(**options: Any) -> None:
     from perfguard.cli.measuring import build_request
     from perfguard.errors import UsageError
     from perfguard.gate.bisect.bisect import bisect
+    from perfguard.records.plan import FOR_BISECTION
     from perfguard.runner.arms.git_bisect import Span
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
-    request = build_request("bisect", load(options), options)
+    request = build_request("bisect", load(options), options, gate=FOR_BISECTION)
     paths = tuple(_absolute(path) for path in options["paths"])
     span = Span(good=options["good"], bad=options["bad"], first_parent=options["first_parent"], paths=paths)
     _show(bisect(request, span, is_fresh=options["fresh"]), output_format=options["output_format"])

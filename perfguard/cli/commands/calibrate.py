@@ -31,18 +31,19 @@ if TYPE_CHECKING:
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
 
-    Gates print it as their contract while machine, software, CPUs and rule stay the same, for 90 days. --budget is the
-    length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
+    Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is
+    the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
-    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
+    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+    from perfguard.records.plan import FOR_CALIBRATION
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
-    request = build_request("calibrate", load(options), options)
+    request = build_request("calibrate", load(options), options, gate=FOR_CALIBRATION)
     if options["only_show"]:
-        _print_calibrated(stored_contract(request), as_json=options["as_json"])
+        _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
     found = calibrate_machine(
         request,
@@ -56,16 +57,18 @@ def command(**options: Any) -> None:
 
 
 def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
-    """The contract, the table of cases, and whether it holds."""
+    """The error rate, the table of cases, and whether it holds."""
     from perfguard.cli.output import print_parts
     from perfguard.codec import to_json
+    from perfguard.report.messages.catalog import describe
     from perfguard.report.terminal.calibration import render_calibration
+    from perfguard.units import printable
 
     if as_json:
         click.echo(
             to_json(
                 {
-                    "contract": found.contract,
+                    "error_rate": found.error_rate,
                     "interrupted": found.interrupted,
                     "notes": found.notes,
                     "path": str(found.path),
@@ -79,8 +82,8 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
         )
         return
     for note in found.notes:
-        click.echo(f"note       {note}")
+        click.echo(f"note       {printable(describe(note))}")
     summary = found.summary
     if summary is not None:
         print_parts(lambda width: render_calibration(summary, width=width))
-    click.echo(found.contract)
+    click.echo(printable(describe(found.error_rate)))

@@ -11,6 +11,7 @@ import click
 
 from perfguard.cli.options import load, load_policy, measuring_options, setup_option, verdict_options, working_directory
 from perfguard.errors import ExitCode, PerfguardError
+from perfguard.records.facts import Severity, fact
 
 if TYPE_CHECKING:
     from perfguard.cli.github_job import Job
@@ -122,10 +123,7 @@ def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> 
         click.echo(f"perfguard: there is no report.html: {error}", err=True)
 
 
-_UNCONFINED = (
-    "this kernel has no Landlock: measured code could have changed files of this job, the verdict among them; trust "
-    "the verdict as far as you trust the author"
-)
+_UNCONFINED = fact("run.unconfined", severity=Severity.NOTABLE)
 
 
 def _print(result: RunResult) -> None:

@@ -12,6 +12,7 @@ from perfguard.benchmarks.selection import suite_cases
 from perfguard.cli.options import load
 from perfguard.codec import to_json
 from perfguard.errors import NothingSelectedError
+from perfguard.records.facts import Fact
 from perfguard.records.spec import (
     BenchmarkSpec,
     Case,
@@ -22,7 +23,8 @@ from perfguard.records.spec import (
     expand,
     format_parameter,
 )
-from perfguard.units import format_count, format_duration
+from perfguard.report.messages.catalog import describe
+from perfguard.units import format_count, format_duration, printable
 
 
 @click.command("list")
@@ -96,8 +98,8 @@ def _values(specs: Sequence[BenchmarkSpec]) -> dict[str, tuple[ParameterValue, .
     return {name: tuple(known) for name, known in values.items()}
 
 
-def _print_notes(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[Fact]) -> None:
     if notes:
         click.echo("\nNotes")
     for note in notes:
-        click.echo(f"  {note}")
+        click.echo(f"  {printable(describe(note))}")

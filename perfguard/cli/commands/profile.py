@@ -207,18 +207,20 @@ def _text(report: ProfileReport, output_format: str, rows: int) -> str:
 def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
     from rich.text import Text
 
+    from perfguard.report.messages.catalog import describe
+
     cpus = ",".join(map(str, report.cpus))
     parts: list[RenderableType] = [
         Text(f"machine    {report.machine} [{report.machine_id}], on CPU {cpus}, torch {report.torch}", style="dim"),
-        *(Text(printable(f"note       {note}"), style="dim") for note in report.notes),
+        *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
         Text(f"run        {report.folder}", style="dim"),
     ]
     for case in report.cases:
         parts += _case(case, rows)
-    for case_id, reason in report.problems.items():
-        sentence, *detail = reason.splitlines()
-        parts.append(Text(printable(f"✗ {case_id}: {sentence}"), style="bold red"))
-        parts += [Text(f"  {printable(line)}", style="dim") for line in detail]
+    for case_id, problem in report.problems.items():
+        parts.append(Text(printable(f"✗ {case_id}: {describe(problem)}"), style="bold red"))
+        detail = str(problem.values.get("detail") or "")
+        parts += [Text(f"  {printable(line)}", style="dim") for line in detail.splitlines()]
     return parts
 
 

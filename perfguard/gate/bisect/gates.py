@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from perfguard import __version__
@@ -13,6 +13,7 @@ from perfguard.codec import to_json
 from perfguard.errors import ArmError, ExitCode, InterruptedRunError, MeasurementError
 from perfguard.gate.bisect.answers import measured_tree
 from perfguard.gate.calibrate import current_scope
+from perfguard.host.probe import probe
 from perfguard.records.bisection import BISECTION_SCHEMA, Answer, BisectionLog, BisectionStep, Commit, MeasuredTree
 from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
@@ -79,7 +80,8 @@ class Gates:
         return BisectionStep(commit=commit, measured=known, is_reused=True) if known else None
 
     def _measured(self, commit: Commit) -> BisectionStep:
-        result = self.run_gate(self.request, parse_arm(f"git:{self.good.id}"), parse_arm(f"git:{commit.id}"))
+        request = replace(self.request, fingerprint=probe())  # each gate is a run of its own
+        result = self.run_gate(request, parse_arm(f"git:{self.good.id}"), parse_arm(f"git:{commit.id}"))
         if result.exit_code == ExitCode.INTERRUPTED:
             raise InterruptedRunError(f"the gate of {commit.short_id} was interrupted")
         return BisectionStep(commit=commit, measured=measured_tree(commit.tree, result), is_reused=False)
@@ -103,7 +105,7 @@ def open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, *
         "good": good.tree,
         "bad": bad.tree,
         "cases": tuple(case.id for case in request.cases),
-        "scope": current_scope(request.loaded, request.cases),
+        "scope": current_scope(request),
         "budget_s": request.budget_s,
         "perfguard": __version__,
         "project": os.path.relpath(project, git.top_level(project)),

@@ -1,25 +1,21 @@
-"""What a gate may say of its own error rates: measured on this machine, measured but no longer valid, or nominal."""
+"""The error rate of a gate: measured on this machine, measured but no longer valid, or nominal."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from perfguard.gate.calibration.summary import false_alarms
 from perfguard.records.calibration import LEAST_BLOCKS, Calibration, Scope
-from perfguard.records.contract import CalibrationSummary, FalseAlarms
-from perfguard.units import format_count, format_duration, format_ratio
+from perfguard.records.error_rate import CalibrationSummary, FalseAlarms
+from perfguard.records.facts import Fact, Severity, Value, fact
 
 MAX_AGE_DAYS = 90
 """Machines change in ways that no fingerprint shows; after this long the gates must be repeated."""
 
 _CLOCKS_DIFFER = timedelta(days=1)
 """So far may the clocks of machines that share a calibration be apart."""
-
-_REMEDY = "run `perfguard calibrate`"
 
 
 class CalibrationStatus(str, Enum):
@@ -36,13 +32,23 @@ class CalibrationState:
 
     status: CalibrationStatus
     """The answer."""
-    reason: str
-    """One sentence that a person can act on."""
+    reason: Fact
+    """Why."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether a gate may state it as its contract."""
+        """Whether its error rate is that of a gate now."""
         return self.status is CalibrationStatus.VALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What gates of a length find with 80 % power."""
+
+    effects: tuple[float, float]
+    """Smallest and largest slowdown, over the gating cases."""
+    budget_s: float
+    """Wall seconds of such a gate."""
 
 
 def calibration_state(calibration: Calibration | None, scope: Scope, *, now: datetime) -> CalibrationState:
@@ -54,145 +60,113 @@ def calibration_state(calibration: Calibration | None, scope: Scope, *, now: dat
         now: Aware time.
     """
     if calibration is None or not calibration.gates:
-        return CalibrationState(status=CalibrationStatus.ABSENT, reason=f"not calibrated; {_REMEDY}")
+        return CalibrationState(status=CalibrationStatus.ABSENT, reason=fact("calibration.absent"))
     reason = next(_differences(calibration, scope, now), None)
     if reason is not None:
-        return CalibrationState(status=CalibrationStatus.EXPIRED, reason=f"expired: {reason}; {_REMEDY}")
-    gates = format_count(len(calibration.gates), "A/A gate")
-    return CalibrationState(status=CalibrationStatus.VALID, reason=f"valid: {gates} on this machine")
+        return CalibrationState(status=CalibrationStatus.EXPIRED, reason=reason)
+    gates = len(calibration.gates)
+    return CalibrationState(status=CalibrationStatus.VALID, reason=fact("calibration.valid", gates=gates))
 
 
-def scope_difference(stored: Scope, scope: Scope) -> str | None:
+def scope_difference(stored: Scope, scope: Scope) -> Fact | None:
     """The first thing that makes gates of one scope say nothing about the other; None where nothing does."""
     return next(_scope_differences(stored, scope), None)
 
 
-def contract_sentence(
+def error_rate(
     state: CalibrationState,
     summary: CalibrationSummary | None,
     *,
     alpha: float,
-    effects: tuple[float, float] | None = None,
-    budget_s: float = math.nan,
-) -> str:
-    """What a gate prints of its error rates.
+    reach: Reach | None = None,
+    screens: bool = False,
+) -> Fact:
+    """The error rate of a gate: `rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
 
     Args:
         state: Whether the calibration holds.
         summary: Of the calibration; None where there is none.
         alpha: Nominal family-wise level of the gate.
-        effects: Smallest and largest slowdown that a gate of this budget finds with 80 % power, over its gating cases,
-            the confirmation left out.
-        budget_s: Wall seconds of the gate.
-
-    Returns:
-        `calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence (…)`, or a
-        sentence that begins with `calibration expired` or `uncalibrated`.
+        reach: What gates of this budget find; None where that is not known.
+        screens: Whether a stored baseline clears what it can, so that the rate is that of the pairs: the numbers of
+            another day have no error rate that could be measured (docs/decisions/0006-stored-baselines.md).
     """
-    nominal = _nominal(alpha)
     if state.status is CalibrationStatus.ABSENT or summary is None:
-        return f"uncalibrated: {nominal}, it has not been measured on this machine; {_REMEDY}"
-    alarms = false_alarm_sentence(summary.false_alarms)
-    latest = (summary.latest_at or "")[:10]
+        return nominal(alpha)
+    found: dict[str, Value] = {"screens": screens}
+    alarms = false_alarm_values(summary.false_alarms)
     if not state.is_valid:
-        why = state.reason.removeprefix("expired: ")
-        return f"calibration expired: {why}; until then {nominal} (before, {alarms})"
-    found = _found(effects, budget_s)
+        found |= state.reason.values
+        values = {**alarms, **found, "reason": state.reason.code}
+        return fact("rate.expired", values, severity=Severity.NOTABLE, alpha_ratio=alpha)
+    if reach is not None:
+        found |= {"low_ratio": reach.effects[0], "high_ratio": reach.effects[1], "budget_s": reach.budget_s}
     if not summary.false_alarms.gates:
-        gates = format_count(summary.gates, "A/A gate")
-        return (
-            f"not calibrated yet: none of {gates} decided on {LEAST_BLOCKS} blocks of a gating case; {nominal}{found}"
-        )
-    return f"calibrated on this machine: {alarms} (latest {latest}){found}"
+        found |= {"gates": summary.gates, "needed_blocks": LEAST_BLOCKS}
+        return fact("rate.not_yet", found, severity=Severity.NOTABLE, alpha_ratio=alpha)
+    # Notable though all is well: a verdict without its error rate says little.
+    latest = (summary.latest_at or "")[:10]
+    return fact("rate.calibrated", {**alarms, **found}, severity=Severity.NOTABLE, latest=latest)
 
 
-def selection_sentence(alpha: float) -> str:
-    """What a gate of cases that were selected by name prints: no calibration is made of such a gate."""
-    return f"uncalibrated: {_nominal(alpha)}; calibrations are of suites, and these cases were selected by name"
+def nominal(alpha: float) -> Fact:
+    """The error rate of a gate whose machine was never calibrated."""
+    return fact("rate.not_calibrated", severity=Severity.NOTABLE, alpha_ratio=alpha)
 
 
-def _nominal(alpha: float) -> str:
-    return f"the false-alarm rate per gate is nominal (alpha {alpha:.1%})"
+def of_selection(alpha: float) -> Fact:
+    """The error rate of a gate of cases that were selected by name: calibrations are of suites."""
+    return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=alpha)
 
 
-def screening_sentence(state: CalibrationState, contract: str) -> str:
-    """What a gate against a stored baseline prints, whose open cases are paired with the baseline's commit.
-
-    Only the pairs can turn such a gate red, and they follow the rule that A/A gates calibrate; the numbers of another
-    day have no error rate that could be measured (docs/decisions/0006-stored-baselines.md).
-
-    Args:
-        state: Whether the calibration of paired gates holds.
-        contract: The `contract_sentence` of paired gates.
-    """
-    if state.status is CalibrationStatus.ABSENT:
-        return contract
-    return f"stored numbers only clear cases; what they leave open is paired, and of paired gates: {contract}"
+def unreadable(alpha: float, error: str) -> Fact:
+    """The error rate of a gate whose calibration cannot be read."""
+    return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=alpha, error=error)
 
 
-def false_alarm_sentence(found: FalseAlarms) -> str:
-    """`0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence`."""
-    if not found.gates:
-        return "no A/A gate has reached a verdict yet"
-    certified = ", certified" if found.is_certified else ""
-    bound = f"{100 * found.bound:.{'0f' if found.bound > 0.1 else '2g'}} %"
-    return (
-        f"{found.count} of {found.gates} A/A gates gave a false alarm: at most {bound} with 95 % confidence{certified}"
-    )
+def is_error_rate(found: Fact) -> bool:
+    """Whether a note of a run is about its gate's error rate."""
+    return found.code.startswith("rate.")
 
 
-def contract_of(calibration: Calibration) -> str:
-    """The false alarms of a calibration as one sentence."""
-    return false_alarm_sentence(false_alarms(calibration))
+def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
+    """False alarms as values of a fact."""
+    return {
+        "false_alarms": found.count,
+        "gates": found.gates,
+        "bound_ratio": found.bound,
+        "is_certified": found.is_certified,
+    }
 
 
-def _found(effects: tuple[float, float] | None, budget_s: float) -> str:
-    if effects is None:
-        return ""
-    low, high = ("over 100 %" if effect > 1 else format_ratio(effect) for effect in effects)
-    span = low if low == high else f"{low} to {high}, by case"
-    return f"; gates of {format_duration(budget_s)} find slowdowns of {span}, with 80 % power, confirmation left out"
-
-
-def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[str]:
+def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[Fact]:
     yield from _scope_differences(calibration.scope, scope)
     latest = max(datetime.fromisoformat(gate.finished_at.replace("Z", "+00:00")) for gate in calibration.gates)
     age = (now - latest).days
     if age > MAX_AGE_DAYS:
-        yield f"the latest A/A gate is {age} days old (limit {MAX_AGE_DAYS})"
+        yield fact("calibration.old", days=age, limit=MAX_AGE_DAYS)
     if latest - now > _CLOCKS_DIFFER:
-        yield f"the latest A/A gate is of {latest:%Y-%m-%d}, which is yet to come; a clock is wrong"
+        yield fact("calibration.from_the_future", date=f"{latest:%Y-%m-%d}")
 
 
-def _scope_differences(stored: Scope, scope: Scope) -> Iterator[str]:
-    if stored.machine_id != scope.machine_id:
-        yield f"another machine, {stored.machine_id} → {scope.machine_id}"
-    software = _software_difference(stored, scope)
-    if software is not None:
-        yield software
-    if stored.cpus != scope.cpus:
-        yield f"measured on {format_count(stored.cpus, 'CPU')} → {scope.cpus}"
-    if stored.env_profile != scope.env_profile:
-        yield f"env_profile {stored.env_profile} → {scope.env_profile}"
-    if stored.rule != scope.rule:
-        yield f"the gate's decision rule changed (version {stored.rule} → {scope.rule})"
+def _scope_differences(stored: Scope, scope: Scope) -> Iterator[Fact]:
+    names = sorted(stored.software.keys() & scope.software.keys(), key=lambda name: (name != "torch", name))
+    software: list[tuple[str, Value, Value]] = [(name, stored.software[name], scope.software[name]) for name in names]
+    if scope.stack_id is not None:  # last: versions tell more, where they differ
+        software.append(("software", stored.stack_id or "unknown", scope.stack_id))
+    compared: list[tuple[str, Value, Value]] = [
+        ("machine", stored.machine_id, scope.machine_id),
+        *software,
+        ("CPUs", stored.cpus, scope.cpus),
+        ("env_profile", stored.env_profile, scope.env_profile),
+        ("decision rule", stored.rule, scope.rule),
+    ]
+    for what, before, after in compared:
+        if before != after:
+            yield fact("calibration.changed", what=what, before=before, after=after)
     if stored.alpha != scope.alpha:
-        yield f"alpha {format_ratio(stored.alpha)} → {format_ratio(scope.alpha)}"
+        yield fact("calibration.level_changed", what="alpha", before_ratio=stored.alpha, after_ratio=scope.alpha)
     if stored.margin_ratio > scope.margin_ratio:
         # A wider margin flags less, so what was measured with a narrower one still bounds it.
-        yield f"margin {format_ratio(stored.margin_ratio)} → {format_ratio(scope.margin_ratio)}"
-
-
-def _software_difference(stored: Scope, scope: Scope) -> str | None:
-    """Versions that changed, torch first; the identities where only something smaller did."""
-    names = sorted(stored.software.keys() & scope.software.keys(), key=lambda name: (name != "torch", name))
-    changed = [
-        f"{name} {stored.software[name]} → {scope.software[name]}"
-        for name in names
-        if stored.software[name] != scope.software[name]
-    ]
-    if changed:
-        return ", ".join(changed)
-    if scope.stack_id is not None and stored.stack_id != scope.stack_id:
-        return f"software {stored.stack_id or 'unknown'} → {scope.stack_id}"
-    return None
+        values = {"before_ratio": stored.margin_ratio, "after_ratio": scope.margin_ratio}
+        yield fact("calibration.level_changed", values, what="margin")

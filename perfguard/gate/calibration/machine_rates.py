@@ -12,17 +12,18 @@ from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_scope, gates_of_suite, with_gates
 from perfguard.gate.calibration.error_rate import (
     CalibrationState,
-    CalibrationStatus,
+    Reach,
     calibration_state,
-    contract_sentence,
-    screening_sentence,
-    selection_sentence,
+    error_rate,
+    of_selection,
+    unreadable,
 )
 from perfguard.gate.calibration.plan_cases import planned_gating
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
 from perfguard.gate.rules.sequential import LOOKS
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
-from perfguard.records.contract import CalibrationSummary
+from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
@@ -40,13 +41,11 @@ from perfguard.store.calibrations import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateContract:
-    """What is known of a gate's error rates on this machine, and what follows for its cases."""
+class GateErrorRate:
+    """What is known of a gate's error rate on this machine, and what follows for its cases."""
 
-    state: CalibrationState
-    """Whether the calibration holds."""
-    sentence: str
-    """What the gate prints."""
+    fact: Fact
+    """What the gate says of it."""
     margins: dict[str, float] = field(default_factory=dict)
     """Placebo floors above the configured margin, by case id; empty unless the calibration holds."""
 
@@ -101,11 +100,11 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
     return replace(calibration, gates=gates) if gates else None
 
 
-def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
-    """What this gate may say of its error rates, and the margins of its cases.
+def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate:
+    """The error rate of this gate, and the margins of its cases.
 
-    Call it once the arms are known. Whatever is wrong with the stored file is said in the sentence: a gate that was
-    measured is judged in any case.
+    Call it once the arms are known. A stored file that cannot be read is no error: a gate that was measured is judged
+    in any case.
 
     Args:
         session: The run.
@@ -114,14 +113,11 @@ def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
-        state = CalibrationState(status=CalibrationStatus.ABSENT, reason="cases were selected by name")
-        return GateContract(state=state, sentence=selection_sentence(config.alpha))
+        return GateErrorRate(fact=of_selection(config.alpha))
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
-        state = CalibrationState(status=CalibrationStatus.ABSENT, reason=str(error))
-        sentence = contract_sentence(state, None, alpha=config.alpha)
-        return GateContract(state=state, sentence=f"{sentence} ({error})")
+        return GateErrorRate(fact=unreadable(config.alpha, str(error)))
     scope = scope_of(
         config,
         machine_id=machine_id,
@@ -131,28 +127,26 @@ def gate_contract(session: Session, *, screens: bool = False) -> GateContract:
     state = calibration_state(calibration, scope, now=utc_now())
     summary = summarize(calibration, looks=LOOKS, max_blocks=config.max_blocks) if calibration else None
     if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
-        sentence = screening_sentence(state, contract_sentence(state, summary, alpha=config.alpha))
+        found = error_rate(state, summary, alpha=config.alpha, screens=True)
     else:
-        sentence = sentence_for(session.request, state, summary)
-    return GateContract(
-        state=state,
-        sentence=sentence,
-        margins=calibrated_margins(calibration, config.margin) if state.is_valid else {},
-    )
+        found = error_rate_for(session.request, state, summary)
+    uses_margins = state.is_valid and session.request.gate.uses_calibrated_margins
+    return GateErrorRate(fact=found, margins=calibrated_margins(calibration, config.margin) if uses_margins else {})
 
 
-def sentence_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> str:
-    """The contract of a gate with this request's budget."""
+def error_rate_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> Fact:
+    """The error rate of a gate with this request's budget."""
     config = request.loaded.config
-    effects = None
+    reach = None
     if summary is not None:
         effects = detectable_effects(
             summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, looks=LOOKS
         )
-    return contract_sentence(state, summary, alpha=config.alpha, effects=effects, budget_s=request.budget_s)
+        reach = Reach(effects=effects, budget_s=request.budget_s) if effects is not None else None
+    return error_rate(state, summary, alpha=config.alpha, reach=reach)
 
 
-def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
     """The request's cases as the plan of this machine lets them gate, and notes on what it changed.
 
     Args:
@@ -166,11 +160,9 @@ def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tupl
     try:
         plan = load_plan(path)
     except StoreError as error:
-        return request.cases, (f"no plan is used: {error}",)
-    if plan is not None and (obstacle := _misfit(plan, cpus, request.loaded.config)):
-        return request.cases, (
-            f"the plan of {plan.created_at[:10]} is not used: {obstacle}; run `perfguard plan --write`",
-        )
+        return request.cases, (fact("plan.unreadable", severity=Severity.NOTABLE, error=str(error)),)
+    if plan is not None and (misfit := _misfit(plan, cpus, request.loaded.config)) is not None:
+        return request.cases, (misfit,)
     return planned_gating(request.cases, plan)
 
 
@@ -202,7 +194,7 @@ def is_bankable(request: Request, result: RunResult) -> bool:
     """Whether a run with identical arms says something of the gate's rule on whole suites."""
     return (
         result.gate is not None
-        and request.command != "calibrate"
+        and request.gate.banks_identical
         and request.suite == request.loaded.config.suite
         and not request.injections
         and result.exit_code not in (ExitCode.INTERRUPTED, ExitCode.INFRASTRUCTURE)
@@ -249,9 +241,12 @@ def scope_of_result(result: RunResult, request: Request) -> Scope:
     )
 
 
-def _misfit(plan: SuitePlan, cpus: int, config: Config) -> str | None:
-    if plan.cpus != cpus:
-        return f"made for {plan.cpus} CPUs, measured on {cpus}"
-    if plan.env_profile != config.env_profile.value:
-        return f"made for env_profile {plan.env_profile}, now {config.env_profile.value}"
+def _misfit(plan: SuitePlan, cpus: int, config: Config) -> Fact | None:
+    for what, planned, now in (
+        ("CPUs", plan.cpus, cpus),
+        ("env_profile", plan.env_profile, config.env_profile.value),
+    ):
+        if planned != now:
+            date = plan.created_at[:10]
+            return fact("plan.unused", severity=Severity.NOTABLE, date=date, what=what, planned=planned, now=now)
     return None

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.pace import Pace
 from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
-from perfguard.units import format_count, format_duration, format_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def suite_minutes(cases: Sequence[PlannedCase]) -> float | None:
     return max(minutes) if minutes else None
 
 
-def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
     """The cases with those demoted that the plan demotes, and a note for each.
 
     Args:
@@ -89,8 +89,14 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
     return (
         tuple(replace(case, gating=Gating.ADVISORY) if case.id in ids else case for case in cases),
         tuple(
-            f"{case.id} is advisory by the plan of {plan.created_at[:10]}: {demoted[case.id].reason}"
+            replace(
+                reason,
+                severity=Severity.NOTABLE,
+                subject=Subject(case_id=case.id),
+                values={**reason.values, "date": plan.created_at[:10]},
+            )
             for case in changed
+            for reason in [demoted[case.id].reason]
         ),
     )
 
@@ -120,7 +126,6 @@ def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace:
     is_gating = case_id in family
     # A demoted case is planned as the family's next member, which is what it would have to be.
     blocks = _blocks(noise, target, len(family) if is_gating else len(family) + 1)
-    impossible = _impossible(noise, blocks, target)
     return PlannedCase(
         case_id=case_id,
         block_sd=None if noise is None or math.isnan(noise.block_sd) else noise.block_sd,
@@ -128,34 +133,33 @@ def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace:
         blocks=blocks,
         minutes=None if blocks is None else round(pace.minutes_for(blocks, case_id), 1),
         gating=is_gating,
-        reason=impossible or _need(case_id, blocks or 0, None if is_gating else pace, target),
+        reason=_impossible(noise, blocks, target) or _need(case_id, blocks or 0, pace, target, is_gating=is_gating),
     )
 
 
-def _impossible(noise: CaseNoise | None, blocks: int | None, target: Target) -> str | None:
+def _impossible(noise: CaseNoise | None, blocks: int | None, target: Target) -> Fact | None:
     """Why no budget would do; None where one would."""
     if noise is None:
-        return "never measured on this machine; run `perfguard calibrate`"
+        return fact("plan.never_measured")
     if math.isnan(noise.block_sd):
-        return "too few blocks were measured to know its noise; run `perfguard calibrate`"
+        return fact("plan.noise_unknown")
     if noise.margin_ratio >= target.detect_ratio:
-        floor = format_ratio(noise.margin_ratio)
-        return f"identical arms differ by up to {floor} (placebo floor), so {_effect(target)} cannot be told"
+        return fact("plan.below_floor", _effect(target), floor_ratio=noise.margin_ratio)
     if blocks is None:
-        return f"its block SD of {format_ratio(noise.block_sd)} puts {_effect(target)} out of reach of any gate"
+        return fact("plan.too_noisy", _effect(target), block_sd_ratio=noise.block_sd)
     return None
 
 
-def _need(case_id: str, blocks: int, pace: Pace | None, target: Target) -> str:
-    """What a case needs; with a pace, also what the budget has instead."""
-    needed = f"{_effect(target)} needs {format_count(blocks, 'block')}"
-    if pace is None:
-        return needed
+def _need(case_id: str, blocks: int, pace: Pace, target: Target, *, is_gating: bool) -> Fact:
+    """What a case needs; of one that may not gate, also what the budget has instead."""
     within = pace.blocks_within(target.budget_s, case_id)
+    if is_gating:
+        return fact("plan.enough", _effect(target), blocks=blocks)
     if within > target.max_blocks:
-        return f"{needed}, max_blocks allows {target.max_blocks}"
-    return f"{needed}, the budget of {format_duration(target.budget_s)} holds {within}"
+        return fact("plan.beyond_max_blocks", _effect(target), blocks=blocks, max_blocks=target.max_blocks)
+    limits = {"within": within, "budget_s": target.budget_s}
+    return fact("plan.beyond_budget", {**_effect(target), **limits}, blocks=blocks)
 
 
-def _effect(target: Target) -> str:
-    return f"{format_ratio(target.detect_ratio)} with {100 * target.power:.4g} % power"
+def _effect(target: Target) -> Mapping[str, Value]:
+    return {"detect_ratio": target.detect_ratio, "power_share": target.power}

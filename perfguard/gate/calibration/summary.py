@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from perfguard.gate.calibration.pace import pace_of
 from perfguard.records.calibration import AAGate, Calibration, CaseSample
-from perfguard.records.contract import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.records.pace import Pace
 from perfguard.stats.calibration import (
     CONFIDENCE,

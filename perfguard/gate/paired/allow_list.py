@@ -16,9 +16,6 @@ from perfguard.records.spec import Case
 from perfguard.runner.suites.selection import load_catalog
 from perfguard.store.allowances import allow_file, impossible, load_allowances, one_line, save_allowances
 
-WITHOUT_ALLOWANCES = ("calibrate", "bisect")
-"""Commands that must see every slowdown: one counts false alarms, the other searches for one that is known."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfguard.gate.calibration.machine_rates import bank, gate_contract, planned_cases
-from perfguard.gate.paired.allow_list import WITHOUT_ALLOWANCES, allowances_of
+from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, planned_cases
+from perfguard.gate.paired.allow_list import allowances_of
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
 from perfguard.gate.rules.sequential import plan_looks
-from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import LooksPlanned, LookTaken
-from perfguard.records.facts import Fact
-from perfguard.records.plan import ArmSpec, CasePlan
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.record import StoredCensus
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
@@ -24,7 +23,6 @@ from perfguard.records.spec import Case
 from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
-from perfguard.units import format_count, format_duration
 
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
@@ -47,7 +45,7 @@ def compare_arms(
     baseline: ArmSpec,
     candidate: ArmSpec,
     *,
-    notes: tuple[str | Fact, ...] = (),
+    notes: tuple[Fact, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
     census: StoredCensus | None = None,
@@ -69,7 +67,7 @@ def compare_arms(
         PerfguardError: The run could not be made; nothing that was measured is lost.
     """
     # Read first, so that a broken file is said before minutes of measuring.
-    allowances = () if request.command in WITHOUT_ALLOWANCES else allowances_of(request.loaded)
+    allowances = allowances_of(request.loaded) if request.gate.uses_allowances else ()
     request, plan_notes = _as_planned(request)
     with open_session(request, mode="paired") as session:
         for note in (*notes, *plan_notes):
@@ -79,50 +77,54 @@ def compare_arms(
         is_measured = request.measure_anyway
         if not is_measured:
             prove_identity(session, arms)
-        plans = () if session.identical else calibrate(session, starter, arms, measures_identical=is_measured)
-        judge = judge_of(session, request.cases, allowances=allowances)
+        plan = Plan(cases=(), settings=session.settings)
+        if not session.identical:
+            plan = calibrate(session, starter, arms, measures_identical=is_measured)
+        error_rate = gate_error_rate(session)
+        judge = judge_of(session, request.cases, error_rate.margins, allowances=allowances)
         if is_anchor:
             judge = against_anchor(judge, request.loaded.config)
         if is_measured or not session.identical:
-            count_arms(session, starter, [plan.case for plan in plans], census)
-            measure_paired(session, starter, plans, judge)
-            confirm_flags(session, specs, plans, judge)
-            explain(session, starter, judge.verdicts(session.data), [plan.case for plan in plans])
-        result = finish(session, judge.conclude(session.data), error_rate=judge.contract or "uncalibrated")
+            cases = [each.case for each in plan.cases]
+            count_arms(session, starter, cases, census)
+            measure_paired(session, starter, plan, judge)
+            confirm_flags(session, specs, plan, judge)
+            explain(session, starter, judge.verdicts(session.data), cases)
+        result = finish(session, judge.conclude(session.data), error_rate=error_rate.fact)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
         return result
 
 
 def judge_of(
-    session: Session, cases: tuple[Case, ...], stage: Stage = Stage.MAIN, *, allowances: Sequence[Allowance] = ()
+    session: Session,
+    cases: tuple[Case, ...],
+    margins: Mapping[str, float],
+    stage: Stage = Stage.MAIN,
+    *,
+    allowances: Sequence[Allowance] = (),
 ) -> PairedJudge:
-    """The judge of a stage, with the contract and the margins that this machine's calibration gives."""
+    """The judge of a stage, with the margins that this machine's calibration gives."""
     config = session.request.loaded.config
-    contract = gate_contract(session)
-    # What calibrates the margins must not use them.
-    margins = {} if session.request.command == "calibrate" else contract.margins
     return PairedJudge(
         cases=cases,
         policy=replace(policy_of(config), margins=margins),
         stage=stage,
         identical=session.identical,
         signals=signal_policy_of(config),
-        contract=contract.sentence,
         allowances=tuple(allowances),
     )
 
 
-def _as_planned(request: Request) -> tuple[Request, tuple[str, ...]]:
+def _as_planned(request: Request) -> tuple[Request, tuple[Fact, ...]]:
     """The request with cases demoted as this machine's plan says, and why."""
-    fingerprint = probe()
-    cpus = len(choose_cpus(request.loaded, fingerprint).cpus)
-    cases, notes = planned_cases(request, machine_id=fingerprint.machine_id, cpus=cpus)
+    cpus = len(choose_cpus(request.loaded, request.fingerprint).cpus)
+    cases, notes = planned_cases(request, machine_id=request.fingerprint.machine_id, cpus=cpus)
     return replace(request, cases=cases), notes
 
 
 def measure_paired(
-    session: Session, starter: ProcessStarter, plans: Sequence[CasePlan], judge: PairedJudge, *, keep_s: float = 0.0
+    session: Session, starter: ProcessStarter, plan: Plan, judge: PairedJudge, *, keep_s: float = 0.0
 ) -> None:
     """Measure blocks of both arms until every case has its answer or the budget ends.
 
@@ -132,11 +134,11 @@ def measure_paired(
     Args:
         session: The run.
         starter: Starts workers.
-        plans: Calibrated cases.
+        plan: Calibrated cases.
         judge: Of the stage.
         keep_s: Seconds that are kept for a further stage.
     """
-    if not plans or session.interrupts.asked:
+    if not plan.cases or session.interrupts.asked:
         return
     budget_s = session.left_s() - keep_s
     reserve_s = budget_s * CONFIRMATION_SHARE
@@ -158,7 +160,7 @@ def measure_paired(
         return gate.answered()
 
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
-    measure(session, starter, plans, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
+    measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
     _look(session, judge, final=True)
     _tell_cap(session, judge, left_s=session.left_s() - keep_s)
 
@@ -169,23 +171,18 @@ def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
     gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
     is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
     if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
-        session.note(
-            f"ended after {format_count(blocks, 'block')}, as many as --max-blocks allows, with "
-            f"{format_duration(left_s)} of the budget left; a larger --max-blocks measures on"
-        )
+        session.note(fact("run.max_blocks_reached", severity=Severity.NOTABLE, blocks=blocks, left_s=left_s))
 
 
-def confirm_flags(
-    session: Session, specs: Mapping[Arm, ArmSpec], plans: Sequence[CasePlan], judge: PairedJudge
-) -> None:
+def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, judge: PairedJudge) -> None:
     """Measure flagged cases again with relocated arms; the first look always gets its blocks, budget or not."""
     if judge.gate is None or session.interrupts.asked:
         return
     flagged = judge.flagged(session.data)
-    chosen = [plan for plan in plans if plan.case.id in flagged]
-    if not chosen:
+    chosen = replace(plan, cases=tuple(each for each in plan.cases if each.case.id in flagged))
+    if not chosen.cases:
         return
-    session.request.progress(f"confirming {len(chosen)} flagged with relocated arms")
+    session.request.progress(f"confirming {len(chosen.cases)} flagged with relocated arms")
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
     first, last = CONFIRMATION_LOOKS
     confirmed: frozenset[str] = frozenset()
@@ -199,26 +196,27 @@ def confirm_flags(
     slices = _confirmation_slices(session, chosen, judge)
     unlimited = Limits(budget_s=float("inf"), max_blocks=first, slices=slices)
     measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
-    open_plans = [plan for plan in chosen if plan.case.id not in confirmed and not _failed(session, plan.case)]
-    if open_plans and session.left_s() > 0 and not session.interrupts.asked:
+    answers = {*confirmed, *session.data.confirmation_failures}
+    undecided = replace(chosen, cases=tuple(each for each in chosen.cases if each.case.id not in answers))
+    if undecided.cases and session.left_s() > 0 and not session.interrupts.asked:
         rest = Limits(budget_s=session.left_s(), max_blocks=last - first, slices=slices)
-        measure(session, starter, open_plans, arms=BOTH, stage=judge.confirmation, limits=rest)
+        measure(session, starter, undecided, arms=BOTH, stage=judge.confirmation, limits=rest)
 
 
-def _confirmation_slices(session: Session, plans: Sequence[CasePlan], judge: PairedJudge) -> int:
+def _confirmation_slices(session: Session, plan: Plan, judge: PairedJudge) -> int:
     """As many slices as in the blocks before, or fewer where flagged cases became so slow that slices fill a block.
 
     Starting two workers costs far more than a few slices, which halve the noise of what decides.
     """
     medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
     pair_s = sum(
-        plan.inner_loops
-        * ((medians[plan.case.id].baseline_median_s or 0.0) + (medians[plan.case.id].candidate_median_s or 0.0))
-        for plan in plans
+        each.inner_loops
+        * ((medians[each.case.id].baseline_median_s or 0.0) + (medians[each.case.id].candidate_median_s or 0.0))
+        for each in plan.cases
     )
-    affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else session.settings.slices
-    least = min(LEAST_CONFIRMATION_SLICES, session.settings.slices)
-    return max(least, min(affordable, session.settings.slices))
+    most = plan.settings.slices
+    affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else most
+    return max(min(LEAST_CONFIRMATION_SLICES, most), min(affordable, most))
 
 
 def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
@@ -241,7 +239,3 @@ def _looks_planned(session: Session, judge: PairedJudge, blocks: int) -> LooksPl
         margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,
         equivalence_ratio=None if equivalence_ratio == configured.equivalence_ratio else equivalence_ratio,
     )
-
-
-def _failed(session: Session, case: Case) -> bool:
-    return case.id in session.data.confirmation_failures

@@ -13,8 +13,9 @@ from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.op_counts import classify, comparable, compare_censuses, records_of
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
-from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, machine_isa, run_profiles
+from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, isa_of, run_profiles
 from perfguard.records.events import OpsCompared, StepsCounted
+from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.record import StoredCensus
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
@@ -80,12 +81,8 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
         changed += bool(changes)
         session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
     if both:
-        session.note(
-            f"what the steps execute was also compared with the op counts of {info.machine_id} "
-            f"({info.created_at[:10]}, commit {(info.commit or 'unknown')[:12]}), whose libraries "
-            f"choose from the same instruction sets; cases "
-            f"that changed: {changed or 'none'} of {len(both)}"
-        )
+        found = {"machine_id": info.machine_id, "date": info.created_at[:10], "commit": (info.commit or "unknown")[:12]}
+        session.note(fact("ops.compared_with_machine", found, changed=changed, cases=len(both)))
 
 
 def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, Census]:
@@ -105,13 +102,13 @@ def _censuses(
     session: Session, found: Profiled, cases: Sequence[Case], arms: Sequence[Arm]
 ) -> dict[str, tuple[Census, ...]]:
     """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     counted = {}
     for case in cases:
         try:
             counted[case.id] = tuple(census_of_case(found, case, arm, isa_class) for arm in arms)
         except (StoreError, MeasurementError) as error:
-            session.note(f"what {case.id} executes could not be counted: {error}")
+            session.note(fact("ops.not_counted", severity=Severity.NOTABLE, case_id=case.id, error=str(error)))
     return counted
 
 
@@ -125,7 +122,7 @@ def count_against(
     for case_id, census in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], census)
         if obstacle is not None:
-            session.note(f"what {case_id} executes was not compared: {obstacle.code}")
+            session.note(replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
 
@@ -144,10 +141,10 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
     found = _profiled(session, starter, chosen, GATE_SIZE)
     if found is None:
         return
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     for case in chosen:
         if case.id in found.problems:
-            session.note(f"the ops of {case.id} could not be compared: {found.problems[case.id].reason}")
+            _note_uncompared(session, found.problems[case.id].reason, case.id)
             continue
         try:
             arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
@@ -155,7 +152,7 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
-            session.note(f"the ops of {case.id} could not be compared: {error}", level="warning")
+            _note_uncompared(session, str(error), case.id)
             continue
         path = session.folder.write_json(f"ops-{len(session.data.attributions) + 1}.json", attribution)
         shown = replace(attribution, deltas=attribution.deltas[:SHOWN_DELTAS])
@@ -180,7 +177,7 @@ def _advice(
     attribution: Attribution,
 ) -> tuple[Finding, ...]:
     """Advice on what the candidate does and the baseline does not, from what was profiled already."""
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     advice = {
         arm: findings_for(
             Program(case_id=attribution.case_id, arm=starter.arms[arm].spec),
@@ -218,5 +215,9 @@ def _profiled(
     try:
         return run_profiles(session, starter, cases, arms, size)
     except MeasurementError as error:
-        session.note(f"no ops were compared: {error}", level="warning")
+        _note_uncompared(session, str(error))
         return None
+
+
+def _note_uncompared(session: Session, error: str, case_id: str | None = None) -> None:
+    session.note(fact("ops.not_compared", severity=Severity.NOTABLE, case_id=case_id, error=error))

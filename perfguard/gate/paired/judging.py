@@ -19,7 +19,7 @@ from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import ArmsCompared, Event, LooksPlanned, LookTaken
-from perfguard.records.facts import fact
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
@@ -42,8 +42,6 @@ class PairedJudge:
     """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
     signals: SignalPolicy = field(default_factory=SignalPolicy)
     """The rule for signals beside wall time."""
-    contract: str | None = None
-    """What is known of the gate's error rates on this machine."""
     allowances: tuple[Allowance, ...] = ()
     """Slowdowns that the project accepts; identical arms need none, and a false alarm among them must be seen."""
     today: date = field(default_factory=utc_today)
@@ -118,7 +116,7 @@ class PairedJudge:
         """Whether the arms are the same, so that nothing had to be measured."""
         return self.identical and not data.blocks_of(self.stage) and not data.failures
 
-    def conclude(self, data: RunData, *, notes: Sequence[str] = ()) -> GateResult:
+    def conclude(self, data: RunData, *, notes: Sequence[Fact] = ()) -> GateResult:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
         if self._was_not_measured(data):
@@ -134,7 +132,7 @@ class PairedJudge:
             )
         voiding = self.gate.voiding if self.gate else None
         allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
-        result = conclude(verdicts, self.policy, voiding=voiding, contract=self.contract, notes=(*notes, *allowed))
+        result = conclude(verdicts, self.policy, voiding=voiding, notes=(*notes, *allowed))
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
         return passed_by_construction(result) if self.identical else result
 

@@ -11,14 +11,13 @@ from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished, VerdictReached
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.run import Round, Stage
 from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
-from perfguard.units import format_share
 
 _MUCH_WAITING = 0.05
 """Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
@@ -29,13 +28,15 @@ def finish(
     gate: GateResult | None,
     *,
     measured: Sequence[CaseMeasured] = (),
-    error_rate: str = "uncalibrated",
+    error_rate: Fact | None = None,
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:
         _emit_verdicts(session, gate)
     _join_raw_files(session)
     _note_waiting(session)
+    if error_rate is not None:
+        session.note(error_rate)
     code, verdict, reasons = _conclusion(session, gate, measured)
     result = RunResult(
         command=session.request.command,
@@ -68,12 +69,8 @@ def _note_waiting(session: Session) -> None:
     """Say that something else ran on the CPUs: then the host is at fault, and no larger budget mends it."""
     ratio = session.data.waited_ratio()
     if ratio is not None and ratio > _MUCH_WAITING:
-        session.note(
-            f"steps waited for a CPU in {format_share(ratio)} of their time: other processes ran on CPU "
-            f"{format_cpu_list(session.selection.cpus)}, or an arm has more threads than CPUs; end them, or measure "
-            "elsewhere (--cpus)",
-            level="warning",
-        )
+        cpus = format_cpu_list(session.selection.cpus)
+        session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
 
 
 def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
@@ -159,8 +156,12 @@ def _join_raw_files(session: Session) -> None:
         if not files:
             continue
         try:
-            suite = join_suites(files, skipped=lambda text: session.note(text, level="warning"))
+            suite = join_suites(files, skipped=lambda text: _note_raw_files(session, text))
             if suite is not None:
                 write_suite(suite, session.folder.path / f"{name}.json")
         except StoreError as error:
-            session.note(str(error), level="warning")
+            _note_raw_files(session, str(error))
+
+
+def _note_raw_files(session: Session, error: str) -> None:
+    session.note(fact("run.raw_files_incomplete", severity=Severity.NOTABLE, error=error))

@@ -14,11 +14,10 @@ from datetime import date
 from perfguard.benchmarks.selection import names_case
 from perfguard.gate.rules.reasons import effect_values
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, Value, fact
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.one_sided import p_slower
-from perfguard.units import format_ratio, printable
 
 
 def apply_allowances(
@@ -57,8 +56,8 @@ def allowance_notes(
     today: date,
     *,
     tags: Mapping[str, Sequence[str]] | None = None,
-) -> tuple[str, ...]:
-    """One line for each entry of the allow-list: whether it was used, or has expired.
+) -> tuple[Fact, ...]:
+    """One note for each entry of the allow-list: whether it was used, or has expired.
 
     Args:
         allowances: The allow-list, expired entries too.
@@ -75,20 +74,13 @@ def allowance_notes(
     return tuple(_note(entry, used.get(entry, ()), today) for entry in allowances)
 
 
-def _note(entry: Allowance, used: Sequence[str], today: date) -> str:
-    name, until = printable(entry.case), entry.until.isoformat()
+def _note(entry: Allowance, used: Sequence[str], today: date) -> Fact:
+    until = entry.until.isoformat()
     if entry.has_expired(today):
-        return (
-            f"allow-list: {name} expired on {until} and no longer applies; mend it, or remove the entry: "
-            f"perfguard allow --remove '{name}'"
-        )
-    state = "not needed in this run" if not used else "used" if [*used] == [entry.case] else f"used by {_some(used)}"
-    return f"allow-list: {name} {_entry(entry)} ({state})"
-
-
-def _some(case_ids: Sequence[str]) -> str:
-    more = len(case_ids) - 3
-    return ", ".join(case_ids[:3]) + (f" and {more} more" if more > 0 else "")
+        return fact("allowance.expired", severity=Severity.NOTABLE, pattern=entry.case, until=until)
+    severity = Severity.NOTABLE if used else Severity.INFO
+    values: dict[str, Value] = {"pattern": entry.case, "why": entry.reason, "case_ids": tuple(used)}
+    return fact("allowance.used" if used else "allowance.unused", {**_limits(entry), **values}, severity=severity)
 
 
 def _naming(case_id: str, allowances: Sequence[Allowance], tags: Mapping[str, Sequence[str]]) -> tuple[Allowance, ...]:
@@ -144,8 +136,3 @@ def _is_beyond(finding: SignalFinding, entry: Allowance) -> bool:
     if not finding.gating or finding.outcome is not Outcome.REGRESSED:
         return False
     return finding.baseline <= 0 or finding.candidate / finding.baseline - 1 > entry.max_ratio
-
-
-def _entry(entry: Allowance) -> str:
-    """`up to 3.00 % until 2027-01-31: new padding code, see #12`."""
-    return f"up to {format_ratio(entry.max_ratio)} until {entry.until.isoformat()}: {entry.reason}"

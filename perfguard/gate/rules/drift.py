@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.records.facts import fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
 from perfguard.stats.multiple import holm
-from perfguard.units import format_effect, format_ratio
 
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""
@@ -47,8 +46,8 @@ def screen_drift(comparisons: Sequence[Comparison], *, alpha: float) -> tuple[Dr
     return tuple(Drift(comparison=c, is_beyond=c.case_id in beyond) for c in comparisons)
 
 
-def drift_note(drift: Drift, since: str) -> str:
-    """`tiny.sum: +7.90 % [+6.10 %, +9.70 %] since the anchor of 2026-08-01, shown to be beyond 5.00 %`.
+def drift_note(drift: Drift, since: str) -> Fact:
+    """How far a case is from its anchor.
 
     Args:
         drift: Of one case.
@@ -56,13 +55,17 @@ def drift_note(drift: Drift, since: str) -> str:
     """
     comparison, estimate = drift.comparison, drift.comparison.estimate
     if estimate is None:
-        why = f" ({comparison.problem.code})" if comparison.problem else ""
-        return f"{comparison.case_id}: no drift since the anchor of {since} can be told{why}"
-    interval = f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
-    shown = "shown to be beyond" if drift.is_beyond else "not shown to be beyond"
-    return (
-        f"{comparison.case_id}: {format_effect(estimate.log_ratio)} {interval} since the anchor of {since}, {shown} "
-        f"{format_ratio(comparison.margin_ratio)}"
+        return fact("drift.unknown", case_id=comparison.case_id, since=since)
+    return fact(
+        "drift.measured",
+        severity=Severity.NOTABLE if drift.is_beyond else Severity.INFO,
+        case_id=comparison.case_id,
+        since=since,
+        log_ratio=estimate.log_ratio,
+        log_ratio_lower=estimate.interval.lower,
+        log_ratio_upper=estimate.interval.upper,
+        margin_ratio=comparison.margin_ratio,
+        is_beyond=drift.is_beyond,
     )
 
 

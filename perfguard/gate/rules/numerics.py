@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import CaseChecks, Round
 from perfguard.records.verdict import Outcome, Verdict
 
@@ -124,21 +124,20 @@ def paired_with_stored(
     return tuple(found)
 
 
-def unchecked_note(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks], *, remedy: str) -> tuple[str, ...]:
+def unchecked_note(
+    verdicts: Sequence[Verdict], checks: Sequence[CaseChecks], *, why: Mapping[str, Value]
+) -> tuple[Fact, ...]:
     """What could not be compared, as a note; none where every judged case was.
 
     Args:
         verdicts: In the order of the suite.
         checks: As for `guard_numerics`.
-        remedy: Why that is, and what to do, as the end of the sentence.
+        why: Why that is: `cause`, and the seeds where they differ.
     """
     known = {entry.case_id for entry in checks if entry.baseline.keys() & entry.candidate.keys()}
     judged = [v.case_id for v in verdicts if v.outcome in (*_DECIDED, Outcome.REGRESSED)]
-    missing = [case_id for case_id in judged if case_id not in known]
-    if not missing:
-        return ()
-    which = f"{missing[0]} still computes" if len(missing) == 1 else f"{len(missing)} cases still compute"
-    return (f"not checked whether {which} the same: {remedy}",)
+    missing = tuple(case_id for case_id in judged if case_id not in known)
+    return (fact("result.unchecked", why, severity=Severity.NOTABLE, case_ids=missing),) if missing else ()
 
 
 def _differences(entries: Sequence[CaseChecks], tolerance: Tolerance) -> tuple[_Difference, ...]:

@@ -65,7 +65,7 @@ def judge(
     policy: Policy,
     *,
     voiding: Voiding | None = None,
-    notes: Sequence[str] = (),
+    notes: Sequence[Fact] = (),
 ) -> GateResult:
     """Decide every case and the gate.
 
@@ -106,8 +106,7 @@ def conclude(
     policy: Policy,
     *,
     voiding: Voiding | None = None,
-    contract: str | None = None,
-    notes: Sequence[str] = (),
+    notes: Sequence[Fact] = (),
 ) -> GateResult:
     """What the cases' verdicts mean for the gate.
 
@@ -115,7 +114,6 @@ def conclude(
         verdicts: In the order of the suite.
         policy: The rule.
         voiding: What the arm-blind rule did; None against a stored baseline.
-        contract: What is known of the gate's error rates on this machine; None where nothing is.
         notes: Further notes for the reader, kept first.
 
     Returns:
@@ -132,7 +130,7 @@ def conclude(
         policy=policy,
         blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
         blocks_voided=len(voiding.voided) if voiding else 0,
-        notes=(*notes, contract or uncalibrated(policy), *reasons.voiding_notes(voiding)),
+        notes=(*notes, *reasons.voiding_notes(voiding)),
     )
 
 
@@ -265,11 +263,3 @@ def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
 def p_or_one(p_value: float | None) -> float:
     """A p-value, or 1 where nothing could be tested: what is unknown is never significant."""
     return 1.0 if p_value is None else p_value
-
-
-def uncalibrated(policy: Policy) -> str:
-    """What a gate says of its error rates where they have not been measured."""
-    return (
-        f"uncalibrated: the false-alarm rate per gate is nominal (alpha {policy.alpha:.1%}), "
-        "it has not been measured on this machine"
-    )

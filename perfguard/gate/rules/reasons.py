@@ -95,15 +95,19 @@ def gate_reasons(
     return tuple(_gate_reason(outcome, gating, policy, voiding) for outcome in held)
 
 
-def voiding_notes(voiding: Voiding | None) -> tuple[str, ...]:
-    """Which blocks were left out and why, and which should have been, one note for each."""
+def voiding_notes(voiding: Voiding | None) -> tuple[Fact, ...]:
+    """Which blocks were disturbed and how, and whether they were voided, in the order of the blocks."""
     if voiding is None:
         return ()
-    told = [(entry, "voided") for entry in voiding.voided]
-    told += [(entry, "disturbed too, but kept, since no more may be voided") for entry in voiding.spared]
     return tuple(
-        f"block {entry.block + 1} {fate}: {'; '.join(entry.reasons)}"
-        for entry, fate in sorted(told, key=lambda pair: pair[0].block)
+        fact(
+            "host.block_disturbed",
+            entry.causes,
+            severity=Severity.NOTABLE,
+            block=entry.block + 1,
+            is_voided=entry in voiding.voided,
+        )
+        for entry in sorted((*voiding.voided, *voiding.spared), key=lambda entry: entry.block)
     )
 
 

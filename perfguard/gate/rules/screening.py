@@ -16,7 +16,6 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.units import format_ratio
 
 MOVED_SHARE = 0.5
 """From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
@@ -57,7 +56,7 @@ def has_machine_moved(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> boo
     return sum(outcome in _MOVED for outcome in gating) >= max(_FEW, MOVED_SHARE * len(gating))
 
 
-def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequence[Round]]) -> tuple[str, ...]:
+def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequence[Round]]) -> tuple[Fact, ...]:
     """What the canary says of the machine, then and now; nothing where it hardly moved.
 
     Without it a reader wonders why an effect is not the ratio of the two medians beside it.
@@ -69,14 +68,7 @@ def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequen
     before, now = _canary_s(stored.values()), _canary_s(fresh.values())
     if before is None or now is None or abs(math.log(now / before)) < math.log1p(SPEED_WORTH_TELLING):
         return ()
-    ratio = now / before - 1
-    return (
-        (
-            f"fixed work beside the cases took {format_ratio(abs(ratio))} {'more' if ratio > 0 else 'less'} time than "
-            f"when the baseline was recorded: the machine is {'slower' if ratio > 0 else 'faster'} now; effects are "
-            "the middle, intervals the whole of what follows for cases that move with it not at all or twice as far"
-        ),
-    )
+    return (fact("host.speed_changed", severity=Severity.NOTABLE, log_ratio=math.log(now / before)),)
 
 
 def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
@@ -85,7 +77,7 @@ def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
     return typical if typical > 0 else None
 
 
-def left_open(verdict: Verdict, *, why: Fact) -> Verdict:
+def left_open(verdict: Verdict, *, why: tuple[Fact, ...]) -> Verdict:
     """The verdict of a gating case that could not be paired: what the stored numbers show of it stays open.
 
     Args:
@@ -95,4 +87,4 @@ def left_open(verdict: Verdict, *, why: Fact) -> Verdict:
     if verdict.gating is not Gating.GATING or verdict.outcome not in _SHOWN:
         return verdict
     open_ = fact("stored.left_open", severity=Severity.NOTABLE, outcome=verdict.outcome.value)
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(open_, why, *verdict.reasons))
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(open_, *why, *verdict.reasons))

@@ -170,7 +170,7 @@ def judge_signals(
     )
 
 
-def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[str, ...]:
+def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[Fact, ...]:
     """Signals that could not be read, each with the reason, once where both arms say the same.
 
     Args:
@@ -181,7 +181,7 @@ def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[str, ...]
         for signal, reason in reasons.items():
             found.setdefault((signal, reason), []).append(arm)
     return tuple(
-        f"{signal}: {reason}" if len(arms) == len(missing) else f"{signal}: {reason} (in the {arms[0].value})"
+        fact("signal.missing", arm=None if len(arms) == len(missing) else arms[0].value, signal=signal, why=reason)
         for (signal, reason), arms in sorted(found.items())
     )
 

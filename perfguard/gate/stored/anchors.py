@@ -9,7 +9,7 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, ConfigError, StoreError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.stored.lookup import commit_of, committed_files, loaded_files, require_stored, store_of
-from perfguard.host.probe import probe
+from perfguard.records.facts import fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import BaselineInfo, StoredBaseline
 from perfguard.records.result import RunResult
@@ -17,7 +17,6 @@ from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
-from perfguard.units import format_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +31,15 @@ class AnchorArm:
     """Where it was found, for the note."""
 
 
-def freeze_anchor(loaded: LoadedConfig, source: str | None, *, replace: bool) -> tuple[Path, BaselineInfo]:
+def freeze_anchor(
+    loaded: LoadedConfig, source: str | None, machine_id: str, *, replace: bool
+) -> tuple[Path, BaselineInfo]:
     """Freeze this machine's baseline of the configured suite; gives the anchor's directory and where it comes from.
 
     Args:
         loaded: The configuration.
         source: `git:REV` for the baseline as it was committed there; None for the present one.
+        machine_id: This machine's.
         replace: Whether an anchor that exists may be replaced.
 
     Raises:
@@ -46,18 +48,21 @@ def freeze_anchor(loaded: LoadedConfig, source: str | None, *, replace: bool) ->
     """
     if source is not None and not source.startswith("git:"):
         raise UsageError(f"--from {source!r} is no revision; write git:REV")
-    files = files_of(require_stored(loaded, loaded.config.suite)) if source is None else committed_files(loaded, source)
+    if source is None:
+        files = files_of(require_stored(loaded, loaded.config.suite, machine_id))
+    else:
+        files = committed_files(loaded, source, machine_id)
     info = loaded_files(loaded, files).info
-    return freeze(files, _place(loaded), replace=replace), info
+    return freeze(files, _place(loaded, machine_id), replace=replace), info
 
 
-def remove_anchor(loaded: LoadedConfig) -> Path:
+def remove_anchor(loaded: LoadedConfig, machine_id: str) -> Path:
     """Remove the anchor of this machine and the configured suite; gives its directory.
 
     Raises:
         StoreError: There is none.
     """
-    return remove(_place(loaded))
+    return remove(_place(loaded, machine_id))
 
 
 def anchor_of(loaded: LoadedConfig, place: Path) -> StoredBaseline | None:
@@ -76,16 +81,13 @@ def gate_against_anchor(request: Request, candidate: ArmSpec) -> RunResult:
         UsageError: No anchor is configured or stored.
         PerfguardError: The run could not be made.
     """
-    anchor = _anchor_arm(request.loaded)
+    anchor = _anchor_arm(request.loaded, request.fingerprint.machine_id)
     margin = request.loaded.config.anchor_margin
-    note = (
-        f"drift: the candidate is compared with the anchor of {anchor.since} ({anchor.origin}); what has become slower "
-        f"since then by more than {format_ratio(margin)} in all is red, however small the steps were"
-    )
+    note = fact("drift.paired", since=anchor.since, origin=anchor.origin, margin_ratio=margin)
     return compare_arms(request, anchor.spec, candidate, notes=(note,), is_anchor=True)
 
 
-def _anchor_arm(loaded: LoadedConfig) -> AnchorArm:
+def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> AnchorArm:
     repository = git.top_level(loaded.project)
     if repository is None:
         raise ArmError(f"--anchor needs a git repository, and {loaded.project} is not inside one")
@@ -97,7 +99,7 @@ def _anchor_arm(loaded: LoadedConfig) -> AnchorArm:
             raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone, written git:REV")
         commit = git.resolve_commit(repository, spec.revision)
         return AnchorArm(spec=spec, since=git.date_of(repository, commit), origin=configured)
-    anchor = anchor_of(loaded, _place(loaded))
+    anchor = anchor_of(loaded, _place(loaded, machine_id))
     if anchor is None:
         raise UsageError(
             f"there is no anchor of suite {loaded.config.suite!r} for this machine; run `perfguard baseline anchor`, "
@@ -113,5 +115,5 @@ def _anchor_arm(loaded: LoadedConfig) -> AnchorArm:
     )
 
 
-def _place(loaded: LoadedConfig) -> Path:
-    return store_of(loaded).place(probe().machine_id, loaded.config.suite)
+def _place(loaded: LoadedConfig, machine_id: str) -> Path:
+    return store_of(loaded).place(machine_id, loaded.config.suite)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.errors import ArmError
+from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_paired
 from perfguard.gate.paired.explain import explain
 from perfguard.gate.paired.judging import against_anchor, policy_of
@@ -13,9 +14,9 @@ from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.drift import DRIFT_SHARE, drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.gate.stored.lookup import commit_of
-from perfguard.gate.stored.pairing import obstacle_to_pairing, with_verdicts
+from perfguard.gate.stored.pairing import obstacle_to_pairing, unusable, with_verdicts
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
@@ -59,7 +60,7 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) ->
     drifted = Drifted(anchor=anchor)
     obstacles = (*reasons, *_other_software(session, anchor))
     if obstacles:
-        session.note(f"not compared with the anchor of {drifted.since}")
+        session.note(fact("drift.not_compared", severity=Severity.NOTABLE, since=drifted.since))
         for obstacle in obstacles:
             session.note(obstacle)
         return drifted
@@ -79,7 +80,7 @@ def _other_software(session: Session, anchor: StoredBaseline) -> tuple[Fact, ...
     then, now = anchor.info.stack_id, session.fingerprint.stack_id
     if then is None or then == now:
         return ()
-    return (fact("host.other_stack", then=then, now=now),)
+    return (fact("host.other_stack", severity=Severity.NOTABLE, then=then, now=now),)
 
 
 def pair_drifted(
@@ -105,10 +106,9 @@ def pair_drifted(
         try:
             return _paired(session, drifted, candidate, result, cases, allowances=allowances)
         except ArmError as error:
-            obstacle = str(error)
-    session.note(
-        f"the drift since the anchor of {drifted.since} was not checked by pairing: {obstacle}", level="warning"
-    )
+            obstacle = unusable(error)
+    session.note(fact("drift.not_paired", severity=Severity.NOTABLE, since=drifted.since))
+    session.note(obstacle)
     return result
 
 
@@ -127,24 +127,24 @@ def _paired(
         Arm.CANDIDATE: candidate,
     }
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases, measures_identical=False)
+    plan = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
-        session.note("the candidate imports the very code of the anchor's commit: what differs is the machine")
+        session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="anchor"))
         return result
     config = session.request.loaded.config
-    session.settings = replace(session.settings, max_blocks=config.max_blocks)
-    judge = against_anchor(judge_of(session, cases, Stage.DRIFT, allowances=allowances), config)
+    margins = gate_error_rate(session).margins
+    judge = against_anchor(judge_of(session, cases, margins, Stage.DRIFT, allowances=allowances), config)
     judge = replace(
         judge,
         confirmation=Stage.DRIFT_CONFIRMATION,
         policy=replace(judge.policy, alpha=judge.policy.alpha * DRIFT_SHARE),
         signals=SignalPolicy(gating=()),  # drift is about time; the gate's level for signals is spent on the baseline
     )
-    measure_paired(session, starter, plans, judge)
-    confirm_flags(session, specs, plans, judge)
+    measure_paired(session, starter, plan, judge)
+    confirm_flags(session, specs, plan, judge)
     verdicts = judge.verdicts(session.data)
-    explain(session, starter, verdicts, [plan.case for plan in plans])
+    explain(session, starter, verdicts, [each.case for each in plan.cases])
     for verdict in verdicts:
         if verdict.outcome is not Outcome.REGRESSED:
-            session.note(f"{verdict.case_id}, paired with the anchor's commit, is not red: {verdict.outcome.value}")
+            session.note(fact("drift.not_confirmed", case_id=verdict.case_id, outcome=verdict.outcome.value))
     return with_verdicts(result, merge_drift(result.verdicts, verdicts, drifted.since))

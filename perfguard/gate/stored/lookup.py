@@ -10,7 +10,6 @@ from pathlib import Path
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, StoreError
 from perfguard.gate.stored.changes import CountedBaseline
-from perfguard.host.probe import probe
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.record import StoredBaseline, StoredCensus
 from perfguard.runner.arms import git
@@ -24,22 +23,20 @@ def store_of(loaded: LoadedConfig) -> BaselineStore:
     return BaselineStore(loaded.rules / loaded.config.baselines)
 
 
-def find_stored(loaded: LoadedConfig, suite: str) -> Path | None:
-    """Directory of the baseline of this machine and suite; None where there is none."""
+def find_stored(loaded: LoadedConfig, suite: str, machine_id: str) -> Path | None:
+    """Directory of the baseline of a machine and suite; None where there is none."""
     store = store_of(loaded)
-    machine_id = probe().machine_id
     return store.place(machine_id, suite) if store.exists(machine_id, suite) else None
 
 
-def require_stored(loaded: LoadedConfig, suite: str) -> Path:
+def require_stored(loaded: LoadedConfig, suite: str, machine_id: str) -> Path:
     """Directory of the baseline of this machine and suite.
 
     Raises:
         StoreError: There is none; names the machines that there are baselines for.
     """
-    place = find_stored(loaded, suite)
+    place = find_stored(loaded, suite, machine_id)
     if place is None:
-        machine_id = probe().machine_id
         stored = sorted(store_of(loaded).stored())
         here = [repr(path.name) for path in stored if path.parent.name == machine_id]
         others = sorted({path.parent.name for path in stored} - {machine_id})
@@ -77,7 +74,7 @@ def folder_of_baselines(loaded: LoadedConfig, repository: Path) -> Path | None:
     return None
 
 
-def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> StoredCensus | None:
+def census_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str, isa: str) -> StoredCensus | None:
     """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
 
     Of several the one that was recorded last. Times of another machine say nothing here, but counts do.
@@ -85,9 +82,10 @@ def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> Sto
     Args:
         loaded: The configuration.
         suite: The suite.
+        machine_id: This machine's.
         isa: The widest instruction set of this machine, in oneDNN's words.
     """
-    store, machine_id = store_of(loaded), probe().machine_id
+    store = store_of(loaded)
     found: list[StoredCensus] = []
     for place in store.stored():
         if place.name != suite or place.parent.name == machine_id:
@@ -100,7 +98,7 @@ def census_of_another_machine(loaded: LoadedConfig, suite: str, isa: str) -> Sto
     return max(found, key=lambda stored: stored.info.created_at, default=None)
 
 
-def named_baseline(loaded: LoadedConfig, name: str | None) -> CountedBaseline:
+def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> CountedBaseline:
     """A baseline by directory, by `git:REV` (this machine's, as committed there), or this machine's own for None.
 
     Raises:
@@ -108,10 +106,10 @@ def named_baseline(loaded: LoadedConfig, name: str | None) -> CountedBaseline:
         ArmError: Git knows no such revision.
     """
     if name is None:
-        return _counted(loaded, require_stored(loaded, loaded.config.suite))
+        return _counted(loaded, require_stored(loaded, loaded.config.suite, machine_id))
     if not name.startswith("git:"):
         return _counted(loaded, loaded.project / name)
-    with _written(committed_files(loaded, name)) as place:
+    with _written(committed_files(loaded, name, machine_id)) as place:
         return _counted(loaded, place)
 
 
@@ -119,7 +117,7 @@ def _counted(loaded: LoadedConfig, place: Path) -> CountedBaseline:
     return CountedBaseline(baseline=store_of(loaded).load(place), censuses=load_censuses(census_file(place)))
 
 
-def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
+def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[str, bytes]:
     """The files of this machine's baseline as `git:REV` holds them.
 
     Raises:
@@ -129,9 +127,7 @@ def committed_files(loaded: LoadedConfig, name: str) -> dict[str, bytes]:
     repository = git.top_level(loaded.project)
     if repository is None:
         raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
-    relative = (
-        store_of(loaded).place(probe().machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
-    )
+    relative = store_of(loaded).place(machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
     commit = git.resolve_commit(repository, name.removeprefix("git:"))
     files = {file: _committed(repository, commit, relative / file, name) for file in FILES}
     for file in OPTIONAL_FILES:

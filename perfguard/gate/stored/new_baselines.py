@@ -11,6 +11,7 @@ from perfguard.errors import StoreError
 from perfguard.gate.paired.results import describe_rounds
 from perfguard.gate.stored.lookup import folder_of_baselines
 from perfguard.gate.stored.rounds import utc_now
+from perfguard.records.plan import Plan
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
 from perfguard.runner.arms import git
@@ -19,12 +20,13 @@ from perfguard.store.baselines import metadata_of
 from perfguard.store.pyperf_files import read_suite
 
 
-def baseline_of(session: Session, state: git.TreeState) -> StoredBaseline:
+def baseline_of(session: Session, state: git.TreeState, plan: Plan) -> StoredBaseline:
     """The baseline that a run of one arm has measured.
 
     Args:
         session: The run.
         state: What was measured, as git sees it.
+        plan: How it was measured.
     """
     rounds = rounds_of(session)
     starts = [entry.started_at for found in rounds.values() for entry in found] or [time.time()]
@@ -40,8 +42,8 @@ def baseline_of(session: Session, state: git.TreeState) -> StoredBaseline:
             perfguard=__version__,
             cpus=len(session.selection.cpus),
             env_profile=session.settings.env_profile.value,
-            slice_s=session.settings.slice_s,
-            slices=session.settings.slices,
+            slice_s=plan.settings.slice_s,
+            slices=plan.settings.slices,
             span_s=max(starts) - min(starts),
             seed=session.settings.seed,
             code_id=_code_id(session, state),

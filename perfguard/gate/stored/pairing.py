@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.errors import ArmError
+from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_paired
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
-from perfguard.host.probe import probe
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, fact
-from perfguard.records.machine.fingerprint import CompatibilityLevel
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
@@ -70,40 +70,38 @@ def pair_open_cases(
     if not chosen or session.interrupts.asked:
         return result
     if has_machine_moved(session.request.cases, result.verdicts):
-        session.note(
-            "at least half of the cases have moved against the stored numbers: the machine may have, not the code"
-        )
+        session.note(fact("stored.machine_moved", severity=Severity.NOTABLE))
     obstacle = obstacle_to_pairing(session, stored)
     if obstacle is None:
         try:
             return _paired(session, stored, candidate, result, chosen, allowances=allowances, reserve=reserve)
         except ArmError as error:
-            obstacle = str(error)
+            obstacle = unusable(error)
     return _unpaired(session, result, chosen, obstacle, level)
 
 
-def changed_state(stored: StoredBaseline) -> tuple[Fact, ...]:
+def changed_state(stored: StoredBaseline, fingerprint: Fingerprint) -> tuple[Fact, ...]:
     """What has changed on this machine, beside its software, since the baseline was recorded; empty for nothing."""
-    compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), probe())
+    compatibility = match(replace(stored.fingerprint, software=None, stack_id=None), fingerprint)
     return compatibility.reasons if compatibility.level is CompatibilityLevel.COMPARABLE else ()
 
 
-def obstacle_to_pairing(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> str | None:
+def obstacle_to_pairing(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> Fact | None:
     """Why the commit of a stored baseline, or of its anchor, cannot be paired with the candidate; None where it can."""
     commit, project = stored.info.commit, session.request.loaded.project
     if commit is None or git.top_level(project) is None:
-        return f"the {name} names no commit of this repository"
+        return fact("pairing.no_commit", severity=Severity.NOTABLE, of=name)
     if stored.info.stack_id is not None and stored.info.stack_id != session.fingerprint.stack_id:
-        return (
-            f"the software differs from the {name}'s ({stored.info.stack_id}, now {session.fingerprint.stack_id}); "
-            "pair the two environments: --baseline python:OLD --candidate python:NEW"
-        )
+        then, now = stored.info.stack_id, session.fingerprint.stack_id or "unknown"
+        return fact("pairing.other_software", severity=Severity.NOTABLE, of=name, then=then, now=now)
     if commit_of(session.request.loaded, stored) is None:
-        return (
-            f"the {name}'s commit {commit[:12]} is not in this clone; fetch it (git fetch --unshallow), or where it is "
-            f"gone record another {name}"
-        )
+        return fact("pairing.commit_missing", severity=Severity.NOTABLE, of=name, commit=commit[:12])
     return None
+
+
+def unusable(error: ArmError) -> Fact:
+    """A commit that cannot be measured, as an obstacle to pairing."""
+    return fact("pairing.unusable", severity=Severity.NOTABLE, error=str(error))
 
 
 def _paired(
@@ -120,20 +118,17 @@ def _paired(
     commit = commit_of(session.request.loaded, stored)
     specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
     starter, arms = start_arms(session, specs, _PLACE)
-    plans = calibrate(session, starter, arms, cases, measures_identical=False)
+    plan = calibrate(session, starter, arms, cases, measures_identical=False)
     if session.identical:
-        session.note("the candidate imports the very code of the baseline's commit: what differs is the machine")
+        session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="baseline"))
         same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]
         return _told(with_verdicts(result, same), len(same))
-    config = session.request.loaded.config
-    # The rounds before had set their own number as the limit.
-    session.settings = replace(session.settings, max_blocks=config.max_blocks)
-    judge = judge_of(session, cases, Stage.PAIRING, allowances=allowances)
+    judge = judge_of(session, cases, gate_error_rate(session).margins, Stage.PAIRING, allowances=allowances)
     judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
-    chosen = [plan.case for plan in plans]
+    chosen = [each.case for each in plan.cases]
     count_arms(session, starter, chosen)
-    measure_paired(session, starter, plans, judge, keep_s=session.left_s() * reserve.time_share)
-    confirm_flags(session, specs, plans, judge)
+    measure_paired(session, starter, plan, judge, keep_s=session.left_s() * reserve.time_share)
+    confirm_flags(session, specs, plan, judge)
     verdicts = judge.verdicts(session.data)
     explain(session, starter, verdicts, chosen)
     return with_verdicts(result, [_repeated(verdict) for verdict in verdicts])
@@ -170,13 +165,14 @@ def _same_code(verdict: Verdict) -> Verdict:
 
 
 def _unpaired(
-    session: Session, result: GateResult, cases: tuple[Case, ...], obstacle: str, level: CompatibilityLevel
+    session: Session, result: GateResult, cases: tuple[Case, ...], obstacle: Fact, level: CompatibilityLevel
 ) -> GateResult:
     """What the stored numbers show and pairs could not check: believed on a physical machine in the same state only."""
     is_guest = session.fingerprint.cpu.hypervisor is not False
     if not is_guest and level is CompatibilityLevel.EQUAL:
-        session.note(f"what the stored numbers show was not checked by pairing: {obstacle}", level="warning")
+        session.note(fact("stored.not_paired", severity=Severity.NOTABLE))
+        session.note(obstacle)
         return result
-    why = fact("stored.unchecked", is_guest=is_guest, obstacle=obstacle)
+    why = (fact("stored.unchecked", is_guest=is_guest), obstacle)
     chosen = {case.id for case in cases}
     return with_verdicts(result, [left_open(v, why=why) for v in result.verdicts if v.case_id in chosen])

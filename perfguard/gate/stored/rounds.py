@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfguard.gate.calibration.machine_rates import gate_contract
+from perfguard.gate.calibration.error_rate import nominal
+from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.allow_list import allowances_of, tags_of, utc_today
 from perfguard.gate.paired.explain import count_against
 from perfguard.gate.paired.judging import policy_of
@@ -22,33 +23,33 @@ from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
 from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import Fact, Subject, fact
+from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
-from perfguard.records.plan import ArmSpec
+from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.record import StoredBaseline
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Comparison, Design, GateResult, Outcome
-from perfguard.runner.measuring import calibrate, measure, start_arms
+from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.censuses import census_file, load_censuses
 
 
-def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> ProcessStarter:
+def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> tuple[ProcessStarter, Plan]:
     """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
 
     Returns:
-        What starts more workers of the arm.
+        What starts more workers of the arm, and what was measured.
     """
-    session.settings = replace(session.settings, max_blocks=rounds)
     starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
-    plans = calibrate(session, starter, arms)
-    if plans and not session.interrupts.asked:
+    plan = calibrate(session, starter, arms)
+    if plan.cases and not session.interrupts.asked:
         pause_s = spread_s / max(1, rounds - 1)
-        measure(session, starter, plans, arms=(Arm.CANDIDATE,), pause_s=pause_s)
-    return starter
+        limits = Limits(budget_s=session.left_s(), max_blocks=rounds)
+        measure(session, starter, plan, arms=(Arm.CANDIDATE,), pause_s=pause_s, limits=limits)
+    return starter, plan
 
 
 def measurable_cases(session: Session) -> tuple[Case, ...]:
@@ -78,23 +79,17 @@ def gate_against_stored(
     allowances = allowances_of(request.loaded)
     with open_session(with_seed_of(stored, request), mode="rounds") as session:
         session.summaries["baseline"] = _stored_summary(stored, place)
-        session.note(
-            f"baseline: {place}, {stored.info.created_at}, commit {(stored.info.commit or 'unknown')[:12]}, "
-            f"{min((n.rounds for n in stored.noise.values()), default=0)} rounds"
-        )
-        session.note(
-            "against a stored baseline only larger changes can be excluded; --baseline git:REV pairs two revisions in "
-            "the same minutes and sees smaller ones"
-        )
+        session.note(_stored_note(stored, place))
         rounds = session.request.loaded.config.rounds
-        starter = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
+        starter, _ = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
-        contract = None
+        error_rate = nominal(session.request.loaded.config.alpha)
         if obstacle := obstacle_to_pairing(session, stored):
-            session.note(f"what these numbers do not clear cannot be paired: {obstacle}", level="warning")
+            session.note(fact("stored.cannot_pair", severity=Severity.NOTABLE))
+            session.note(obstacle)
         else:
-            contract = gate_contract(session, screens=True).sentence
-        result = judge_stored(session, stored, contract=contract)
+            error_rate = gate_error_rate(session, screens=True).fact
+        result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
         result = pair_open_cases(
@@ -102,16 +97,22 @@ def gate_against_stored(
         )
         if drifted is not None:
             result = pair_drifted(session, drifted, candidate, result, allowances)
-        return finish(session, _allowed(session, stored, result, allowances), error_rate=contract or "uncalibrated")
+        return finish(session, _allowed(session, stored, result, allowances), error_rate=error_rate)
 
 
-def judge_stored(session: Session, stored: StoredBaseline, *, contract: str | None = None) -> GateResult:
+def _stored_note(stored: StoredBaseline, place: str) -> Fact:
+    rounds = min((noise.rounds for noise in stored.noise.values()), default=0)
+    info = stored.info
+    commit = (info.commit or "unknown")[:12]
+    return fact("baseline.compared", path=place, date=info.created_at, commit=commit, rounds=rounds)
+
+
+def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
     """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ.
 
     Args:
         session: The run, with its fresh rounds measured.
         stored: The baseline.
-        contract: What is known of the gate's error rates; None where nothing is.
     """
     config = session.request.loaded.config
     policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
@@ -127,9 +128,9 @@ def judge_stored(session: Session, stored: StoredBaseline, *, contract: str | No
             session.note(reason)
     checks = paired_with_stored(stored.rounds, data.rounds())
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
-    unchecked = unchecked_note(verdicts, checks, remedy=_why_unchecked(stored, session))
+    unchecked = unchecked_note(verdicts, checks, why=_why_unchecked(stored, session))
     notes = (*speed_note(stored.rounds, data.rounds()), *unchecked)
-    return conclude(verdicts, policy, contract=contract, notes=notes)
+    return conclude(verdicts, policy, notes=notes)
 
 
 def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:
@@ -166,12 +167,12 @@ def with_seed_of(stored: StoredBaseline, request: Request) -> Request:
     return replace(request, loaded=replace(request.loaded, config=config))
 
 
-def _why_unchecked(stored: StoredBaseline, session: Session) -> str:
+def _why_unchecked(stored: StoredBaseline, session: Session) -> Mapping[str, Value]:
     if not any(entry.checks for rounds in stored.rounds.values() for entry in rounds):
-        return "the baseline holds times only; `perfguard baseline update` records what was computed, too"
+        return {"cause": "times_only"}
     if session.settings.seed != stored.info.seed:
-        return f"the baseline has seed {stored.info.seed}, this run {session.settings.seed}; leave `seed` unset"
-    return "no round had the data of one of the baseline's"
+        return {"cause": "other_seed", "baseline_seed": stored.info.seed, "seed": session.settings.seed}
+    return {"cause": "other_data"}
 
 
 def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "baseline") -> tuple[Fact, ...]:

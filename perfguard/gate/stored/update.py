@@ -16,7 +16,7 @@ from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_b
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.machine.fingerprint import CheckStatus
 from perfguard.records.plan import ArmSpec
 from perfguard.records.record import StoredBaseline
@@ -25,7 +25,6 @@ from perfguard.runner.arms import git
 from perfguard.runner.doctor import check_host
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.censuses import census_file, load_censuses, save_censuses
-from perfguard.units import format_ratio
 
 MIN_ROUNDS = 4
 """Fewer rounds say too little about the spread between them."""
@@ -75,7 +74,8 @@ def update_baseline(
     # Waiting between the rounds is not measuring: the suite's budget is for the rounds alone.
     request = replace(request, budget_s=request.budget_s + options.spread_s)
     with open_session(request, mode="rounds") as session:
-        starter = measure_rounds(session, ArmSpec(text="dir:."), rounds=options.rounds, spread_s=options.spread_s)
+        arm = ArmSpec(text="dir:.")
+        starter, plan = measure_rounds(session, arm, rounds=options.rounds, spread_s=options.spread_s)
         censuses = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
         differences = _differences(session, previous.baseline if previous else None)
         _note_noise(session)
@@ -84,7 +84,7 @@ def update_baseline(
             return result, None
         _require_complete(session, options)
         _require_same_computation(differences, options)
-        baseline = baseline_of(session, state)
+        baseline = baseline_of(session, state, plan)
         changes = changes_between(previous, CountedBaseline(baseline=baseline, censuses=censuses))
         if not confirm(changes):
             return result, None
@@ -95,7 +95,7 @@ def update_baseline(
 
 def _previous(request: Request) -> CountedBaseline | None:
     """What an update would replace; None where nothing readable is stored for this machine."""
-    place = find_stored(request.loaded, request.suite)
+    place = find_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     if place is None:
         return None
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
@@ -118,7 +118,9 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             "commit them, or use --allow-dirty"
         )
     if not options.allow_unfit:
-        failed = [check for check in check_host(request.loaded) if check.status is CheckStatus.FAIL]
+        failed = [
+            check for check in check_host(request.loaded, request.fingerprint) if check.status is CheckStatus.FAIL
+        ]
         if failed:
             what = ", ".join(check.id for check in failed)
             raise HostUnfitError(
@@ -146,8 +148,9 @@ def _differences(session: Session, previous: StoredBaseline | None) -> dict[str,
     """Cases that compute something else than in the baseline that is replaced; noted, too."""
     checks = paired_with_stored(previous.rounds if previous else {}, session.data.rounds())
     differences = different_results(checks)
-    for case_id, difference in differences.items():
-        session.note(f"{case_id} does not compute what it did in the stored baseline: {difference}", level="warning")
+    for case_id, found in differences.items():
+        for difference in found:
+            session.note(replace(difference, subject=Subject(case_id=case_id)))
     return differences
 
 
@@ -159,10 +162,15 @@ def _note_noise(session: Session) -> None:
     if noisy:
         worst = max(noisy, key=lambda case_id: noisy[case_id] or 0.0)
         session.note(
-            f"{len(noisy)} of {len(measured)} cases vary by more than {format_ratio(limit)} from round to round "
-            f"(most of all {worst}: {format_ratio(noisy[worst])}); a gate against these numbers decides little and "
-            "pairs with their commit instead; see `perfguard doctor`, and record them again when the host is quieter",
-            level="warning",
+            fact(
+                "baseline.noisy",
+                severity=Severity.NOTABLE,
+                case_id=worst,
+                noisy=len(noisy),
+                cases=len(measured),
+                limit_ratio=limit,
+                worst_ratio=noisy[worst],
+            )
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfguard.records.machine.fingerprint import AmxPermission, Cpu, EffectiveIsa, Isa, IsaSource, SoftwareFacts
@@ -85,6 +86,16 @@ def read_isa(
         aten=_measured(software.aten_isa) or _derived(aten_level(usable)),
         onednn=_measured(software.onednn_isa) or _derived(onednn_level(usable)),
         mkl=_measured(software.mkl_isa) or _derived(mkl_level(usable, cpu.vendor)),
+    )
+
+
+def measured_isa(found: Isa, software: SoftwareFacts) -> Isa:
+    """The same instruction sets, with what the libraries were seen to use instead of what follows from the flags."""
+    return replace(
+        found,
+        aten=_measured(software.aten_isa) or found.aten,
+        onednn=_measured(software.onednn_isa) or found.onednn,
+        mkl=_measured(software.mkl_isa) or found.mkl,
     )
 
 

@@ -16,7 +16,7 @@ from perfguard.profile.advice.making import WORTH_TELLING
 from perfguard.profile.advice.tensors import Tensor, largest, tensors_of
 from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
-from perfguard.records.facts import Fact, Subject, Value
+from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, OpTotal
 
 SLOWER_BY = 5.0
@@ -135,4 +135,4 @@ def _call_s(evidence: Evidence, total: OpTotal) -> float:
 def _suspect(total: OpTotal, **compared: Value) -> Suspect:
     key = total.key
     values = {"shapes": key.shapes, "module": key.module, **compared}
-    return Suspect(total=total, seen=Fact(code="seen.slow_op", subject=Subject(op=short(key.op)), values=values))
+    return Suspect(total=total, seen=fact("seen.slow_op", values, op=short(key.op)))

@@ -9,7 +9,6 @@ from pathlib import Path
 from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
-from perfguard.host.probe import probe
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.balance import is_settled
 from perfguard.profile.op_times.breakdown import break_down
@@ -17,6 +16,8 @@ from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined
 from perfguard.profile.runs.projection import project_cases
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import ArmSpec
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
@@ -66,7 +67,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
         starter, _ = start_arms(session, {Arm.CANDIDATE: spec})
         found = run_profiles(session, starter, request.cases, (Arm.CANDIDATE,), size)
         projections = _projections(session, starter, found, size)
-        isa_class = machine_isa()
+        isa_class = isa_of(request.fingerprint)
         cases = []
         for case in request.cases:
             if (case.id, Arm.CANDIDATE) in found.processes and case.id not in found.problems:
@@ -83,7 +84,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
                 cases.append(profiled_case(case.id, arm, projections.get(case.id), advice))
         if not cases:
             raise MeasurementError(_nothing(found, interrupted=session.interrupts.asked))
-        problems = {case_id: problem.reason for case_id, problem in found.problems.items()}
+        problems = {case_id: problem.found for case_id, problem in found.problems.items()}
         return _report(session, found.ready[Arm.CANDIDATE], cases, problems)
 
 
@@ -117,22 +118,23 @@ def profile_user_script(
         if not found.processes:
             raise InterruptedRunError("interrupted before a step of the script was profiled")
         if found.is_whole:
-            session.note(
-                "the script makes no optimizer step in its main thread, so it was profiled from its beginning to its "
-                "end as one step; where it trains in processes of its own (torchrun, mp.spawn), name a script that one "
-                "of them would run"
-            )
+            session.note(fact("profile.whole_script", severity=Severity.NOTABLE))
         for note in found.notes:
-            session.note(as_text(note))
+            session.note(fact("profile.script_ended", severity=Severity.NOTABLE, why=as_text(note)))
         name = as_text(str(script))
-        problems = {} if found.failure is None else {name: as_text(found.failure)}
-        isa_class = machine_isa()
+        problems = {} if found.failure is None else {name: _script_failed(as_text(found.failure))}
+        isa_class = isa_of(request.fingerprint)
         arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
         projection = _projections(session, starter, steps, size).get(name)
         target = Program(script=(name, *map(as_text, arguments)), arm=spec)
         advice = _advice(session, target, arm, found.processes, ready=found.ready, isa_class=isa_class)
         return _report(session, found.ready, [profiled_case(name, arm, projection, advice)], problems)
+
+
+def _script_failed(text: str) -> Fact:
+    error, _, detail = text.partition("\n")
+    return fact("profile.script_failed", severity=Severity.GRAVE, error=error, detail=detail or None)
 
 
 def run_profiles(
@@ -264,9 +266,13 @@ def census_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> Cen
     ).census
 
 
-def machine_isa() -> str:
-    """The widest instruction set of this machine in oneDNN's words, whatever a variable caps."""
-    found = probe().isa.onednn
+def isa_of(fingerprint: Fingerprint) -> str:
+    """The widest instruction set of a machine in oneDNN's words.
+
+    Args:
+        fingerprint: Without software: a variable may cap what oneDNN uses.
+    """
+    found = fingerprint.isa.onednn
     return found.level if found is not None else "unknown"
 
 
@@ -275,7 +281,7 @@ def _torch_of(ready: Message) -> str:
 
 
 def _report(
-    session: Session, ready: Message, cases: Sequence[ProfiledCase], problems: Mapping[str, str]
+    session: Session, ready: Message, cases: Sequence[ProfiledCase], problems: Mapping[str, Fact]
 ) -> ProfileReport:
     report = ProfileReport(
         folder=str(session.folder.path),

@@ -14,7 +14,7 @@ from perfguard.profile.projection.roofline import roofline_point
 from perfguard.profile.projection.work import work_of
 from perfguard.profile.runs.primitive_projection import installed_benchdnn, project_primitives
 from perfguard.profile.runs.profiles import event_cost
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import CaseProjection, Projected, RooflineCeilings, RooflinePoint
 from perfguard.runner.measuring import aside
@@ -80,7 +80,8 @@ def project_cases(
                 projections.append(project_case(case_id, processes, projecting, known=known))
                 known = projections[-1].ceilings
             except (StoreError, MeasurementError) as error:
-                session.note(f"{case_id} could not be projected: {error}", level="warning")
+                values = {"error": str(error)}
+                session.note(fact("profile.not_projected", values, severity=Severity.NOTABLE, case_id=case_id))
     return tuple(projections)
 
 
@@ -200,7 +201,7 @@ def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list
                 observed_s=sum(row.observed_s for row in slower),
             )
         )
-    late = [row for row in rows if row.reason == OUT_OF_TIME]
+    late = [row for row in rows if row.reason is not None and row.reason.code == OUT_OF_TIME.code]
     if late:
         time_s = sum(row.observed_s for row in late)
         notes.append(fact("projection.out_of_time", problems=len(late), time_s=time_s))

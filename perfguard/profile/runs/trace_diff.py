@@ -61,13 +61,10 @@ def diff_traces(before: Path, after: Path) -> Attribution:
     updates = [trace.updates for trace in traces]
     if updates[0] != updates[1]:
         names = {"before": before.name, "after": after.name}
-        notes.append(
-            Fact(
-                code="trace.other_updates",
-                severity=Severity.NOTABLE,
-                values={"updates": updates[0], "updates_after": updates[1], **names},
-            )
+        other = fact(
+            "trace.other_updates", names, severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1]
         )
+        notes.append(other)
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name

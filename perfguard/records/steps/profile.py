@@ -68,9 +68,9 @@ class ProfileReport:
     """CPUs that it ran on."""
     cases: tuple[ProfiledCase, ...]
     """In the order of the selection."""
-    problems: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, Fact] = field(default_factory=dict)
     """By case id: why it could not be profiled; of a script: why it failed after the steps that are reported."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the reader should know."""
     interrupted: bool = False
     """Whether it was ended by the user before everything was profiled that had been asked for."""

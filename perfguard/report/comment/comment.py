@@ -20,10 +20,10 @@ from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import note_lines
+from perfguard.report.lines import error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
-from perfguard.units import format_count, format_ratio
+from perfguard.units import format_count
 
 COMMENT_CHARACTERS = 60_000
 """Room for a comment; GitHub's own limit is 65,536."""
@@ -133,20 +133,23 @@ def _red(result: RunResult) -> list[Verdict]:
     return of(result.gate.verdicts, Outcome.REGRESSED) if result.gate is not None else []
 
 
+def _was_not_measured(result: RunResult) -> bool:
+    """Whether both arms run the same code, so that no block was measured."""
+    return result.gate is not None and result.gate.identical and not result.gate.blocks_total
+
+
 def _certainty(result: RunResult) -> str:
-    """The gate's contract, and what made a flag red."""
+    """The gate's error rate, and what made a flag red."""
     if result.gate is None:
         return "nothing was compared."
+    if _was_not_measured(result):
+        return "by git's own hashes; nothing was measured."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
     said = []
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
         each = "the regression" if len(red) == 1 else "each regression"
         said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
-    if result.error_rate != "uncalibrated":
-        said.append(result.error_rate)
-    else:
-        alpha = format_ratio(result.gate.policy.alpha)
-        said.append(f"uncalibrated on this machine, so the false-alarm rate per gate is nominal ({alpha})")
+    said.append(error_rate_of(result))
     return text_of("; ".join(said))
 
 
@@ -163,6 +166,8 @@ def _environment(result: RunResult) -> list[str]:
         for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
         if getattr(baseline, name) != getattr(candidate, name)
     ]
+    if not rows and candidate.python is None:  # nothing was started
+        return [f"Machine: {where}."]
     if not rows:
         both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
         return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
@@ -191,7 +196,7 @@ def _without_command(finding: Finding, context: CommentContext) -> Finding:
 
 
 def _notes(result: RunResult, detail: Detail) -> list[str]:
-    notes = note_lines(result)
+    notes = [describe(note) for note in notes_of(result) if note != result.error_rate]
     if not notes or not detail.notes:
         return []
     return [fold("What else there is to know", "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows]))]
@@ -201,7 +206,7 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
     red = _red(result)
     worst = next((v for v in red if _TYPABLE.fullmatch(v.case_id)), None)
     commands = []
-    if context.reproduce:
+    if context.reproduce and not _was_not_measured(result):
         commands += ["# measure it again", context.reproduce]
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]

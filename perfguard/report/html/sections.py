@@ -15,8 +15,8 @@ from perfguard.report.html.forest import forest
 from perfguard.report.html.marks import Mark, mark_of_verdict, urgency
 from perfguard.report.html.series import moment
 from perfguard.report.html.tables import arms_table, cases_table, measured_table, profiled_table
-from perfguard.report.lines import note_lines
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.lines import error_rate_of, notes_of
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_count, format_duration
 
 _FEW = 3
@@ -46,7 +46,7 @@ class RunSection:
     """What is said of it."""
     sentence: str
     """The same as a sentence."""
-    contract: str
+    error_rate: str
     """What is known of the gate's error rates; empty where nothing was judged."""
     facts: tuple[tuple[str, str], ...]
     """Labels with their texts."""
@@ -92,7 +92,7 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
         run_id=content.run_id,
         mark=mark_of_verdict(verdict_of(content)),
         sentence=_sentence(content),
-        contract=_contract(result),
+        error_rate=error_rate_of(result) if result is not None else "",
         facts=tuple(_facts(content)),
         problems=(*_problems(content), *_left_out(len(anchors))),
         forest=forest(verdicts, links),
@@ -155,16 +155,6 @@ def _sentence(content: RunContent) -> str:
     return describe_all(content.result.reasons)
 
 
-def _contract(result: RunResult | None) -> str:
-    """The gate's own words on its error rates; they are among its notes where it is not calibrated."""
-    if result is None or result.gate is None:
-        return ""
-    if result.error_rate != "uncalibrated":
-        return result.error_rate
-    known = [note for note in result.gate.notes if note.startswith(("uncalibrated", "calibration"))]
-    return known[0] if known else result.error_rate
-
-
 def _facts(content: RunContent) -> list[tuple[str, str]]:
     result, profile = content.result, content.profile
     found = [("run", content.run_id), ("started", moment(content.started_at))]
@@ -205,7 +195,7 @@ def _problems(content: RunContent) -> tuple[str, ...]:
         else ()
     )
     failed = content.profile.problems.items() if content.profile else ()
-    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {why}" for case_id, why in failed))
+    return (*content.problems, *rejudged, *(f"{case_id} was not profiled: {describe(why)}" for case_id, why in failed))
 
 
 def _left_out(cases: int) -> list[str]:
@@ -219,6 +209,5 @@ def _left_out(cases: int) -> list[str]:
 
 def _notes(content: RunContent) -> list[str]:
     result, profile = content.result, content.profile
-    notes = note_lines(result) if result else []
-    contract = _contract(result)
-    return [note for note in [*notes, *(profile.notes if profile else ())] if note != contract]
+    notes = (*(notes_of(result) if result else ()), *(profile.notes if profile else ()))
+    return [describe(note) for note in notes if result is None or note != result.error_rate]

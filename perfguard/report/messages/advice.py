@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import StepPhase
 from perfguard.report.messages.message import Message
@@ -380,15 +379,15 @@ _EVIDENCE: Mapping[str, Message] = {
 }
 
 
-def _title(fact: Fact) -> str:
-    recorded = fact.values.get("title")
-    return str(recorded) if recorded is not None else fill(ADVICE[fact.code.removeprefix(PREFIX)].title, fact)
-
-
 ADVISED: Mapping[str, Message] = {
-    **{PREFIX + code: Message(text=_title, about=advice.about) for code, advice in ADVICE.items()},
+    **{PREFIX + code: Message(text=advice.title, about=advice.about) for code, advice in ADVICE.items()},
     **_EVIDENCE,
 }
+
+
+def title_of(finding: Finding) -> str:
+    """Its headline; the code where a newer version wrote it."""
+    return _text(finding, "title") or finding.code
 
 
 def change_of(finding: Finding) -> str:
@@ -403,10 +402,10 @@ def gain_of(finding: Finding) -> str:
 
 def _text(finding: Finding, name: str) -> str:
     """As an older version recorded it, else from the catalogue."""
-    recorded, advice = finding.values.get(name), ADVICE.get(finding.id.replace("-", "_"))
+    recorded, advice = finding.values.get(name), ADVICE.get(finding.code.removeprefix(PREFIX))
     if recorded is not None or advice is None:
         return str(recorded or "")
-    return fill(advice.change if name == "change" else advice.gain, finding)
+    return fill(getattr(advice, name), finding)
 
 
 def where_of(finding: Finding) -> str:

@@ -8,11 +8,13 @@ from perfguard.records.facts import RECORDED_TEXT, Fact
 from perfguard.report.messages.advice import ADVISED
 from perfguard.report.messages.cases import CASES
 from perfguard.report.messages.changes import CHANGES
+from perfguard.report.messages.error_rate import ERROR_RATE
 from perfguard.report.messages.formats import FORMATS
 from perfguard.report.messages.gate import GATE
 from perfguard.report.messages.host import HOST
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.profile import PROFILE
+from perfguard.report.messages.run import RUN
 from perfguard.report.messages.template import fill
 from perfguard.units import printable
 
@@ -20,6 +22,8 @@ CATALOG: Mapping[str, Message] = {
     **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
     **CHANGES,
+    **RUN,
+    **ERROR_RATE,
     **CASES,
     **FORMATS,
     **HOST,

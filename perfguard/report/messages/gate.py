@@ -80,7 +80,8 @@ def _different_result(fact: Fact) -> str:
         told = "other values in most blocks"
     before, after = _number(fact.values["baseline"]), _number(fact.values["candidate"])
     tolerance = f"{_number(fact.values['tolerance_percent']):.3g} %"
-    return f"results differ: {fact.values['name']} {before:.4g} → {after:.4g} ({told}, tolerance {tolerance})"
+    case = fill("[[{case_id}: ]]", fact)
+    return f"{case}results differ: {fact.values['name']} {before:.4g} → {after:.4g} ({told}, tolerance {tolerance})"
 
 
 def _modes(fact: Fact) -> str:
@@ -191,7 +192,7 @@ GATE: Mapping[str, Message] = {
         about="A stored baseline's numbers cannot decide a case by themselves.",
     ),
     "stored.unchecked": Message(
-        text="{is_guest?a virtual guest may run on another host today|the machine's state has changed}; {obstacle}",
+        text="{is_guest?a virtual guest may run on another host today|the machine's state has changed}",
         about="Why stored numbers do not decide, and why pairs could not check them.",
     ),
     "stored.paired_with_commit": Message(
@@ -210,7 +211,7 @@ GATE: Mapping[str, Message] = {
     "signal.regressed": Message(text=_signal_regressed, about="The candidate uses more of a gating signal."),
     "signal.confirmation": Message(text=_signal_confirmation, about="What blocks with relocated arms say of a signal."),
     "case.not_measured": Message(text="nothing was measured", about="A case has no measurement."),
-    "case.not_in_baseline": Message(text="not in the baseline", about="The baseline has no such case."),
+    "case.not_in_baseline": Message(text="not in the baseline[[: {error}]]", about="The baseline has no such case."),
     "case.not_in_stored_baseline": Message(
         text="not in the stored baseline; `perfguard baseline update` records it",
         about="The stored baseline does not hold the case.",

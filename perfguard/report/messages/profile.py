@@ -50,6 +50,7 @@ PROFILE: Mapping[str, Message] = {
         text="{unplaced} of {calls:library call} belong to no known op",
         about="Calls of oneDNN or MKL could not be placed in an op.",
     ),
+    "profile.script_failed": Message(text="{error}", about="A script failed; what it printed last is in `detail`."),
     "projection.no_benchdnn": Message(
         text="oneDNN's primitives not replayed: benchdnn is not on the path",
         about="benchdnn is not installed.",

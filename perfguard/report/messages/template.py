@@ -28,7 +28,7 @@ from perfguard.units import (
 
 _PART = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
 """An optional part without another one inside."""
-_PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w ]+)|\?([^|}]*)\|([^}]*))?\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
 _KNOWN_AS = {"_scaled_dot_product_flash_attention_for_cpu": "flash_attention"}
 _LARGE = 1.0
@@ -157,6 +157,7 @@ _SPECS: Mapping[str, Callable[[Value], str]] = {
     "duration": lambda value: format_duration(_number(value)),
     "signed": lambda value: format_signed_seconds(_number(value)),
     "number": lambda value: format_number(_number(value)),
+    "id": str,
     "calls": lambda value: format_calls(_number(value)),
     "p": lambda value: f"{_number(value):.2g}",
     "factor": lambda value: f"{_number(value):.2f}×",

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import fact
 from perfguard.records.run import BlockConditions, CaseSlices, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.verdict import Policy
 from perfguard.report.html.content import BlockPoint, CaseEvidence
+from perfguard.report.messages.catalog import describe
 
 _MAX_VOID_FRACTION = Policy().max_void_fraction
 _STAGES = (Stage.MAIN, Stage.PAIRING, Stage.CONFIRMATION)
@@ -56,7 +58,7 @@ def _voided(
     except MeasurementError as error:
         problems.append(f"it cannot be told which blocks were disturbed: {error}")
         return {}
-    return {block.block: block.reasons for block in voiding.voided}
+    return {block.block: (describe(fact("host.block_causes", block.causes)),) for block in voiding.voided}
 
 
 def _log_ratio(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from perfguard.records.contract import CalibratedCase, CalibrationSummary
+from perfguard.records.error_rate import CalibratedCase, CalibrationSummary
 from perfguard.records.pace import Pace
 from perfguard.records.planning import PlannedCase, SuitePlan
+from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import plain_table
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
@@ -40,7 +41,7 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
 
     del width  # the reasons wrap by themselves
     parts: list[RenderableType] = [
-        Text(printable(f"suite {plan.suite}, from {plan.source}"), style="dim"),
+        Text(printable(f"suite {plan.suite}, from {describe(plan.source)}"), style="dim"),
         Text(
             f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power; a budget of "
             f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
@@ -173,7 +174,7 @@ def _plan_row(case: PlannedCase) -> tuple[str, ...]:
 
 
 def _demotions(plan: SuitePlan) -> list[str]:
-    lines = [f"{case.case_id} is advisory: {case.reason}" for case in plan.cases if not case.gating]
+    lines = [f"{case.case_id} is advisory: {describe(case.reason)}" for case in plan.cases if not case.gating]
     kept = sum(case.gating for case in plan.cases)
     if plan.minutes is None:
         lines.append(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perfguard.records.facts import Severity
 from perfguard.records.steps.findings import Finding
 from perfguard.report.escaping import code, escape
-from perfguard.report.messages.advice import change_of, gain_of, where_of
+from perfguard.report.messages.advice import change_of, gain_of, title_of, where_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import format_share, printable
 
@@ -49,7 +49,7 @@ def render_findings_markdown(findings: Sequence[Finding]) -> str:
 def finding_heading(finding: Finding) -> str:
     """`oneDNN reorders tensors (12 % of the step) [reorders]`."""
     share = "" if finding.share is None else f" ({format_share(finding.share)} of the step)"
-    return f"{describe(finding)}{share} [{finding.id}]"
+    return f"{title_of(finding)}{share} [{finding.id}]"
 
 
 def finding_rows(finding: Finding) -> list[tuple[str, str]]:

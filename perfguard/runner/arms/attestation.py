@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfguard.errors import ArmError
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.protocol import Message
 from perfguard.runner.arms import git
@@ -118,7 +119,7 @@ def _is_text(name: str) -> bool:
     return name.endswith((".md", ".rst")) or name.startswith(".github/")
 
 
-def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[str]:
+def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[Fact]:
     """Notes on what differs between the arms.
 
     Args:
@@ -136,31 +137,29 @@ def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bo
             "from them, so both arms would run the same code; declare benchmarks that use your code (`benchmarks` in "
             "perfguard.toml), or compare interpreters (python:) or environments (env:)"
         )
-    notes = []
+    notes: list[Fact] = []
     if same_stack and baseline.code == candidate.code and is_believed:
-        notes.append("both arms ran identical code in the same environment (A/A)")
+        notes.append(fact("arms.same_code"))
     if changed := _changed_files(baseline, candidate):
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-        notes.append(f"imported files that differ: {', '.join(changed[:_SHOWN])}{more}")
+        notes.append(fact("arms.files_differ", files=tuple(changed[:_SHOWN]), more=max(0, len(changed) - _SHOWN)))
     if baseline.distributions != candidate.distributions:
         notes.append(_changed_distributions(baseline, candidate))
     return notes
 
 
-def _changed_distributions(baseline: Attested, candidate: Attested) -> str:
+def _changed_distributions(baseline: Attested, candidate: Attested) -> Fact:
     """What is installed in other versions, torch first; what only one side has is counted."""
     old = dict(item.split("==", 1) for item in baseline.distributions)
     new = dict(item.split("==", 1) for item in candidate.distributions)
     changed = sorted((name for name in old.keys() & new.keys() if old[name] != new[name]), key=_torch_first)
-    parts = [f"{name} {old[name]} → {new[name]}" for name in changed[:_SHOWN]]
-    if len(changed) > _SHOWN:
-        parts.append(f"{len(changed) - _SHOWN} more in other versions")
-    parts += [
-        f"{len(names)} only in the {side}"
-        for side, names in (("baseline", old.keys() - new.keys()), ("candidate", new.keys() - old.keys()))
-        if names
-    ]
-    return f"installed packages differ: {', '.join(parts)}"
+    return fact(
+        "arms.packages_differ",
+        severity=Severity.NOTABLE,
+        changed=tuple(f"{name} {old[name]} → {new[name]}" for name in changed[:_SHOWN]),
+        more=max(0, len(changed) - _SHOWN),
+        only_in_baseline=len(old.keys() - new.keys()),
+        only_in_candidate=len(new.keys() - old.keys()),
+    )
 
 
 def _torch_first(name: str) -> tuple[bool, str]:

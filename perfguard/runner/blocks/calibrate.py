@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import CaseCalibrated, CaseFailed, Event
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
@@ -17,7 +18,6 @@ from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
 from perfguard.runner.process.starter import Starter
 from perfguard.runner.process.worker_process import WorkerFailure
-from perfguard.units import format_count, format_duration
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
@@ -108,7 +108,7 @@ def calibrate_arm(
 
 def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
     block = plan_block(1, index=0, seed=calibration.settings.seed)
-    worker = ArmWorker(arm, calibration.starter.start(arm, block, calibrate=True), calibration.settings)
+    worker = ArmWorker(arm, calibration.starter.start(arm, block, None), calibration.settings)
     job = {"import_torch": calibration.needs_torch, "collect_software": True, "metadata": {}}
     try:
         report.ready = worker.hello(job, cpus=calibration.cpus)
@@ -243,8 +243,8 @@ def fit_slices(cost: BlockCost, settings: MeasureSettings, *, left_s: float) -> 
 
 def budget_shortage(
     cost: BlockCost, settings: MeasureSettings, *, least: int, budget_s: float, left_s: float
-) -> str | None:
-    """A sentence where too few blocks fit what is left of a budget, and which budget holds enough; else None.
+) -> Fact | None:
+    """That too few blocks fit what is left of a budget, and which budget holds enough; None where enough fit.
 
     Args:
         cost: Of a block.
@@ -256,12 +256,14 @@ def budget_shortage(
     block_s = cost.block_s(settings)
     if cost.slice_s <= 0 or left_s >= _ROOM * least * block_s:
         return None
-    fitting = int(left_s / block_s)
-    few = f"hardly {least} blocks" if fitting >= least else f"about {format_count(max(0, fitting), 'block')}"
-    enough_s = math.ceil((budget_s - left_s + _ROOM * least * block_s) / 10) * 10
-    return (
-        f"{few} of {format_duration(block_s)} fit the budget of {format_duration(budget_s)}, and a verdict needs "
-        f"{least}: give it --budget {enough_s} or more, or fewer cases"
+    return fact(
+        "run.budget_short",
+        severity=Severity.NOTABLE,
+        blocks=max(0, int(left_s / block_s)),
+        needed=least,
+        block_s=block_s,
+        budget_s=budget_s,
+        enough_s=math.ceil((budget_s - left_s + _ROOM * least * block_s) / 10) * 10,
     )
 
 

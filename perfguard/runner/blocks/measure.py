@@ -21,7 +21,7 @@ from perfguard.records.events import (
     Noted,
     SliceTimed,
 )
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
@@ -81,7 +81,7 @@ def _canary(measuring: Measuring) -> Iterator[Worker | None]:
             closing.callback(worker.close)
             worker.receive(_CANARY_TIMEOUT_S)
         except (WorkerFailure, MeasurementError) as error:
-            measuring.emit(Noted(level="warning", text=f"no canary: {error}"))
+            measuring.emit(Noted(fact=fact("canary.missing", severity=Severity.NOTABLE, error=str(error))))
             closing.close()
             worker = None
         yield worker
@@ -170,7 +170,7 @@ class _Loop:
         """Start and greet one arm after the other, so that neither start-up disturbs the other."""
         for arm in sorted(self._m.arms, key=lambda arm: arm is not plan.first_started):
             try:
-                worker = ArmWorker(arm, self._m.starter.start(arm, plan, calibrate=False), self._m.settings)
+                worker = ArmWorker(arm, self._m.starter.start(arm, plan, self._m.settings), self._m.settings)
                 workers[arm] = worker
                 closing.callback(worker.close)
                 job = {
@@ -184,7 +184,9 @@ class _Loop:
                     raise MeasurementError(
                         f"workers of the {arm.value} cannot be started: {failure.reason}\n{failure.detail}".strip()
                     ) from failure
-                self._m.emit(Noted(level="warning", text=f"{arm.value} worker did not start: {failure.reason}"))
+                error = {"error": failure.reason}
+                missing = fact("arms.worker_not_started", error, severity=Severity.NOTABLE, arm=arm.value)
+                self._m.emit(Noted(fact=missing))
                 raise _BlockAborted from failure
         self._start_failures = 0
 
@@ -333,4 +335,4 @@ class _Loop:
             reply = canary.receive(_CANARY_TIMEOUT_S)
             self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
         except (WorkerFailure, KeyError, ValueError):
-            self._m.emit(Noted(level="warning", text=f"the canary did not answer in block {block + 1}"))
+            self._m.emit(Noted(fact=fact("canary.no_answer", severity=Severity.NOTABLE, block=block + 1)))

@@ -22,8 +22,8 @@ _OUTPUT = ("raw", "profiles")
 class Starter(Protocol):
     """Starts workers; the seam between measuring and processes."""
 
-    def start(self, arm: Arm, block: BlockPlan, *, calibrate: bool) -> Worker:
-        """A fresh worker of an arm."""
+    def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
+        """A fresh worker of an arm that measures by the settings; with None it calibrates."""
         ...
 
     def start_canary(self) -> Worker:
@@ -39,8 +39,6 @@ class ProcessStarter:
     """The arms that can be started."""
     environments: dict[Arm, dict[str, str]]
     """Their padded environments."""
-    settings: MeasureSettings
-    """Slices and warm-ups go on pyperf's command line."""
     cpus: tuple[int, ...]
     """Affinity mask."""
     memory_node: int | None
@@ -50,11 +48,11 @@ class ProcessStarter:
     canary_bundle: str
     """Bundle that the canary is started from."""
 
-    def start(self, arm: Arm, block: BlockPlan, *, calibrate: bool) -> Worker:
+    def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
         """A fresh process of an arm with the block's hash seed."""
         resolved = self.arms[arm]
         code = "a" if arm is Arm.BASELINE else "b"  # equally long: the command line shifts the stack too
-        label = self._calibration_label(code) if calibrate else f"{block.index:04d}"
+        label = self._calibration_label(code) if settings is None else f"{block.index:04d}"
         raw = self.folder / "raw" / f"{label}-{code}.json"
         return WorkerProcess(
             Launch(
@@ -62,7 +60,7 @@ class ProcessStarter:
                     resolved.interpreter,
                     str(Path(resolved.bundle) / START_SCRIPT),
                     "perfguard.worker",
-                    *self._pyperf_options(calibrate=calibrate),
+                    *_pyperf_options(settings),
                     "--affinity",
                     ",".join(map(str, self.cpus)),
                     "-o",
@@ -112,17 +110,9 @@ class ProcessStarter:
             )
         )
 
-    def _pyperf_options(self, *, calibrate: bool) -> tuple[str, ...]:
-        common = ("--worker", "-q")
-        if calibrate:
-            return (
-                *common,
-                "--calibrate-loops",
-                "--min-time",
-                str(CALIBRATION_MIN_TIME_S),
-                "-w",
-                "1",
-                "-n",
-                "1",
-            )
-        return (*common, "-l", "1", "-w", str(self.settings.warmups), "-n", str(self.settings.slices))
+
+def _pyperf_options(settings: MeasureSettings | None) -> tuple[str, ...]:
+    common = ("--worker", "-q")
+    if settings is None:
+        return (*common, "--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
+    return (*common, "-l", "1", "-w", str(settings.warmups), "-n", str(settings.slices))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact
 from perfguard.records.plan import BlockPlan, MeasureSettings
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
@@ -69,7 +70,9 @@ class CaseProblem:
     arm: Arm
     """The arm that failed."""
     reason: str
-    """One sentence."""
+    """One sentence, for messages of errors."""
+    found: Fact
+    """The same as data."""
     detail: str
     """The worker's last words."""
 
@@ -176,7 +179,7 @@ def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profil
 
 
 def _start(arm: Arm, block: BlockPlan, profiling: Profiling, closing: ExitStack, found: Profiled) -> ArmWorker:
-    worker = ArmWorker(arm, profiling.starter.start(arm, block, calibrate=True), profiling.settings)
+    worker = ArmWorker(arm, profiling.starter.start(arm, block, None), profiling.settings)
     closing.callback(worker.close)
     is_first = arm not in found.ready
     ready = worker.hello_profiler(f"the {arm.value} worker", cpus=profiling.cpus, collect_software=is_first)
@@ -215,7 +218,9 @@ def _one_case(
                 records[busy.arm].where = _profile(busy, case, StepKind.WHERE, "where", profiling)
                 records[busy.arm].program = busy.program(case)
     except (CaseRefused, WorkerFailure) as failure:
-        found.problems[case.id] = CaseProblem(arm=busy.arm, reason=failure.reason, detail=failure.detail)
+        found.problems[case.id] = CaseProblem(
+            arm=busy.arm, reason=failure.reason, found=failure.found, detail=failure.detail
+        )
         return isinstance(failure, CaseRefused)
     for arm, record in records.items():
         found.processes.setdefault((case.id, arm), []).append(record)

@@ -107,7 +107,7 @@ class _Room:
     def _started(self) -> ProfilingWorker:
         replaying = self._replaying
         block = plan_block(1, index=0, seed=replaying.settings.seed)
-        process = replaying.starter.start(replaying.arm, block, calibrate=True)
+        process = replaying.starter.start(replaying.arm, block, None)
         worker = ProfilingWorker(replaying.arm, process, replaying.settings)
         try:
             worker.hello_profiler("the worker that replays ops", cpus=replaying.cpus)

@@ -105,7 +105,7 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
 
 def _start(process: int, profiling: ScriptProfiling, closing: ExitStack, found: ProfiledScript) -> ProfilingWorker:
     block = plan_block(1, index=process, seed=profiling.settings.seed)
-    process_worker = profiling.starter.start(Arm.CANDIDATE, block, calibrate=True)
+    process_worker = profiling.starter.start(Arm.CANDIDATE, block, None)
     worker = ProfilingWorker(Arm.CANDIDATE, process_worker, profiling.settings)
     closing.callback(worker.close)
     ready = worker.hello_profiler("the worker", cpus=profiling.cpus, collect_software=not found.ready)

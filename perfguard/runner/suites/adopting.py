@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfguard.codec import from_builtins
 from perfguard.errors import ConfigError
+from perfguard.records.facts import Fact
 from perfguard.records.spec import BenchmarkSpec
 from perfguard.runner.suites.discovery import ask_child, matching_files, raise_errors
 
@@ -40,7 +41,7 @@ class Adopted:
 
     benchmarks: tuple[BenchmarkSpec, ...] = ()
     """Specs whose targets name a tool."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What is not timed, or otherwise than the tool would."""
 
 
@@ -70,7 +71,7 @@ def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = F
         benchmarks=tuple(
             from_builtins(spec, BenchmarkSpec, source="an adopted suite") for spec in answer["benchmarks"]
         ),
-        notes=tuple(map(str, answer.get("notes", ()))),
+        notes=tuple(from_builtins(note, Fact, source="an adopted suite") for note in answer.get("notes", ())),
     )
 
 

@@ -9,6 +9,7 @@ from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.config import LoadedConfig, suite_specs
 from perfguard.errors import ConfigError
+from perfguard.records.facts import Fact
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog
 from perfguard.runner.arms.resolve import find_interpreter
 from perfguard.runner.suites.adopting import Suites, adopt, clashing
@@ -31,7 +32,7 @@ def load_catalog(loaded: LoadedConfig) -> Catalog:
     return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()), notes=notes)
 
 
-def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tuple[str, ...]]:
+def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tuple[Fact, ...]]:
     """Benchmarks that the user's files declare or other tools' suites hold, and what is to be said of them."""
     config = loaded.config
     suites = Suites(asv=config.asv, pytest=config.pytest, timer=config.timer)

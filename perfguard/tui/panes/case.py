@@ -9,7 +9,7 @@ from perfguard.records.steps.ops import Attribution
 from perfguard.report.culprits import change_text, step_text
 from perfguard.report.culprits import culprit_lines as report_lines
 from perfguard.report.lines import SHOWN_CHANGES
-from perfguard.report.messages.advice import change_of, where_of
+from perfguard.report.messages.advice import change_of, title_of, where_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
@@ -66,7 +66,7 @@ def blame_of(case: CaseView, width: int) -> list[Line]:
         lines += wrapped(f"changed: {change_text(change)}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:
         lines += wrapped(
-            f"{finding.severity.value}: {describe(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
+            f"{finding.severity.value}: {title_of(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
         )
         lines += wrapped(f"    try {change_of(finding)}", width, Role.MUTED, indent=4)
     more = len(case.census or ()) - SHOWN_CHANGES

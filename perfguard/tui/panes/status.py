@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfguard.report.messages.catalog import describe
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, fitted, line, width_of
 from perfguard.tui.pace import BUDGET_RATIO
 from perfguard.tui.panes.head import problem_line
-from perfguard.units import format_ratio
+from perfguard.units import format_ratio, printable
 from perfguard.watch.view.run_view import RunState, RunView
 
 _SENTENCES = {
@@ -70,7 +71,7 @@ def _sentence(view: RunView, facts: StatusFacts) -> tuple[str, Role]:
         return facts.hint, Role.OPEN
     if view.state in _SENTENCES:
         return _SENTENCES[view.state], Role.MUTED if view.state is RunState.WAITING else Role.BROKEN
-    return (view.notes[-1] if view.notes and view.outcome is None else ""), Role.MUTED
+    return (printable(describe(view.notes[-1])) if view.notes and view.outcome is None else ""), Role.MUTED
 
 
 def _reader(facts: StatusFacts) -> Line:

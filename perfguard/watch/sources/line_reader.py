@@ -188,7 +188,8 @@ def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
     if envelope.event not in EVENT_NAMES:
         raise _UnknownEventError(envelope.event, envelope.seq)
     event: Event | None = None
-    if not is_old or EVENT_NAMES[envelope.event] in OF_NUMBERS:
+    kind = EVENT_NAMES[envelope.event]
+    if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself tells how old it is
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             event = _event_decoder(envelope.event).decode(line)
     if event is None:

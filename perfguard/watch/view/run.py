@@ -27,6 +27,7 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line
 from perfguard.units import printable
@@ -76,7 +77,7 @@ class RunFold:
         self._finished_before_stage = 0
         self._stage_of_block: dict[int, Stage] = {}
         self._host = WatchedHost()
-        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
+        self._notes: deque[Fact] = deque(maxlen=MAX_NOTES)
         self._log: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
         self._rows: tuple[CaseView, ...] = ()
         self._lines: tuple[LogLine, ...] | None = ()
@@ -133,7 +134,7 @@ class RunFold:
             case ArmsCompared():
                 self._identical = event.identical
             case Noted():
-                self._notes.append(printable(event.text))
+                self._notes.append(event.fact)
             case _:
                 pass
 

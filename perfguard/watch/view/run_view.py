@@ -175,7 +175,7 @@ class RunView:
     """Exit code of the command; None while it runs."""
     reasons: tuple[Fact, ...] = ()
     """What the run concluded."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Fact, ...] = ()
     """What the run's reader should know, in order."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recording, one sentence each: cut, corrupt, foreign, vanished."""

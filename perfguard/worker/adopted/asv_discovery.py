@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from perfguard.records.facts import fact
 from perfguard.worker.adopted.asv_instances import AsvSource
 from perfguard.worker.adopted.asv_suites import (
     AsvBenchmark,
@@ -46,14 +47,13 @@ def find_asv(directory: str, found: Found) -> None:
 
 
 def _note(directory: str, found: Found, *, ignored: set[str], skipped: int) -> None:
-    others = ", ".join(f"{count} {kind}" for kind, count in sorted(other_kinds(directory).items()))
+    others = tuple(f"{count} {kind}" for kind, count in sorted(other_kinds(directory).items()))
     if others:
-        found.notes.append(f"asv, {directory}: {others} not timed here; perfguard takes time_* only")
+        found.notes.append(fact("adopted.other_kinds", place=directory, tool=ASV, kinds=others))
     if ignored:
-        names = ", ".join(sorted(ignored))
-        found.notes.append(f"asv, {directory}: {names} ignored; perfguard's own slices and blocks measure")
+        found.notes.append(fact("adopted.ignored_settings", place=directory, tool=ASV, names=tuple(sorted(ignored))))
     if skipped:
-        found.notes.append(f"asv, {directory}: {skipped} skipped, as setup says by NotImplementedError")
+        found.notes.append(fact("adopted.skipped_by_setup", place=directory, tool=ASV, number=skipped))
 
 
 def _run(benchmark: AsvBenchmark, parameters: AsvParameters, sources: tuple[object, ...]) -> Iterator[Combination]:

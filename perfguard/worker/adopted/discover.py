@@ -34,7 +34,8 @@ def main(wanted: dict[str, list[str]]) -> None:
         found.benchmarks = [dataclasses.replace(b, tags=(*b.tags, _WITHOUT_TORCH)) for b in found.benchmarks]
     with os.fdopen(out, "w") as answer:
         specs = [dataclasses.asdict(spec) for spec in found.benchmarks]
-        json.dump({"benchmarks": specs, "notes": found.all_notes(), "errors": found.errors}, answer)
+        notes = [dataclasses.asdict(note) for note in found.all_notes()]
+        json.dump({"benchmarks": specs, "notes": notes, "errors": found.errors}, answer)
 
 
 def _finder(tool: str) -> Callable[[str, Found], None]:

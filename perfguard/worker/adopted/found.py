@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from perfguard.records.facts import Fact
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase
 from perfguard.worker.adopted.targets import AdoptedTarget
 
@@ -18,21 +19,25 @@ class Found:
 
     benchmarks: list[BenchmarkSpec] = field(default_factory=list)
     """In the order of their files."""
-    notes: list[str] = field(default_factory=list)
-    """What is not timed, or otherwise than the tool would."""
+    notes: list[Fact] = field(default_factory=list)
+    """What is not timed, or otherwise than the tool would; each names its `tool`."""
     errors: list[dict[str, Any]] = field(default_factory=list)
     """`path` and `detail` of what cannot be imported."""
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How much of a tool's suites is left out, by tool and reason."""
+    counted: list[Fact] = field(default_factory=list)
+    """What of a tool's suites is left out, and the `number` of it in all files."""
 
-    def count(self, tool: str, reason: str, number: int) -> None:
+    def count(self, what: Fact) -> None:
         """Remember what is left out; all files together make one note."""
-        if number:
-            self.counts[tool, reason] = self.counts.get((tool, reason), 0) + number
+        if not what.values["number"]:
+            return
+        same = [other for other in self.counted if _without_number(other) == _without_number(what)]
+        number = sum(found for each in (*same, what) if isinstance(found := each.values["number"], int))
+        others = [other for other in self.counted if other not in same]
+        self.counted = [*others, replace(what, values={**what.values, "number": number})]
 
-    def all_notes(self) -> list[str]:
-        """The notes, each beginning with its tool's name, those on counts last."""
-        return [*self.notes, *(f"{tool}: {number} {reason}" for (tool, reason), number in self.counts.items())]
+    def all_notes(self) -> list[Fact]:
+        """The notes, those on counts last."""
+        return [*self.notes, *self.counted]
 
     def add(
         self, target: AdoptedTarget, name: str, names: Sequence[str], combinations: Iterable[Combination], *, doc: str
@@ -59,6 +64,10 @@ class Found:
                     doc=doc,
                 )
             )
+
+
+def _without_number(what: Fact) -> Fact:
+    return replace(what, values={**what.values, "number": None})
 
 
 def first_line(doc: str | None) -> str:

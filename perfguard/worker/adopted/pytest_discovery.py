@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfguard.records.facts import fact
 from perfguard.worker.adopted.found import Found, first_line
 from perfguard.worker.adopted.labels import benchmark_name, dotted, labels_of
 from perfguard.worker.adopted.pytest_cases import ID_PARAMETER, pytest_id
@@ -42,10 +43,10 @@ def find_tests(path: str, found: Found) -> None:
             by_function.setdefault(_name(item), []).append(item)
     skipped = sum(_add(path, name, items, found) for name, items in by_function.items())
     if not by_function:
-        found.notes.append(f"{PYTEST}, {path}: no test uses the fixture {_FIXTURE!r}")
-    found.count(PYTEST, "skipped by marks", skipped)
+        found.notes.append(fact("adopted.no_test", place=path, tool=PYTEST, fixture=_FIXTURE))
+    found.count(fact("adopted.skipped_by_marks", tool=PYTEST, number=skipped))
     woven = sum(_WEAVING in getattr(item, "fixturenames", ()) for item in collected)
-    found.count(PYTEST, f"not timed here: {_WEAVING} is not supported", woven)
+    found.count(fact("adopted.weaving_unsupported", tool=PYTEST, number=woven))
 
 
 def _add(path: str, name: str, items: list[pytest.Item], found: Found) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfguard.records.facts import fact
 from perfguard.worker.adopted.found import Found
 from perfguard.worker.adopted.targets import TIMER, AdoptedTarget
 from perfguard.worker.adopted.timer_recording import NamedStatement, statements_of
@@ -23,13 +24,11 @@ def find_timers(path: str, found: Found) -> None:
     for each in timed:
         _add(path, each, found)
     if not named:
-        found.notes.append(
-            f"timer, {path}: importing it makes no Timer; what stands under `if __name__ == '__main__'` is not seen"
-        )
-    found.count(TIMER, "in C++ not timed here; only Python statements are", len(named) - len(timed))
+        found.notes.append(fact("adopted.no_timer", place=path, tool=TIMER))
+    found.count(fact("adopted.cpp_statements", tool=TIMER, number=len(named) - len(timed)))
     for threads in sorted({each.statement.num_threads for each in timed}):
         number = sum(each.statement.num_threads == threads for each in timed)
-        found.count(TIMER, f"on num_threads = {threads}, as they say, whatever CPUs are measured on", number)
+        found.count(fact("adopted.own_threads", tool=TIMER, threads=threads, number=number))
 
 
 def _add(path: str, named: NamedStatement, found: Found) -> None:

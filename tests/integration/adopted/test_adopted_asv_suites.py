@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ConfigError
+from perfguard.records.facts import fact
 from perfguard.runner.process.arm_worker import CaseRefused
 from perfguard.runner.suites.adopting import Suites
 from tests.adopted_suites import cases_of, imports_torch
@@ -95,9 +96,8 @@ def test_the_suite_of_the_quickstart_is_found_without_an_edit(suite):
 
 
 def test_what_is_not_timed_is_counted_in_a_note(suite):
-    assert suite.asv(QUICKSTART).notes == (
-        "asv, benchmarks: 1 mem_*, 1 peakmem_*, 1 track_* not timed here; perfguard takes time_* only",
-    )
+    kinds = ("1 mem_*", "1 peakmem_*", "1 track_*")
+    assert suite.asv(QUICKSTART).notes == (fact("adopted.other_kinds", place="benchmarks", tool="asv", kinds=kinds),)
 
 
 def test_every_combination_of_parameters_is_a_case_unless_the_setup_skips_it(suite):
@@ -115,7 +115,7 @@ def test_every_combination_of_parameters_is_a_case_unless_the_setup_skips_it(sui
         "asv.suite.time_single[param1=1]",
         "asv.suite.time_single[param1=2]",
     ]
-    assert found.notes == ("asv, benchmarks: 1 skipped, as setup says by NotImplementedError",)
+    assert found.notes == (fact("adopted.skipped_by_setup", place="benchmarks", tool="asv", number=1),)
 
 
 def test_all_cases_of_a_parametrized_suite_are_measured_in_both_arms(suite):
@@ -136,9 +136,8 @@ def test_settings_of_how_to_measure_are_ignored_and_said_so_once(suite):
             def time_b(self): pass
         """
     )
-    assert found.notes == (
-        "asv, benchmarks: repeat, timeout, warmup_time ignored; perfguard's own slices and blocks measure",
-    )
+    names = ("repeat", "timeout", "warmup_time")
+    assert found.notes == (fact("adopted.ignored_settings", place="benchmarks", tool="asv", names=names),)
 
 
 def test_setup_and_teardown_are_called_in_the_order_of_asv(suite):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ConfigError
+from perfguard.records.facts import fact
 from perfguard.runner.process.arm_worker import CaseRefused
 from tests.adopted_suites import cases_of, imports_torch
 from tests.worker_rigs import completed, failures
@@ -103,7 +104,7 @@ def test_every_test_with_the_fixture_is_a_case_and_no_other(suite):
         "TestGroup.test_method",
     ]
     assert found.benchmarks[0].doc == "Benchmark something."
-    assert found.notes == ("pytest: 1 skipped by marks",)
+    assert found.notes == (fact("adopted.skipped_by_marks", tool="pytest", number=1),)
     assert not imports_torch(found)
 
 
@@ -366,4 +367,4 @@ def test_a_file_that_pytest_cannot_collect_is_told_with_its_error(suite):
 def test_a_file_without_the_fixture_is_mentioned(suite):
     found = suite.tests("def test_it(): pass")
     assert found.benchmarks == ()
-    assert found.notes == ("pytest, tests/test_speed.py: no test uses the fixture 'benchmark'",)
+    assert found.notes == (fact("adopted.no_test", place="tests/test_speed.py", tool="pytest", fixture="benchmark"),)

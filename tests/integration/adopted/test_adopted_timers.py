@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.records.facts import fact
 from perfguard.runner.process.arm_worker import CaseRefused
 from tests.adopted_suites import cases_of, imports_torch
 from tests.worker_rigs import completed, failures
@@ -69,9 +70,9 @@ def test_a_script_is_read_without_measuring_and_every_python_statement_is_a_case
         ),
     ]
     assert found.notes == (
-        "timer: 1 in C++ not timed here; only Python statements are",
-        "timer: 5 on num_threads = 1, as they say, whatever CPUs are measured on",
-        "timer: 4 on num_threads = 2, as they say, whatever CPUs are measured on",
+        fact("adopted.cpp_statements", tool="timer", number=1),
+        fact("adopted.own_threads", tool="timer", threads=1, number=5),
+        fact("adopted.own_threads", tool="timer", threads=2, number=4),
     )
     assert imports_torch(found)
 
@@ -158,7 +159,7 @@ def test_functions_that_say_they_return_timers_are_called_and_no_others(suite):
 def test_a_file_that_makes_no_timers_is_mentioned(suite):
     found = suite.timers("import torch\nif __name__ == '__main__':\n    torch.utils.benchmark.Timer('pass').timeit()\n")
     assert found.benchmarks == ()
-    assert "importing it makes no Timer" in found.notes[0]
+    assert [note.code for note in found.notes] == ["adopted.no_timer"]
 
 
 def test_a_statement_that_raises_fails_its_case_and_one_that_is_gone_is_missing(suite):

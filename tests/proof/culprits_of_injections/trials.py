@@ -11,7 +11,7 @@ from perfguard.config import load_config
 from perfguard.gate.paired.explain import BOTH, GATE_SIZE
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.op_counts import classify
-from perfguard.profile.runs.profiling import findings_of, machine_isa, run_profiles
+from perfguard.profile.runs.profiling import findings_of, isa_of, run_profiles
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import Attribution
 from perfguard.report.messages.catalog import describe
@@ -141,7 +141,7 @@ def _profiled(session: Session, common: str, candidate: str) -> Attribution:
         raise KeyboardInterrupt
     if case.id in found.problems:
         raise SystemExit(f"the victim cannot be profiled: {found.problems[case.id].reason}")
-    isa_class = machine_isa()
+    isa_class = isa_of(session.request.fingerprint)
     before, after = (findings_of(found, case, role, isa_class) for role in BOTH)
     changes = classify(before.joined.census, after.joined.census) if before.joined and after.joined else ()
     return attribute(case.id, before.profile, after.profile, changes)

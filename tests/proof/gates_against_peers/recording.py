@@ -64,12 +64,12 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
         start = moment()
         specs = {Arm.BASELINE: parse_arm(f"git:{BASE}"), Arm.CANDIDATE: parse_arm(f"git:{IDENTICAL.name}")}
         starter, arms = start_arms(session, specs)
-        plans = calibrate(session, starter, arms)
+        plan = calibrate(session, starter, arms)
         Journal(RECORDINGS).append(
             {
                 "key": session.folder.run_id,
                 "gate_minutes": gate_minutes,
-                "slices": session.settings.slices,
+                "slices": plan.settings.slices,
                 "machine_id": session.fingerprint.machine_id,
                 "cpus": list(session.selection.cpus),
                 "set_up_s": time.monotonic() - session.started,
@@ -78,6 +78,6 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
             }
         )
         limits = Limits(budget_s=minutes * 60, max_blocks=_MANY)
-        blocks = measure(session, starter, plans, arms=(Arm.BASELINE, Arm.CANDIDATE), limits=limits)
+        blocks = measure(session, starter, plan, arms=(Arm.BASELINE, Arm.CANDIDATE), limits=limits)
         say(f"{blocks} blocks in {session.folder.path}")
         return session.folder.run_id

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from perfguard.records import events as happened
 from perfguard.records.events import Event
+from perfguard.records.facts import fact
 from perfguard.records.run import Arm
 from perfguard.watch.sources.event_tail import TailUpdate
 from perfguard.watch.sources.line_reader import SeenEvent
@@ -140,7 +141,7 @@ class HoursOfEvents:
                 happened.BlockFinished(
                     block=block, started_at=0.0, duration_s=60.0, steal_ratio=0.0, involuntary_switches=0
                 ),
-                happened.Noted(level="info", text=f"block {block} of a long run has ended as expected"),
+                happened.Noted(fact=fact("recorded.text", text=f"block {block} of a long run has ended as expected")),
             ]
             block += 1
 

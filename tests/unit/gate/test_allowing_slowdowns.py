@@ -9,7 +9,7 @@ import pytest
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.records.allowance import Allowance
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import (
     Confirmation,
@@ -186,21 +186,23 @@ class TestNotes:
     def test_every_entry_has_one_used_or_not_expired_or_not(self):
         entries = (entry("x"), entry("y*", 5, reason="later"), entry("z", days=-3))
         verdicts = apply_allowances([regressed("x"), regressed("z")], entries, TODAY, POLICY)
-        assert allowance_notes(entries, verdicts, TODAY) == (
-            "allow-list: x up to 3.00 % until 2027-01-31: new padding code, see #12 (used)",
-            "allow-list: y* up to 5.00 % until 2027-01-31: later (not needed in this run)",
-            (
-                "allow-list: z expired on 2026-11-18 and no longer applies; mend it, or remove the entry: "
-                "perfguard allow --remove 'z'"
-            ),
-        )
+        used, unused, expired = allowance_notes(entries, verdicts, TODAY)
+        assert (used.code, used.values["pattern"], used.values["case_ids"]) == ("allowance.used", "x", ("x",))
+        assert used.values["limit_ratio"] == pytest.approx(0.03)
+        assert (unused.code, unused.values["pattern"], unused.values["why"]) == ("allowance.unused", "y*", "later")
+        assert (expired.code, expired.values) == ("allowance.expired", {"pattern": "z", "until": "2026-11-18"})
+        assert [note.severity for note in (used, unused, expired)] == [
+            Severity.NOTABLE,
+            Severity.INFO,
+            Severity.NOTABLE,
+        ]
 
     def test_a_pattern_names_the_cases_that_used_it_and_an_overlapped_one_is_not_used(self):
         entries = (entry("case*", 3), entry("*", 9))
         verdicts = apply_allowances([regressed(f"case{n}") for n in range(5)], entries, TODAY, POLICY)
         first, second = allowance_notes(entries, verdicts, TODAY)
-        assert first.endswith("(used by case0, case1, case2 and 2 more)")
-        assert second.endswith("(not needed in this run)")
+        assert first.values["case_ids"] == tuple(f"case{n}" for n in range(5))
+        assert second.code == "allowance.unused"
 
     def test_without_an_allow_list_there_is_none(self):
         assert allowance_notes((), [regressed()], TODAY) == ()

@@ -88,6 +88,6 @@ def test_a_census_of_other_instruction_sets_is_not_compared():
 
 def test_a_baseline_by_its_folder_comes_with_what_was_counted(tmp_path):
     place = record(tmp_path, "m", census(ONCE, case_id=CASE))
-    found = named_baseline(load_config(tmp_path, {}), str(place.relative_to(tmp_path)))
+    found = named_baseline(load_config(tmp_path, {}), str(place.relative_to(tmp_path)), "any-machine")
     assert set(found.censuses) == {CASE}
     assert found.baseline.rounds[CASE][0].values_s == ROUND.values_s

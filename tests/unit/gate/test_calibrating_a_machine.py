@@ -11,8 +11,8 @@ import pytest
 
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
-from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
-from perfguard.gate.calibration.machine_rates import bank, gate_contract, is_bankable, planned_cases
+from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_bankable, planned_cases
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
@@ -29,7 +29,7 @@ from perfguard.records.events import (
     SliceTimed,
 )
 from perfguard.records.facts import fact
-from perfguard.records.plan import MeasureSettings
+from perfguard.records.plan import DEFAULT_GATE, FOR_CALIBRATION, MeasureSettings
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -52,7 +52,14 @@ SAME = parse_arm("dir:.")
 def request_(tmp_path):
     loaded = LoadedConfig(config=Config(suite="tiny", seed=5), origins={}, project=tmp_path)
     return Request(
-        command="calibrate", arguments=(), loaded=loaded, suite="tiny", cases=CASES, budget_s=60.0, inherited={}
+        command="calibrate",
+        arguments=(),
+        loaded=loaded,
+        suite="tiny",
+        cases=CASES,
+        budget_s=60.0,
+        inherited={},
+        gate=FOR_CALIBRATION,
     )
 
 
@@ -165,7 +172,7 @@ class TestCalibrating:
         assert found.state.is_valid, found.state
         again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=gates)
         assert len(again.calibration.gates) == 3
-        assert again.contract.startswith("calibrated on this machine: 0 of 3 A/A gates gave a false alarm")
+        assert (again.error_rate.code, again.error_rate.values["gates"]) == ("rate.calibrated", 3)
         assert again.summary.cases[0].blocks == 24
 
     def test_compares_the_same_thing_at_other_places_with_another_seed_each_time(self, request_, tmp_path):
@@ -205,7 +212,7 @@ class TestCalibrating:
     def test_a_failing_case_is_no_trial(self, request_, tmp_path):
         with pytest.raises(MeasurementError, match=r"tiny.sort failed \(no memory\), so this gate is no trial"):
             calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path, fails=True))
-        assert stored_contract(request_).calibration is None
+        assert known_error_rate(request_).calibration is None
 
     def test_a_gate_without_a_block_says_what_to_raise(self, request_, tmp_path):
         with pytest.raises(MeasurementError, match="raise --budget"):
@@ -216,22 +223,20 @@ class TestCalibrating:
         stored = json.loads(found.path.read_text())
         stored["scope"]["software"] = {"python": "2.7.18"}
         found.path.write_text(json.dumps(stored))
-        expired = stored_contract(request_)
-        assert "expired: python 2.7.18 → " in expired.state.reason
-        assert expired.contract.startswith("calibration expired: python 2.7.18 → ")
+        expired = known_error_rate(request_)
+        assert (expired.state.reason.values["what"], expired.state.reason.values["before"]) == ("python", "2.7.18")
+        assert expired.error_rate.code == "rate.expired"
         again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path))
         assert len(again.calibration.gates) == 1
-        assert "starting afresh" in again.notes[0]
+        assert [note.code for note in again.notes] == ["calibration.replaced", "calibration.changed"]
 
     def test_gates_of_other_cases_than_the_suite_has_now_do_not_count(self, request_, tmp_path):
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         smaller = replace(request_, cases=CASES[:1])
-        assert stored_contract(smaller).calibration is None
+        assert known_error_rate(smaller).calibration is None
         again = calibrate_machine(smaller, CalibrateOptions(gates=3, resume=True), run_gate=Gates(tmp_path))
         assert len(again.calibration.gates) == 3
-        assert again.notes == (
-            "2 of the stored A/A gates measured other cases than the suite has now, and do not count any more",
-        )
+        assert [(note.code, note.values) for note in again.notes] == [("calibration.of_other_cases", {"gates": 2})]
         assert {case.case_id for case in again.summary.cases} == {CASES[0].id}
 
     def test_a_corrupt_file_is_not_overwritten(self, request_, machine_id, tmp_path):
@@ -246,8 +251,8 @@ class TestCalibrating:
 @pytest.fixture
 def session(request_, tmp_path):
     """A gate in progress whose arms turned out identical."""
-    request = replace(request_, command="gate")
-    fingerprint = probe()
+    request = replace(request_, command="gate", gate=DEFAULT_GATE)
+    fingerprint = request.fingerprint
     folder = RunFolder.create(tmp_path)
     made = Session(
         request=request,
@@ -285,7 +290,7 @@ class TestBanking:
     @pytest.mark.parametrize(
         ("request_changes", "result_changes"),
         [
-            ({"command": "calibrate"}, {}),
+            ({"gate": FOR_CALIBRATION}, {}),
             ({"suite": "tiny.sum"}, {}),
             ({"injections": (("tiny.sum", None),)}, {}),
             ({"cases": tuple(replace(case, gating=Gating.ADVISORY) for case in CASES)}, {}),
@@ -301,40 +306,37 @@ class TestBanking:
         assert not is_bankable(changed, replace(result, **result_changes))
 
 
-class TestTheContractOfAGate:
+class TestTheErrorRateOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
-        assert gate_contract(session).sentence.startswith("uncalibrated: ")
+        assert gate_error_rate(session).fact.code == "rate.not_calibrated"
         found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
-        contract = gate_contract(session)
-        assert contract.state.is_valid
-        assert contract.sentence == found.contract
-        assert contract.margins == {}
+        rate = gate_error_rate(session)
+        assert rate.fact == found.error_rate
+        assert rate.fact.code == "rate.calibrated"
+        assert rate.margins == {}
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
         self, session, request_, tmp_path
     ):
-        assert gate_contract(session, screens=True).sentence == gate_contract(session).sentence  # nothing is known
+        assert gate_error_rate(session, screens=True) == gate_error_rate(session)  # nothing is known
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
-        sentence = gate_contract(session, screens=True).sentence
-        assert sentence.startswith(
-            "stored numbers only clear cases; what they leave open is paired, and of paired gates: "
-        )
-        assert "calibrated on this machine: 0 of 2 A/A gates gave a false alarm" in sentence
-        assert " find slowdowns of " not in sentence  # the pairs get what the rounds leave of it
+        rate = gate_error_rate(session, screens=True).fact
+        assert (rate.code, rate.values["screens"]) == ("rate.calibrated", True)
+        assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 2)
+        assert "low_ratio" not in rate.values  # the pairs get what the rounds leave of the budget
 
     def test_of_cases_that_were_selected_by_name_is_that_of_no_suite(self, session, request_, tmp_path):
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         session.request = replace(session.request, patterns=("tiny.sum",))
-        sentence = gate_contract(session).sentence
-        assert sentence.endswith("calibrations are of suites, and these cases were selected by name")
+        assert gate_error_rate(session).fact.code == "rate.of_selection"
 
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)
         path.write_text("{")
-        contract = gate_contract(session)
-        assert not contract.state.is_valid
-        assert "is corrupt" in contract.sentence
+        rate = gate_error_rate(session).fact
+        assert rate.code == "rate.unreadable"
+        assert "is corrupt" in rate.values["error"]
 
 
 class TestPlanning:
@@ -342,22 +344,18 @@ class TestPlanning:
         calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
         plan = plan_suite(request_, detect_ratio=0.02, power=0.95)
         assert [case.gating for case in plan.cases] == [True, True]
-        assert plan.source.startswith("the calibration of this machine (0 of 2 A/A gates")
+        assert (plan.source.code, plan.source.values["gates"]) == ("plan.from_calibration", 2)
         assert plan.minutes == max(case.minutes for case in plan.cases)
 
     def test_from_the_latest_run_where_nothing_is_calibrated(self, request_, tmp_path):
         Gates(tmp_path)(replace(request_, suite="other"), SAME, SAME)
         wanted = Gates(tmp_path)(request_, SAME, SAME)
         plan = plan_suite(request_, detect_ratio=0.02, power=0.95)
-        assert (
-            plan.source == f"run {wanted.run_id} alone, for this machine is not calibrated; run `perfguard calibrate`"
-        )
+        assert plan.source == fact("plan.from_run", run_id=wanted.run_id, status="absent")
         assert plan.cases[0].blocks is not None
 
     def test_without_either_says_what_to_do(self, request_):
-        with pytest.raises(
-            StoreError, match="nothing is known of the noise of suite 'tiny'.*run `perfguard calibrate`"
-        ):
+        with pytest.raises(StoreError, match="nothing is known of the noise of suite 'tiny'.*no paired run"):
             plan_suite(request_, detect_ratio=0.02, power=0.95)
 
     @pytest.mark.parametrize(
@@ -388,7 +386,7 @@ class TestPlanning:
         assert len(notes) == 2
         unchanged, notes = planned_cases(request_, machine_id=machine_id, cpus=plan.cpus + 1)
         assert unchanged == CASES
-        assert "is not used: made for" in notes[0]
+        assert [(note.code, note.values["what"]) for note in notes] == [("plan.unused", "CPUs")]
         assert planned_cases(replace(request_, suite="tiny.sum"), machine_id=machine_id, cpus=plan.cpus) == (CASES, ())
 
     def test_a_corrupt_plan_is_said_and_changes_nothing(self, request_, tmp_path, machine_id):
@@ -397,4 +395,4 @@ class TestPlanning:
         path.write_text("?")
         cases, notes = planned_cases(request_, machine_id=machine_id, cpus=1)
         assert cases == CASES
-        assert notes[0].startswith("no plan is used: ")
+        assert [note.code for note in notes] == ["plan.unreadable"]

@@ -24,7 +24,7 @@ def counted(case_id=CASE, isa_class=ISA):
 
 
 def found(loaded, isa=ISA):
-    return census_of_another_machine(loaded, "quick", isa)
+    return census_of_another_machine(loaded, "quick", probe().machine_id, isa)
 
 
 def test_a_machine_whose_libraries_choose_alike_is_found_with_its_record(loaded):

@@ -79,7 +79,7 @@ def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
     failure = CaseFailure(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="the worker crashed"))
     (verdict,) = apply_confirmations(flags(), confirm(data(0.05, failures=(failure,)), [CASE], POLICY))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.failed"]
+    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.raised"]
     failed = verdict.reasons[2]
     assert (failed.subject.arm, failed.values["error"]) == ("candidate", "the worker crashed")
 

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
 
-from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, contract_sentence
+from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
 from perfguard.gate.calibration.pace import pace_of
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, summarize
 from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.facts import fact
 from perfguard.records.pace import Pace
+from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.planning import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of
@@ -46,29 +47,30 @@ class TestTheState:
     @pytest.mark.parametrize("nothing", [None, calibrated([])])
     def test_is_absent_without_a_gate(self, nothing):
         state = calibration_state(nothing, SCOPE, now=NOW)
-        assert (state.status, state.reason) == (CalibrationStatus.ABSENT, "not calibrated; run `perfguard calibrate`")
+        assert (state.status, state.reason) == (CalibrationStatus.ABSENT, fact("calibration.absent"))
 
     @pytest.mark.parametrize(
-        ("changes", "reason"),
+        ("changes", "what", "before", "after"),
         [
             (
                 {"stack_id": "other", "software": {"torch": "2.14.0", "python": "3.11.7"}},
-                "expired: torch 2.13.0 → 2.14.0; run `perfguard calibrate`",
+                *("torch", "2.13.0", "2.14.0"),
             ),
-            ({"software": {"python": "3.12.1"}, "stack_id": None}, "expired: python 3.11.7 → 3.12.1; run"),
-            ({"stack_id": "other"}, "expired: software torch2.13.0-py3.11-0 → other"),
-            ({"machine_id": "amd-y-2"}, "expired: another machine, intel-x-1 → amd-y-2"),
-            ({"cpus": 2}, "expired: measured on 4 CPUs → 2"),
-            ({"env_profile": "production"}, "expired: env_profile stable → production"),
-            ({"rule": 3}, r"expired: the gate's decision rule changed \(version 2 → 3\)"),
-            ({"alpha": 0.05}, "expired: alpha 0.80 % → 5.00 %"),
-            ({"margin_ratio": 0.001}, "expired: margin 0.50 % → 0.10 %"),
+            ({"software": {"python": "3.12.1"}, "stack_id": None}, "python", "3.11.7", "3.12.1"),
+            ({"stack_id": "other"}, "software", "torch2.13.0-py3.11-0", "other"),
+            ({"machine_id": "amd-y-2"}, "machine", "intel-x-1", "amd-y-2"),
+            ({"cpus": 2}, "CPUs", 4, 2),
+            ({"env_profile": "production"}, "env_profile", "stable", "production"),
+            ({"rule": 3}, "decision rule", 2, 3),
+            ({"alpha": 0.05}, "alpha", 0.008, 0.05),
+            ({"margin_ratio": 0.001}, "margin", 0.005, 0.001),
         ],
     )
-    def test_expires_with_what_it_was_measured_for(self, changes, reason):
+    def test_expires_with_what_it_was_measured_for(self, changes, what, before, after):
         state = calibration_state(calibrated(quiet(2)), replace(SCOPE, **changes), now=NOW)
         assert state.status is CalibrationStatus.EXPIRED
-        assert re.match(reason, state.reason), state.reason
+        values = dict(state.reason.values)
+        assert (values.pop("what"), *values.values()) == (what, before, after)
 
     def test_an_unknown_stack_and_a_wider_margin_are_not_held_against_it(self):
         scope = replace(SCOPE, stack_id=None, software={}, margin_ratio=0.02)
@@ -78,32 +80,38 @@ class TestTheState:
         early = datetime(2026, 1, 1, tzinfo=timezone.utc)
         state = calibration_state(calibrated(quiet(2)), SCOPE, now=early)
         assert state.status is CalibrationStatus.EXPIRED
-        assert "which is yet to come; a clock is wrong" in state.reason
+        assert state.reason.code == "calibration.from_the_future"
 
     def test_expires_with_age(self):
         late = datetime(2026, 2, 2, tzinfo=timezone.utc) + timedelta(days=91)
         state = calibration_state(calibrated(quiet(2)), SCOPE, now=late)
-        assert state.reason == "expired: the latest A/A gate is 91 days old (limit 90); run `perfguard calibrate`"
+        assert state.reason == fact("calibration.old", days=91, limit=90)
 
 
-class TestTheContract:
+class TestTheErrorRate:
     def test_states_the_count_and_its_exact_bound(self):
         found = calibrated(quiet(35))
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(
-            state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.011, 0.034), budget_s=600
-        )
-        assert sentence == (
-            "calibrated on this machine: 0 of 35 A/A gates gave a false alarm: at most 8.2 % with 95 % confidence "
-            "(latest 2026-02-28); gates of 10 min 00 s find slowdowns of 1.10 % to 3.40 %, by case, with 80 % power, "
-            "confirmation left out"
-        )
+        reach = Reach(effects=(0.011, 0.034), budget_s=600)
+        rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, reach=reach)
+        assert rate.code == "rate.calibrated"
+        assert rate.values == {
+            "false_alarms": 0,
+            "gates": 35,
+            "bound_ratio": pytest.approx(0.082, abs=0.001),
+            "is_certified": False,
+            "latest": "2026-02-28",
+            "low_ratio": 0.011,
+            "high_ratio": 0.034,
+            "budget_s": 600,
+            "screens": False,
+        }
 
     def test_without_a_verdict_nothing_is_called_calibrated(self):
         found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
-        assert sentence.startswith("not calibrated yet: none of 3 A/A gates decided on 5 blocks of a gating case; the ")
+        rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
+        assert (rate.code, rate.values["gates"], rate.values["needed_blocks"]) == ("rate.not_yet", 3, 5)
 
     def test_is_certified_from_299_clean_gates_on(self):
         assert not false_alarms(calibrated(quiet(298, blocks=5))).is_certified
@@ -124,17 +132,16 @@ class TestTheContract:
     def test_says_why_it_expired_and_what_holds_until_then(self):
         found = calibrated(quiet(3), cpus=2)
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
-        assert sentence.startswith(
-            "calibration expired: measured on 2 CPUs → 4; run `perfguard calibrate`; until then "
-        )
-        assert "nominal (alpha 0.8%)" in sentence
+        rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008)
+        assert (rate.code, rate.values["reason"]) == ("rate.expired", "calibration.changed")
+        assert [rate.values[name] for name in ("what", "before", "after", "alpha_ratio")] == ["CPUs", 2, 4, 0.008]
+        assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 3)
+        assert "CPUs 2 → 4" in describe(rate)
 
     def test_says_that_nothing_was_measured(self):
         state = calibration_state(None, SCOPE, now=NOW)
-        assert contract_sentence(state, None, alpha=0.008).startswith(
-            "uncalibrated: the false-alarm rate per gate is nominal (alpha 0.8%), it has not been measured on this "
-        )
+        rate = error_rate(state, None, alpha=0.008)
+        assert (rate.code, rate.values) == ("rate.not_calibrated", {"alpha_ratio": 0.008})
 
     def test_a_gate_in_which_nothing_could_gate_is_no_trial(self):
         advisory = [gate(1, {"kernel.x": sample([0.01] * 8, gating=False)})]
@@ -143,10 +150,9 @@ class TestTheContract:
     def test_calls_effects_beyond_measure_so(self):
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
-        sentence = contract_sentence(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, effects=(0.4, 3e6))
-        assert sentence.endswith(
-            "find slowdowns of 40.0 % to over 100 %, by case, with 80 % power, confirmation left out"
-        )
+        reach = Reach(effects=(0.4, 3e6), budget_s=600)
+        rate = error_rate(state, summarize(found, looks=8, max_blocks=200), alpha=0.008, reach=reach)
+        assert "40.0 % to over 100 %" in describe(rate)
 
 
 class TestTheCases:

@@ -16,7 +16,7 @@ from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.stored.lookup import StoredCensus
 from perfguard.host.probe import probe
 from perfguard.profile.libraries.runners import NO_LIBRARY
-from perfguard.profile.runs.profiling import machine_isa
+from perfguard.profile.runs.profiling import isa_of
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import MeasureSettings
@@ -78,7 +78,7 @@ class FakeStarter:
     def arms(self):
         return {arm: SimpleNamespace(spec=parse_arm("git:HEAD")) for arm in Arm}
 
-    def start(self, arm, block, *, calibrate):
+    def start(self, arm, block, settings):
         self.started.append((arm, block.data_seed))
         return FakeWorker(arm, self.logs.get(arm, LOG), self.environments.get(arm, {}))
 
@@ -112,7 +112,7 @@ def session(tmp_path):
 
 def stored(isa_class=None, seed=7):
     """A census without a row, so that whatever is counted is new."""
-    census = Census(case_id=CASE.id, isa_class=isa_class or machine_isa(), torch="2.13.0", rows=())
+    census = Census(case_id=CASE.id, isa_class=isa_class or isa_of(probe()), torch="2.13.0", rows=())
     return StoredCensus(info=recorded_on(ELSEWHERE, seed=seed), censuses={CASE.id: census})
 
 
@@ -146,7 +146,8 @@ def test_what_another_machine_counted_is_compared_on_its_data_in_the_same_step(s
     assert sorted(starter.started) == [(BASELINE, seed), (CANDIDATE, seed)]
     assert session.data.census_changes == {CASE.id: ()}
     assert session.data.stored_census_changes[CASE.id]
-    assert any(ELSEWHERE in note and note.endswith("1 of 1") for note in session.notes)
+    (note,) = (note for note in session.notes if note.code == "ops.compared_with_machine")
+    assert [note.values[name] for name in ("machine_id", "changed", "cases")] == [ELSEWHERE, 1, 1]
 
 
 def test_of_identical_arms_the_candidate_is_compared_with_the_other_machine(session):
@@ -169,7 +170,7 @@ def test_the_users_own_seed_stays(session):
 def test_a_census_of_other_instruction_sets_says_nothing(session):
     count_arms(session, FakeStarter(), [CASE], stored(isa_class="sve_512"))
     assert session.data.stored_census_changes == {}
-    assert not any(ELSEWHERE in note for note in session.notes)
+    assert not any(note.code == "ops.compared_with_machine" for note in session.notes)
 
 
 def test_an_op_that_left_onednn_is_told_in_the_attribution(session):

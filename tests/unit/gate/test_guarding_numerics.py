@@ -137,9 +137,9 @@ def test_stored_and_fresh_rounds_meet_where_they_had_the_same_data():
 
 def test_what_was_not_checked_is_said():
     verdicts = [judged(), judged(case_id=BF16), judged(Outcome.FAILED, case_id="failed")]
-    remedy = "the baseline holds times only"
-    assert unchecked_note(verdicts, computed({"loss": 1.0}, {"loss": 1.0}), remedy=remedy) == (
-        f"not checked whether {BF16} still computes the same: the baseline holds times only",
-    )
-    assert unchecked_note(verdicts, [], remedy=remedy)[0].startswith("not checked whether 2 cases still")
-    assert unchecked_note(verdicts[2:], [], remedy=remedy) == ()
+    why = {"cause": "times_only"}
+    (note,) = unchecked_note(verdicts, computed({"loss": 1.0}, {"loss": 1.0}), why=why)
+    assert (note.code, note.values) == ("result.unchecked", {"cause": "times_only", "case_ids": (BF16,)})
+    (note,) = unchecked_note(verdicts, [], why=why)
+    assert note.values["case_ids"] == (FP32, BF16)
+    assert unchecked_note(verdicts[2:], [], why=why) == ()

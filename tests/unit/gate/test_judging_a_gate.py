@@ -29,8 +29,8 @@ NOISY = compared("noisy", 0.03, sd=0.08)
 FAILED, NEW = without("crash", Outcome.FAILED), without("new", Outcome.NO_BASELINE)
 FOREIGN = without("foreign", Outcome.INCOMPARABLE)
 UNSTABLE = Voiding(
-    voided=(VoidedBlock(block=3, severity=4.0, reasons=("20.0% of the time stolen (limit 5%)",)),),
-    spared=(VoidedBlock(block=4, severity=2.0, reasons=("canary",)),),
+    voided=(VoidedBlock(block=3, severity=4.0, causes={"stolen_share": 0.2}),),
+    spared=(VoidedBlock(block=4, severity=2.0, causes={"canary_ratio": 0.4}),),
     blocks_total=6,
 )
 
@@ -232,16 +232,15 @@ def test_an_inconclusive_case_carries_its_mde():
 
 
 def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
-    result = judge([SAME], POLICY, voiding=UNSTABLE, notes=("first",))
+    result = judge([SAME], POLICY, voiding=UNSTABLE, notes=(fact("first"),))
     assert codes_of(result.reasons) == ["gate.host_unstable"]
     assert result.reasons[0].values == {"disturbed": 2, "blocks": 6, "voided": 1}
     assert (result.blocks_total, result.blocks_voided) == (6, 1)
-    assert result.notes[0] == "first"
-    assert "uncalibrated" in result.notes[1]
-    assert result.notes[2:4] == (
-        "block 4 voided: 20.0% of the time stolen (limit 5%)",
-        "block 5 disturbed too, but kept, since no more may be voided: canary",
-    )
+    assert [note.code for note in result.notes] == ["first", "host.block_disturbed", "host.block_disturbed"]
+    assert [note.values for note in result.notes[1:]] == [
+        {"block": 4, "is_voided": True, "stolen_share": 0.2},
+        {"block": 5, "is_voided": False, "canary_ratio": 0.4},
+    ]
 
 
 def test_a_pass_tells_what_got_faster():

@@ -234,7 +234,10 @@ def test_the_verdicts_keep_their_order_and_those_without_data_stay_as_they_were(
 
 def test_a_signal_that_both_arms_lack_is_named_once():
     both = {Arm.BASELINE: {"energy": "no counter"}, Arm.CANDIDATE: {"energy": "no counter", "memory": "refused"}}
-    assert missing_signals(both) == ("energy: no counter", "memory: refused (in the candidate)")
+    assert missing_signals(both) == (
+        fact("signal.missing", signal="energy", why="no counter"),
+        fact("signal.missing", arm="candidate", signal="memory", why="refused"),
+    )
     assert missing_signals({}) == ()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
+from perfguard.records.facts import Severity, fact
 from perfguard.records.pace import CasePace, Pace
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
@@ -35,10 +36,13 @@ def test_blocks_are_those_of_the_level_that_the_family_leaves():
 def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
     quiet, loud = planned({"quiet": noise(0.004), "loud": noise(0.03)})
     assert (quiet.gating, loud.gating) == (True, False)
-    assert loud.reason == f"2.00 % with 95 % power needs {loud.blocks} blocks, max_blocks allows 60"
+    needs = {"detect_ratio": 0.02, "power_share": 0.95}
+    wanted = fact("plan.beyond_max_blocks", needs, blocks=loud.blocks, max_blocks=60)
+    assert loud.reason == wanted
     short, long = (planned({"loud": noise(0.02)}, budget_s=budget_s)[0] for budget_s in (120.0, 600.0))
     assert (short.gating, long.gating) == (False, True)
-    assert short.reason.endswith("the budget of 2 min 00 s holds 20")
+    assert (short.reason.code, short.reason.values["within"]) == ("plan.beyond_budget", 20)
+    assert long.reason.code == "plan.enough"
 
 
 def test_demoting_the_neediest_may_save_the_others():
@@ -57,22 +61,22 @@ def test_a_heavy_case_is_demoted_where_a_light_one_of_the_same_noise_is_not():
     found = plan_cases(("light", "heavy"), {"light": noise(0.008), "heavy": noise(0.008)}, pace, TARGET)
     assert [case.gating for case in found] == [True, False]
     assert found[0].minutes == pytest.approx((20 + 5 * 65 + (found[0].blocks - 5) * 5) / 60, abs=0.05)
-    assert found[1].reason.endswith("the budget of 10 min 00 s holds 8")
+    assert (found[1].reason.code, found[1].reason.values["within"]) == ("plan.beyond_budget", 8)
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (None, "never measured on this machine"),
-        (noise(math.nan), "too few blocks were measured"),
-        (noise(0.004, margin=0.025), r"identical arms differ by up to 2.50 % (placebo floor)"),
-        (noise(0.5), "its block SD of 50.0 % puts 2.00 % with 95 % power out of reach of any gate"),
+        (None, "plan.never_measured"),
+        (noise(math.nan), "plan.noise_unknown"),
+        (noise(0.004, margin=0.025), "plan.below_floor"),
+        (noise(0.5), "plan.too_noisy"),
     ],
 )
 def test_what_no_budget_would_reach_says_why(given, reason):
     case = plan_cases(("a",), {"a": given} if given else {}, PACE, TARGET)[0]
     assert not case.gating
-    assert case.reason.startswith(reason)
+    assert case.reason.code == reason
     assert suite_minutes([case]) is None
 
 
@@ -91,8 +95,13 @@ class TestGatesThatHonourAPlan:
         plan = plan_of(*planned({"quiet": noise(0.004), "loud": noise(0.03), "aside": noise(0.03)}))
         cases, notes = planned_gating(self.cases, plan)
         assert [case.gating for case in cases] == [Gating.GATING, Gating.ADVISORY, Gating.ADVISORY]
-        assert len(notes) == 1
-        assert notes[0].startswith("loud is advisory by the plan of 2026-01-02: 2.00 % with 95 % power needs ")
+        (note,) = notes
+        assert (note.code, note.subject.case_id, note.values["date"]) == (
+            "plan.beyond_max_blocks",
+            "loud",
+            "2026-01-02",
+        )
+        assert note.severity is Severity.NOTABLE
 
     def test_do_as_the_suite_says_without_one(self):
         assert planned_gating(self.cases, None) == (self.cases, ())

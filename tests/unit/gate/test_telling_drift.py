@@ -54,9 +54,10 @@ def test_an_advisory_case_and_one_without_numbers_are_told_and_never_beyond():
     assert beyond(advisory, broken("b")) == []
     assert beyond() == []
     notes = [drift_note(drift, "2026-08-01") for drift in screen_drift([advisory, broken("b")], alpha=ALPHA)]
-    assert notes[0].startswith("a: +7.90 % [")
-    assert notes[0].endswith("since the anchor of 2026-08-01, not shown to be beyond 5.00 %")
-    assert notes[1] == "b: no drift since the anchor of 2026-08-01 can be told (case.not_in_stored_baseline)"
+    assert [(note.code, note.subject.case_id) for note in notes] == [("drift.measured", "a"), ("drift.unknown", "b")]
+    assert notes[0].values["log_ratio"] == pytest.approx(math.log(1.079))
+    assert (notes[0].values["is_beyond"], notes[0].values["margin_ratio"]) == (False, 0.05)
+    assert {note.values["since"] for note in notes} == {"2026-08-01"}
 
 
 def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():

@@ -51,7 +51,7 @@ CEILINGS = {
 class Starter:
     """Its workers know how long ops take alone, and nothing of others."""
 
-    def start(self, arm, block, *, calibrate):
+    def start(self, arm, block, settings):
         return self
 
     def start_canary(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from perfguard.codec import decode_event, encode_event
 from perfguard.profile.advice.advise import advise
 from perfguard.records.events import OpsCompared, StepsCounted
+from perfguard.records.facts import Severity, recorded_text
 from perfguard.records.run_data import RunData
 from tests.finding_evidence import CASE, OPTIMIZER, change, comparison, evidence, op
 
@@ -39,6 +41,31 @@ def test_advice_is_kept_by_case_and_that_of_the_last_comparison_counts():
 )
 def test_what_was_written_is_read_back(event):
     assert decode_event(encode_event(event, seq=0, t_wall=0.0, t_mono=0.0), source="events") == event
+
+
+def test_advice_of_schema_1_is_read_with_its_texts():
+    old = {
+        "id": "layout-lost",
+        "title": "channels_last is lost",
+        "severity": "hint",
+        "seen": ["3 of 53 convolutions"],
+        "where": "in forward of Net",
+        "ops": [],
+        "share": None,
+        "gain": {"text": "unknown", "source": ""},
+        "trial": {"change": "keep it", "command": "perfguard compare"},
+        "since_baseline": "",
+    }
+    line = json.loads(encode_event(COMPARED, seq=0, t_wall=0.0, t_mono=0.0))
+    event = decode_event(json.dumps({**line, "findings": [old]}).encode(), source="events")
+    (finding,) = event.findings
+    assert (finding.code, finding.severity, finding.command) == (
+        "advice.layout_lost",
+        Severity.INFO,
+        "perfguard compare",
+    )
+    assert finding.seen == (recorded_text("3 of 53 convolutions"),)
+    assert finding.since_baseline == ()
 
 
 def test_runs_of_earlier_versions_hold_no_advice():

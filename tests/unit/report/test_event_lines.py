@@ -7,7 +7,7 @@ from datetime import timezone
 import pytest
 
 from perfguard.records import events as happened
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import log_line, plain_line
 from perfguard.watch.sources.event_tail import EventTail
@@ -52,7 +52,8 @@ def said(event: happened.Event) -> tuple[str, str]:
             "error",
             "a failed in the candidate: boom",
         ),
-        (happened.Noted(level="warning", text="no canary"), "warning", "no canary"),
+        (happened.Noted(fact=fact("canary.missing", severity=Severity.NOTABLE, error="x")), "warning",
+         "no control workload: x"),
         (happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}), "error",
          "answered after 5 blocks: a regressed, b unchanged"),
         (happened.LookTaken(blocks=9, final=True, decided={}), "info", "last look, after 9 blocks"),

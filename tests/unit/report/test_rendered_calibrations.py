@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.contract import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.records.estimate import Interval
+from perfguard.records.facts import fact
 from perfguard.records.pace import CasePace, Pace
 from perfguard.records.planning import PlannedCase
 from perfguard.report.terminal.calibration import render_calibration, render_plan
@@ -96,7 +97,7 @@ def test_detectable_effects_and_plans_say_that_they_leave_the_confirmation_out(w
         assert "confirmation" in printed(parts, width)
 
 
-def planned(case_id, *, gating, reason=""):
+def planned(case_id, *, gating, reason="plan.never_measured"):
     return PlannedCase(
         case_id=case_id,
         block_sd=0.01 if gating else None,
@@ -104,12 +105,14 @@ def planned(case_id, *, gating, reason=""):
         blocks=20 if gating else None,
         minutes=3.5 if gating else None,
         gating=gating,
-        reason=reason,
+        reason=fact(reason),
     )
 
 
 def test_a_plan_shows_what_gates_and_why_the_rest_does_not():
-    plan = plan_of(planned("a[b=1]", gating=True), planned("c", gating=False, reason="never measured"), minutes=3.5)
+    plan = plan_of(
+        planned("a[b=1]", gating=True), planned("c", gating=False, reason="plan.never_measured"), minutes=3.5
+    )
     text = printed(render_plan(plan, width=100), 100)
     assert "to find 2.00 % with 95 % power; a budget of 10 min 00 s holds 60 blocks of all cases" in text
     assert "a[b=1]" in text
@@ -118,5 +121,7 @@ def test_a_plan_shows_what_gates_and_why_the_rest_does_not():
 
 
 def test_a_plan_without_a_gating_case_says_what_to_change():
-    text = printed(render_plan(plan_of(planned("c", gating=False, reason="loud"), minutes=None), width=100), 100)
+    text = printed(
+        render_plan(plan_of(planned("c", gating=False, reason="plan.never_measured"), minutes=None), width=100), 100
+    )
     assert "ask for a larger effect, or raise what binds: --budget" in text

@@ -89,7 +89,7 @@ def test_detail_is_shed_in_the_order_that_is_stated():
     """With less and less room, each kind of detail goes in its turn and none comes back."""
     result = replace(
         many_cases(300),
-        notes=tuple(f"note {index}" for index in range(30)),
+        notes=tuple(recorded_text(f"note {index}") for index in range(30)),
         findings={SLOWER: REGRESSED.findings[SLOWER]},
     )
     signs = (
@@ -129,8 +129,10 @@ def test_the_worst_gating_case_comes_first_and_its_culprit_heads_the_comment():
     assert text.count(text_of(culprit.headline)) == 1
 
 
-def test_a_calibrated_gate_quotes_its_contract():
-    assert "How sure: calibrated: at most 1 false alarm in 40 gates" in render_comment(PASSED, CONTEXT)
+def test_a_calibrated_gate_quotes_its_error_rate():
+    (line,) = (line for line in render_comment(PASSED, CONTEXT).splitlines() if "How sure" in line)
+    assert "40" in line
+    assert "7.20 %" in line
 
 
 def test_identical_environments_are_one_line_whatever_the_venv_is_called():
@@ -224,3 +226,11 @@ def test_what_no_allowance_covers_is_not_offered_one():
     text = render_comment(gate_result(GateOutcome.REGRESSED, "regressed", regressed("x", 1.4)), CONTEXT)
     assert "measure it again" in text
     assert "perfguard allow" not in text
+
+
+def test_same_code_that_was_not_measured_offers_nothing_to_measure_again():
+    gate = replace(PASSED.gate, identical=True, blocks_total=0)
+    arms = {role: replace(arm, python=None, torch=None, stack_id=None) for role, arm in PASSED.arms.items()}
+    text = render_comment(replace(PASSED, gate=gate, arms=arms), replace(CONTEXT, reproduce="perfguard compare"))
+    assert "perfguard compare" not in text
+    assert "false-alarm rate" not in text

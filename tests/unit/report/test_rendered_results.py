@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.estimate import Estimate, Interval
-from perfguard.records.facts import fact, recorded_text
+from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.comment.markdown import escape, render_markdown
-from perfguard.report.terminal.result import format_interval, render_result
+from perfguard.report.lines import note_lines
+from perfguard.report.terminal.result import format_interval, render_result, word_of
 from perfguard.units import printable
 from tests.printed_text import printed
 
@@ -46,7 +47,7 @@ def verdict(name, outcome, effect=None, *, gating=Gating.GATING, reason="because
         baseline_median_s=None if effect is None else 0.00123,
         candidate_median_s=None if effect is None else 0.00123 * (1 + effect),
         margin_ratio=0.005,
-        problem=None if effect is not None else reason,
+        problem=None if effect is not None else recorded_text(reason),
         problem_outcome=None if effect is not None else outcome,
     )
     return Verdict(
@@ -62,7 +63,7 @@ def result(*verdicts, **fields):
         policy=Policy(),
         blocks_total=12,
         blocks_voided=1,
-        notes=("block 3 voided: canary 40.0% slower than in the typical block",),
+        notes=(fact("host.block_disturbed", severity=Severity.NOTABLE, block=3, is_voided=True, canary_ratio=0.4),),
     )
     arms = {
         "candidate": ArmSummary(
@@ -85,7 +86,7 @@ def result(*verdicts, **fields):
         "exit_code": 1,
         "verdict": "regressed",
         "reasons": (recorded_text("1 of 4 cases regressed"),),
-        "notes": ("seed 7",),
+        "notes": (fact("run.started", version="1.0", seed=7),),
         "duration_s": 125.0,
     }
     return RunResult(**{**defaults, **fields})
@@ -150,8 +151,8 @@ def test_nothing_is_lost_on_a_narrow_terminal(width):
     text = "".join(terminal_text(COMPARED, width=width).split())
     for verdict in COMPARED.gate.verdicts:
         assert "".join(printable(verdict.case_id).split()) in text
-        assert verdict.outcome.value in text
-        assert "".join(format_interval(verdict.comparison).split()) in text
+        assert "".join(word_of(verdict.outcome).split()) in text
+        assert "".join(format_interval(verdict.comparison.estimate).split()) in text
 
 
 def test_what_matters_most_comes_first_in_markdown():
@@ -164,7 +165,7 @@ HOSTILE_RESULT = result(
     verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
     reasons=(recorded_text(HOSTILE),),
     machine=HOSTILE,
-    notes=(HOSTILE,),
+    notes=(replace(recorded_text(HOSTILE), severity=Severity.NOTABLE),),
     arms={
         "candidate": ArmSummary(
             text=HOSTILE, source_id=None, interpreter=None, python=HOSTILE, torch=HOSTILE, stack_id=None
@@ -174,7 +175,7 @@ HOSTILE_RESULT = result(
 HOSTILE_MEASURED = replace(
     MEASURED,
     reasons=(recorded_text(HOSTILE),),
-    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=HOSTILE),),
+    measured=(replace(MEASURED.measured[1], case_id=HOSTILE, problem=recorded_text(HOSTILE)),),
 )
 
 
@@ -236,7 +237,7 @@ def shown(found):
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_a_sign_and_a_place(outcome):
     found = result(verdict("case", outcome, 0.01))
-    assert outcome.value in shown(found)
+    assert word_of(outcome) in shown(found)
     assert f"**{outcome.value}**" in render_markdown(found)
 
 
@@ -261,9 +262,13 @@ def test_what_changed_beside_wall_time_stands_below_its_case():
 
 def test_what_the_machine_lacks_is_named():
     found = result(verdict("case", Outcome.UNCHANGED, 0.001))
-    found = replace(found, gate=replace(found.gate, missing_signals=("energy: no RAPL counter can be read",)))
-    assert "not measured on this machine: energy: no RAPL counter can be read" in shown(found)
-    assert "not measured on this machine" in render_markdown(found)
+    found = replace(
+        found, gate=replace(found.gate, missing_signals=(fact("signal.missing", signal="energy", why="no RAPL"),))
+    )
+    (line,) = note_lines(found, Severity.INFO)[-1:]
+    assert "energy" in line
+    assert "no RAPL" in line
+    assert line not in shown(found)
 
 
 def test_cpu_seconds_that_follow_the_time_are_not_told_twice():

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from perfguard.errors import ArmError
+from perfguard.records.facts import fact
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.run import Arm
 from perfguard.runner.arms.arm_spec import parse_arm
@@ -65,7 +66,7 @@ def test_an_installed_copy_of_the_trees_code_is_refused():
 
 
 def test_the_same_thing_twice_is_called_so():
-    assert compare_attested(found(), found()) == ["both arms ran identical code in the same environment (A/A)"]
+    assert compare_attested(found(), found()) == [fact("arms.same_code")]
 
 
 def test_trees_that_differ_without_being_imported_are_refused():
@@ -79,7 +80,7 @@ def test_trees_that_differ_without_being_imported_are_refused():
 )
 def test_trees_that_are_not_imported_do_not_matter_where_something_else_differs(difference):
     notes = compare_attested(found(code=()), found(code=(), source_id="s2", **difference))
-    assert not any("identical" in note for note in notes)
+    assert "arms.same_code" not in [note.code for note in notes]
 
 
 def test_files_that_differ_are_listed():
@@ -87,7 +88,7 @@ def test_files_that_differ_are_listed():
         found(code=(("a.py", "1"), ("gone.py", "1"), ("same.py", "1"))),
         found(code=(("a.py", "2"), ("new.py", "1"), ("same.py", "1"))),
     )
-    assert notes == ["imported files that differ: a.py, gone.py, new.py"]
+    assert notes == [fact("arms.files_differ", files=("a.py", "gone.py", "new.py"), more=0)]
 
 
 def test_packages_in_other_versions_are_named_torch_first_and_what_only_one_side_has_is_counted():
@@ -95,18 +96,21 @@ def test_packages_in_other_versions_are_named_torch_first_and_what_only_one_side
         found(distributions=("gone==1", "numpy==1.26", "pip==24", "same==1", "torch==2.8.0")),
         found(distributions=("new==1", "newer==1", "numpy==2.0", "pip==25", "same==1", "torch==2.13.0")),
     )
-    assert note.startswith("installed packages differ: ")
-    assert note.index("torch 2.8.0 → 2.13.0") < note.index("pip 24 → 25")
-    assert "numpy 1.26 → 2.0" in note
-    assert not any(name in note for name in ("same", "gone", "newer"))
+    assert note.code == "arms.packages_differ"
+    assert note.values == {
+        "changed": ("numpy 1.26 → 2.0", "torch 2.8.0 → 2.13.0", "pip 24 → 25"),
+        "more": 0,
+        "only_in_baseline": 1,
+        "only_in_candidate": 2,
+    }
 
 
 def test_long_lists_are_cut():
     many = tuple((f"f{number:02}.py", "1") for number in range(20))
     (note,) = compare_attested(found(code=()), found(code=many))
-    shown = note.count(".py")
+    shown = len(note.values["files"])
     assert 0 < shown < 20
-    assert note.endswith(f" and {20 - shown} more")
+    assert note.values["more"] == 20 - shown
 
 
 @pytest.fixture

@@ -48,8 +48,8 @@ def test_a_refusal_after_the_last_slice_is_that_cases_failure(arm):
     starter = FakeStarter()
     start = starter.start
 
-    def start_late(role, block, *, calibrate):
-        start(role, block, calibrate=calibrate)
+    def start_late(role, block, settings):
+        start(role, block, settings)
         if role is arm:
             starter.workers[block.index, role] = Late()
         return starter.workers[block.index, role]
@@ -106,7 +106,8 @@ def test_one_failed_start_costs_a_block_and_two_in_a_row_end_the_run():
     fault = {("hello", None): WorkerFailure("no answer")}
     once = Run(FakeStarter({(0, Arm.BASELINE): fault})).go()
     assert {block for block, _ in once.completed()} == {1}
-    assert once.of(Noted)[0].text == "baseline worker did not start: no answer"
+    assert once.of(Noted)[0].fact.values == {"error": "no answer"}
+    assert once.of(Noted)[0].fact.code == "arms.worker_not_started"
     twice = Run(FakeStarter({(0, Arm.BASELINE): fault, (1, Arm.BASELINE): fault}))
     with pytest.raises(MeasurementError, match="workers of the baseline cannot be started: no answer"):
         twice.go()
@@ -123,7 +124,7 @@ def test_without_a_canary_the_run_goes_on_and_says_so(fault):
     run = Run(FakeStarter(canary=fault)).go()
     assert len(run.completed()) == 6
     assert run.of(CanaryTimed) == []
-    assert [note.text for note in run.of(Noted)] == [f"no canary: {fault}"]
+    assert [(note.fact.code, note.fact.values) for note in run.of(Noted)] == [("canary.missing", {"error": str(fault)})]
 
 
 def test_a_canary_that_says_nothing_at_first_is_closed_and_noted():
@@ -170,8 +171,8 @@ def test_every_worker_is_closed_although_closing_another_is_interrupted():
     run = Run(starter, blocks=1)
     start = starter.start
 
-    def start_stubborn(arm, block, *, calibrate):
-        worker = start(arm, block, calibrate=calibrate)
+    def start_stubborn(arm, block, settings):
+        worker = start(arm, block, settings)
         if arm is Arm.CANDIDATE:
 
             def close():

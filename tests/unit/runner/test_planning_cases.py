@@ -109,12 +109,10 @@ def test_a_budget_that_is_too_short_for_a_verdict_is_told_with_one_that_is_not()
     """3 s of processes and 4 slices of 1.25 s: a block takes 8 s, so two fit what is left, and five need 40 s."""
     cost = BlockCost(fixed_s=3.0, slice_s=1.25)
     said = budget_shortage(cost, MeasureSettings(slices=3, warmups=1), least=5, budget_s=30.0, left_s=20.0)
-    assert said == (
-        "about 2 blocks of 8 s fit the budget of 30 s, and a verdict needs 5: give it --budget 60 or more, or fewer "
-        "cases"
-    )
+    assert said.code == "run.budget_short"
+    assert said.values == {"blocks": 2, "needed": 5, "block_s": 8.0, "budget_s": 30.0, "enough_s": 60}
     settings = MeasureSettings(slices=3, warmups=1)
-    assert "hardly 5 blocks" in budget_shortage(cost, settings, least=5, budget_s=55.0, left_s=45.0)
+    assert budget_shortage(cost, settings, least=5, budget_s=55.0, left_s=45.0).values["blocks"] == 5
     assert budget_shortage(cost, settings, least=5, budget_s=60.0, left_s=50.0) is None
 
 

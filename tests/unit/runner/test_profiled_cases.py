@@ -50,8 +50,8 @@ class FakeStarter:
         self.workers = []
         self.blocks = []
 
-    def start(self, arm, block, *, calibrate):
-        assert calibrate, "a profiling worker must not be one that times slices"
+    def start(self, arm, block, settings):
+        assert settings is None, "a profiling worker must not be one that times slices"
         self.blocks.append(block)
         self.workers.append(FakeWorker(arm, self.log, self.faults.get((block.index, arm), {}), self.step_s))
         return self.workers[-1]

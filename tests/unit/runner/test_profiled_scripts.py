@@ -54,7 +54,7 @@ class FakeStarter:
     def __init__(self, *workers):
         self.left, self.workers = list(workers), workers
 
-    def start(self, arm, block, *, calibrate):
+    def start(self, arm, block, settings):
         return self.left.pop(0)
 
 

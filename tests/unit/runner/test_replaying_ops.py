@@ -37,8 +37,8 @@ class Workers:
         self.started = []
         self.closed = 0
 
-    def start(self, arm, block, *, calibrate):
-        assert calibrate
+    def start(self, arm, block, settings):
+        assert settings is None
         self.started.append(arm)
         return Scripted(self)
 

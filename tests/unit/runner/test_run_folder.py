@@ -147,7 +147,7 @@ EVENTS = (
         upper=None,
         reasons=(fact("verdict.effect", log_ratio=0.1, blocks=5),),
     ),
-    Noted(level="info", text="a note"),
+    Noted(fact=fact("a.note")),
     RunFinished(outcome="pass", exit_code=0, reasons=(fact("gate.passed", cases=1, faster=("a", "b")),)),
 )
 
@@ -188,7 +188,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(folder):
 
 
 @pytest.mark.parametrize(
-    "line", [b"garbage", b"[]", b'{"event":"unknown"}', b'{"event":"note"}', b'{"event":"note","level":1,"text":"x"}']
+    "line", [b"garbage", b"[]", b'{"event":"unknown"}', b'{"event":"note"}', b'{"event":"note","fact":1}']
 )
 def test_a_whole_line_that_is_no_event_is_an_error_with_its_number(folder, line):
     folder.emit(EVENTS[0])

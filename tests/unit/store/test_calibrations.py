@@ -7,6 +7,7 @@ import pytest
 
 from perfguard.errors import StoreError
 from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.facts import fact
 from perfguard.records.planning import PlannedCase
 from perfguard.store.calibrations import (
     banked_file,
@@ -43,7 +44,7 @@ PLAN = plan_of(
         blocks=None,
         minutes=None,
         gating=False,
-        reason="never measured",
+        reason=fact("plan.never_measured"),
     ),
     minutes=3.5,
 )

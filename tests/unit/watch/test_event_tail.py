@@ -8,12 +8,13 @@ import pytest
 
 from perfguard.codec import encode_event
 from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
+from perfguard.records.facts import recorded_text
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.sources.line_reader import MAX_LINE_BYTES, MAX_PROBLEMS, LineReader
 
 
 def note(number: int) -> bytes:
-    return encode_event(Noted(level="info", text=f"note {number}"), seq=number, t_wall=100.0 + number, t_mono=number)
+    return encode_event(Noted(fact=recorded_text(f"note {number}")), seq=number, t_wall=100.0 + number, t_mono=number)
 
 
 def start(*, run_id: str = "run", schema: int = EVENT_SCHEMA, seq: int = 0) -> bytes:
@@ -24,7 +25,7 @@ def start(*, run_id: str = "run", schema: int = EVENT_SCHEMA, seq: int = 0) -> b
 
 
 def texts(update) -> list[str]:
-    return [seen.event.text for seen in update.events if isinstance(seen.event, Noted)]
+    return [seen.event.fact.values["text"] for seen in update.events if isinstance(seen.event, Noted)]
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ class TestDamage:
             (b"", "not a JSON line"),
             (b"[1, 2]", "not an event of schema 2 or older"),
             (b'{"event":"note"}', "missing required field"),
-            (b'{"event":"note","level":1,"text":"x"}', "Expected `str`, got `int`"),
+            (b'{"event":"note","fact":1}', "Expected `object`, got `int`"),
             (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
             (b'{"event":"canary","block":1,"value_s":1e999}', "a number in it is not finite"),
             (b"[" * 100_000, "nested too deeply"),

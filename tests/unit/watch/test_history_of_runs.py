@@ -88,9 +88,8 @@ def test_a_run_that_compared_nothing_has_no_outcome(project, record):
 
 def test_a_run_that_was_slowed_on_purpose_is_left_out(project, record):
     path = record("paired", "one")
-    path.write_bytes(
-        path.read_bytes().replace(b'"command":["perfguard"', b'"command":["perfguard","--inject=*=+5%"', 1)
-    )
+    slowed = b'"is_injected":true,"budget_s":'
+    path.write_bytes(path.read_bytes().replace(b'"is_injected":false', b"", 1).replace(b'"budget_s":', slowed, 1))
     assert read(project).points == ()
 
 

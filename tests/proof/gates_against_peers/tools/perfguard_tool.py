@@ -102,7 +102,7 @@ def _detail(result: dict[str, Any], done: Ran, verdicts: list[dict[str, Any]], o
         "outcome": outcome,
         "verdict": result["verdict"],
         "identical": gate.get("identical", False),
-        "reason": result["reason"],
+        "reasons": [reason["code"] for reason in result["reasons"]],
         "blocks": gate.get("blocks_total"),
         "voided": gate.get("blocks_voided"),
         "run": Path(result["folder"]).name,
@@ -114,7 +114,7 @@ def _detail(result: dict[str, Any], done: Ran, verdicts: list[dict[str, Any]], o
                 "block_sd": _finite((v["comparison"]["estimate"] or {}).get("block_sd")),
                 "confirmed": (v.get("confirmation") or {}).get("confirmed"),
                 "signals": {s["signal"]: s["outcome"] for s in v.get("signals", ())},
-                "modes": (v.get("modes") or {}).get("reason"),
+                "mix_changed": (v.get("modes") or {}).get("mix_changed"),
             }
             for v in verdicts
         },

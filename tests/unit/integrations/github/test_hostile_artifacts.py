@@ -199,7 +199,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         changed(gate={**PLAIN["gate"], "verdicts": [None]}),
         changed(arms=[]),
         changed(arms={"baseline": None}),
-        changed(notes="seed 7"),
+        changed(notes=7),
         changed(notes=[1]),
         changed(census_changes={"x": None}),
         changed(duration_s="1"),
@@ -208,7 +208,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         GOOD.replace(b'"duration_s": 125.0', b'"duration_s": 1e999'),
         GOOD.replace(b'"exit_code": 1', b'"exit_code": ' + b"9" * 5000),
         GOOD.replace(b'"verdict": "regressed"', b'"verdict": "\\ud800"'),
-        GOOD.replace(b'"notes": ["seed 7"]', b'"notes": ["\\udfff"]'),
+        GOOD.replace(b'"version": "1.0"', b'"version": "\\udfff"'),
         changed(census_changes={"\ud800": []}),
     ],
 )

@@ -24,7 +24,7 @@ class TestTheWholeRun:
         assert (view.run_id, view.mode, view.suite) == ("20260921T142640-paired", "paired", "example")
         assert [(arm.arm, arm.text) for arm in view.arms] == [(Arm.BASELINE, "git:HEAD"), (Arm.CANDIDATE, "dir:.")]
         assert (view.is_identical, view.problems) == (False, ())
-        assert view.notes == ("perfguard 1.0, seed 7; one thread a core",)
+        assert [note.code for note in view.notes] == ["run.started"]
 
     def test_cases_stand_in_the_order_of_the_suite_with_their_answers(self):
         view = polled(PAIRED).view

@@ -8,6 +8,8 @@ import pytest
 
 from perfguard.codec import encode_event
 from perfguard.records.events import Noted, RunStarted
+from perfguard.records.facts import recorded_text
+from perfguard.report.messages.catalog import describe
 from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
 from perfguard.watch.view.run_view import CaseState, RunState
 from perfguard.watch.view.watching import FIRST_SILENCE_S, MAX_PROBLEMS, SILENCE_S, RunWatch
@@ -152,12 +154,12 @@ class TestDamage:
         hostile = "red \x1b[31m and\nnew line"
         events = (
             RunStarted(run_id="r", schema=1, mode="paired", suite=hostile, case_ids=("a",), command=(), budget_s=1.0),
-            Noted(level="warning", text=hostile),
+            Noted(fact=recorded_text(hostile)),
         )
         content = b"".join(encode_event(e, seq=n, t_wall=STARTED, t_mono=1.0) for n, e in enumerate(events))
         (folder / "events.jsonl").write_bytes(content)
         view = polled(folder, clock).view
-        texts = [view.suite, *view.notes, *(line.text for line in view.log)]
+        texts = [view.suite, *map(describe, view.notes), *(line.text for line in view.log)]
         assert len(texts) == 4
         assert all(text.isprintable() for text in texts)
 

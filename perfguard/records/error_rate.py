@@ -1,4 +1,4 @@
-"""What the A/A gates of a machine add up to: the numbers behind the contract that a gate prints."""
+"""What the A/A gates of a machine add up to: the numbers behind the error rate that a gate prints."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CalibratedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationSummary:
-    """The contract of a machine, as numbers."""
+    """Error rate, noise and pace of a machine's gates."""
 
     suite: str
     """Name of the suite."""
