@@ -9,9 +9,9 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
-from perfguard.report.culprits import change_text
+from perfguard.report.culprits import beyond_culprits, change_text
 from perfguard.report.escaping import code, code_block, escape, escape_html
-from perfguard.report.lines import SAME_OP_COUNTS, has_same_op_counts, ops_lines, signal_lines
+from perfguard.report.lines import SAME_OP_COUNTS, attribution_of, has_same_op_counts, ops_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
@@ -102,7 +102,7 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
     lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
-    changes = result.census_changes.get(verdict.case_id, ())
+    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
     return "\n".join(lines)
