@@ -10,9 +10,9 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.case_names import name_in, names_in
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
-from perfguard.report.culprits import change_text
+from perfguard.report.culprits import beyond_culprits, change_text
 from perfguard.report.escaping import code, code_block, escape, escape_html
-from perfguard.report.lines import SAME_OP_COUNTS, has_same_op_counts, ops_lines, signal_lines
+from perfguard.report.lines import SAME_OP_COUNTS, attribution_of, has_same_op_counts, ops_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
@@ -104,7 +104,7 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     name = code_of(name_in(result, verdict.case_id))
     lines = [f"{name}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
-    changes = result.census_changes.get(verdict.case_id, ())
+    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
     return "\n".join(lines)

@@ -21,7 +21,7 @@ from perfguard.report.case_names import name_in
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import error_rate_of, notes_of
+from perfguard.report.lines import attribution_of, error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count
@@ -121,7 +121,7 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
 
 def _culprits(verdict: Verdict, result: RunResult, *, is_one_of_several: bool) -> list[str]:
     """Headline, place and cost of the first case's culprits."""
-    found = next((one for one in result.attributions if one.case_id == verdict.case_id), None)
+    found = attribution_of(verdict, result)
     if found is None:
         return []
     where = f" ({code_of(name_in(result, verdict.case_id))})" if is_one_of_several else ""
