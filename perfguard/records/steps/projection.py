@@ -67,11 +67,6 @@ class RooflinePoint:
         return None if self.flops is None or not self.size_bytes else self.flops / self.size_bytes
 
     @property
-    def attainable_flops_per_s(self) -> float | None:
-        """The height of the roof at its intensity."""
-        return None if self.flops is None else self.flops / self.best_s
-
-    @property
     def achieved_flops_per_s(self) -> float | None:
         """What it does in the step."""
         return None if self.flops is None else self.flops / self.call_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import (
@@ -278,16 +278,7 @@ class _Loop:
                 arm=worker.arm,
                 index=position if warmup else position - self._m.settings.warmups,
                 warmup=warmup,
-                value_s=timed.value_s,
-                cpu_s=timed.cpu_s,
-                minor_faults=timed.minor_faults,
-                involuntary_switches=timed.involuntary_switches,
-                iterations=timed.iterations,
-                voluntary_switches=timed.voluntary_switches,
-                waited_s=timed.waited_s,
-                peak_memory_bytes=timed.peak_memory_bytes,
-                energy_j=timed.energy_j,
-                instructions=timed.instructions,
+                **asdict(timed),
             )
         )
         return 0 if warmup else timed.involuntary_switches
