@@ -24,8 +24,7 @@ from perfguard.records.events import (
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
-from perfguard.runner.blocks.intrusion import IntrusionWatch
+from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
 from perfguard.runner.process.starter import Starter
 from perfguard.runner.process.worker_process import Worker, WorkerFailure

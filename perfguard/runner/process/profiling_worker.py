@@ -9,7 +9,7 @@ from typing import Any
 
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
-from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
+from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, decoded
 
 CEILING_DTYPES = ("fp32", "bf16", "fp64")

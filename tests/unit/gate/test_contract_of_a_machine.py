@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
-from perfguard.gate.calibration.pace import pace_of
-from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, summarize
+from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, pace_of, summarize
 from perfguard.records.calibration import Calibration, CaseSample
 from perfguard.records.facts import fact
 from perfguard.records.pace import Pace
