@@ -22,6 +22,7 @@ from perfguard.errors import StoreError
 from perfguard.records.events import (
     EVENT_NAMES,
     CanaryTimed,
+    CaseFailed,
     Event,
     Noted,
     OpsCompared,
@@ -29,6 +30,7 @@ from perfguard.records.events import (
     RunStarted,
     SliceTimed,
     VerdictReached,
+    failure_of_schema_1,
 )
 from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
@@ -176,6 +178,7 @@ _UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
     Noted: _noted,
     RunStarted: _run_started,
     Finding: finding_of_schema_1,
+    CaseFailed: failure_of_schema_1,
 }
 """What of schema 1 takes more than a new name, by type."""
 

@@ -137,6 +137,14 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def cut_middle(text: str, most: int) -> str:
+    """A name at most so long: the middle is left out, since its beginning and its end tell it apart."""
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return f"{text[:head]}…{text[head + 1 - most :]}" if most > 1 else "…"
+
+
 def as_text(argument: str) -> str:
     """An argument or a path as text that every encoding takes: bytes that are no text are escaped."""
     return os.fsencode(argument).decode("utf-8", "backslashreplace")

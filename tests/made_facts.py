@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import perfguard
+from perfguard.report.messages.catalog import CATALOG
 
 PACKAGE = Path(perfguard.__file__).parent
 SUBJECT = frozenset({"case_id", "arm", "op", "place"})
 """Keywords of `fact` that say what it is about."""
+_MAKER = "profile/changes/counted.py"
+"""Makes facts of codes that it is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,20 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(PACKAGE).as_posix(), _parsed(path)
 
 
+def codes_of_changes() -> frozenset[str]:
+    """Codes of changes that stand in their rules as constants, or are put together there: `f"{kind}.fused"`."""
+    written = [
+        "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else "[a-z_]+" for part in parts)
+        for name, module in modules()
+        if name.startswith("profile/changes/")
+        for node in ast.walk(module)
+        for parts in [node.values if isinstance(node, ast.JoinedStr) else [node]]
+        if isinstance(parts[0], (ast.Constant, ast.FormattedValue)) and "." in ast.unparse(node)
+    ]
+    patterns = [re.compile(pattern) for pattern in set(written) if len(pattern) > len("[a-z_]+")]
+    return frozenset(code for code in CATALOG if any(pattern.fullmatch(code) for pattern in patterns))
+
+
 @cache
 def made_facts() -> tuple[MadeFact, ...]:
     """All facts that are made anywhere in the package."""
@@ -44,6 +62,7 @@ def made_facts() -> tuple[MadeFact, ...]:
     return tuple(
         _made(f"{name}:{node.lineno}", node, code)
         for name, module in modules()
+        if name != _MAKER
         for node in ast.walk(module)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fact"
         for code in _codes(node.args[0], constants)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perfguard.records.events import Noted
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
@@ -27,6 +28,7 @@ from perfguard.watch.view.run_view import (
     CaseView,
     History,
     HistoryPoint,
+    Level,
     LogLine,
     Progress,
     RunState,
@@ -255,15 +257,20 @@ def a_run(**fields) -> RunView:
         "cases": cases,
         "notes": (fact("arms.files_differ", files=("train.py",), more=0),),
         "log": (
-            LogLine(seq=0, t_wall=STARTED_AT, level="info", text="gate of example began"),
-            LogLine(seq=1, t_wall=STARTED_AT + 2, level="info", text="imported files that differ: train.py"),
-            LogLine(seq=90, t_wall=STARTED_AT + 30, level="warning", text="block 3 voided: canary 12.0 % slower"),
-            LogLine(seq=400, t_wall=STARTED_AT + 80, level="info", text=f"{RED} regressed"),
+            a_line(0, 0.0, "gate of example began"),
+            a_line(1, 2.0, "imported files that differ: train.py"),
+            a_line(90, 30.0, "block 3 voided: canary 12.0 % slower", level="warning"),
+            a_line(400, 80.0, f"{RED} regressed"),
         ),
         "steal_ratio": 0.0004,
         "canary_ratio": 0.003,
     }
     return RunView(**{**known, **fields})
+
+
+def a_line(seq: int, after_s: float, text: str, *, level: Level = "info") -> LogLine:
+    """A note in the log."""
+    return LogLine(seq=seq, t_wall=STARTED_AT + after_s, level=level, what=Noted(fact=recorded_text(text)))
 
 
 def an_arm(arm: Arm, text: str) -> ArmView:
@@ -289,7 +296,12 @@ def a_history(runs: int = 12) -> History:
         for index in range(runs)
         for case_id in (RED, "kernel.linear[m=512,dtype=bf16]")
     ]
-    return History(points=tuple(points), baselines_s={RED: 16.0e-3}, machine_id="b", problems=("run-x has no events",))
+    return History(
+        points=tuple(points),
+        baselines_s={RED: 16.0e-3},
+        machine_id="b",
+        problems={"run-x": recorded_text("no start of a run in its events")},
+    )
 
 
 @dataclass

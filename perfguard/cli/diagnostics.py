@@ -9,12 +9,24 @@ import select
 import sys
 import traceback
 from collections.abc import Iterator
+from enum import Enum
 from typing import NoReturn, TextIO
 
 import click
 
 from perfguard.errors import ExitCode, PerfguardError
 from perfguard.units import printable
+
+
+class Verbosity(str, Enum):
+    """How much a command says beside its result."""
+
+    QUIET = "quiet"
+    """Nothing."""
+    NORMAL = "normal"
+    """What changes the verdict, and now and then how far it is."""
+    VERBOSE = "verbose"
+    """Every step and every note."""
 
 
 def is_terminal(stream: TextIO | None) -> bool:

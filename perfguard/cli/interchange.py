@@ -102,7 +102,7 @@ def _head(suite: ImportedSuite) -> list[str]:
 
 
 def _series_table(suite: ImportedSuite) -> RenderableType:
-    table = plain_table("~case", "metric", ">median", ">values", ">processes", ">SD", "raw samples")
+    table = plain_table("~case", "~metric/1", ">median", ">values/3", ">processes/4", ">SD/2", "raw samples/5")
     for series in suite.series[:_SHOWN]:
         table.add_row(
             Text(printable(series.name)),
@@ -165,7 +165,7 @@ def _names(names: list[str], total: int) -> str:
 
 
 def _comparison_table(comparisons: tuple[ImportedComparison, ...]) -> RenderableType:
-    table = plain_table("~case", ">first", ">second", ">effect", ">95 % interval", "difference")
+    table = plain_table("~case", ">first/3", ">second/2", ">effect", ">95 % interval/1", "~difference")
     for entry in comparisons[:_SHOWN]:
         condition = "" if entry.has_canary or entry.log_ratio is None else ", if the machine was as fast"
         table.add_row(

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.diagnostics import Verbosity, reader_may_leave
 from perfguard.cli.options import command_line
 from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, UsageError
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, Severity
 from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case, Catalog
@@ -40,7 +40,7 @@ def build_request(
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
     cases = selected_cases(catalog, suite=suite, patterns=patterns)
-    progress = make_progress(enabled=not options.get("no_progress"))
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     return Request(
         command=command,
         arguments=command_line(),
@@ -82,16 +82,20 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
     return [(case.id, injection) for case in select_from(cases, (pattern,))]
 
 
+_LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
+"""Notes that matter less than this are left out of the table."""
+
+
 def show(result: RunResult, options: dict[str, Any]) -> None:
     """Print a result in the wanted format and exit with its code."""
     if options.get("exit_zero") and result.exit_code != ExitCode.INTERRUPTED:
         result = replace(result, exit_code=0)
     with reader_may_leave():  # the exit code stands, whoever reads
-        _print(result, options.get("output_format", "table"))
+        _print(result, options.get("output_format", "table"), options.get("verbosity", Verbosity.NORMAL))
     raise click.exceptions.Exit(result.exit_code)
 
 
-def _print(result: RunResult, output_format: str) -> None:
+def _print(result: RunResult, output_format: str, verbosity: Verbosity) -> None:
     if output_format == "json":
         click.echo(to_json(result, indent=1))
     elif output_format == "md":
@@ -106,4 +110,4 @@ def _print(result: RunResult, output_format: str) -> None:
     else:
         from perfguard.cli.output import print_result
 
-        print_result(result)
+        print_result(result, _LEAST[verbosity])

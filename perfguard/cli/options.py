@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perfguard.cli.diagnostics import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
 from perfguard.errors import ConfigError, UsageError
 from perfguard.units import as_text, format_ratio
@@ -99,6 +100,32 @@ measuring_options = together(
 """Options of every command that measures."""
 
 
+def _verbosity(verbosity: Verbosity) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """What a flag does that takes no part in the options itself."""
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+        if value:
+            context.params["verbosity"] = verbosity
+
+    return remember
+
+
+progress_options = together(
+    click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET),
+        help="Print nothing but the result.",
+    ),
+    click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.VERBOSE),
+        help="Print every step and all notes.",
+    ),
+    click.option(
+        "--no-progress", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET), hidden=True,
+        help="The older name of --quiet.",
+    ),
+)  # fmt: skip
+"""Options on how much a command says beside its result; they set `verbosity`."""
+
 output_options = together(
     click.option(
         "--format",
@@ -108,7 +135,7 @@ output_options = together(
         show_default=True,
         help="How to print the result on stdout; comment: as the Action comments on a pull request.",
     ),
-    click.option("--no-progress", is_flag=True, help="Do not show progress on stderr."),
+    progress_options,
 )
 """Options on how a result is shown."""
 

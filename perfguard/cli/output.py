@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from perfguard.cli.diagnostics import is_terminal
+from perfguard.records.facts import Severity
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.records.result import RunResult
 from perfguard.report.messages.catalog import describe
@@ -20,10 +21,10 @@ _PLAIN_WIDTH = 200
 """Width where stdout is a file or a CI log: nothing there wraps lines for us, so rows stay whole."""
 
 
-def print_result(result: RunResult) -> None:
-    """Print a result, as wide as the terminal."""
+def print_result(result: RunResult, least: Severity) -> None:
+    """Print a result, as wide as the terminal, with the notes that matter at least so much."""
     console = _console()
-    for part in render_result(result, width=console.width):
+    for part in render_result(result, width=console.width, least=least):
         console.print(part)
 
 

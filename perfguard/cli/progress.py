@@ -1,14 +1,16 @@
-"""Progress on stderr: a live line with ETA on a terminal, a line for each case otherwise."""
+"""Progress on stderr: a live line with ETA on a terminal, a few lines otherwise."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import click
 
-from perfguard.cli.diagnostics import is_terminal
+from perfguard.cli.diagnostics import Verbosity, is_terminal
+from perfguard.records.case_names import short_names
 from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
@@ -25,6 +27,12 @@ from perfguard.records.facts import Severity
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
+_LEAST_INTERVAL_S = 20.0
+_LINES_A_BUDGET = 5
+"""Lines on how far a run is; a longer run has no more of them, just later ones."""
+_MOST_FAILURES = 3
+"""Failed cases that have a line of their own; the result names all of them."""
+
 
 class Progress(Protocol):
     """Something that watches a run."""
@@ -38,11 +46,13 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(*, enabled: bool) -> Progress:
-    """The progress that fits stderr: live, plain or none."""
-    if not enabled:
+def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """The progress that fits stderr: live, a few lines, every step, or none."""
+    if verbosity is Verbosity.QUIET:
         return _Silent()
-    return _Live() if is_terminal(sys.stderr) else _Plain()
+    if verbosity is Verbosity.VERBOSE:
+        return _EveryStep(clock)
+    return _Live(clock) if is_terminal(sys.stderr) else _NowAndThen(clock)
 
 
 class _Silent:
@@ -53,72 +63,141 @@ class _Silent:
         """Say nothing."""
 
 
-class _Plain:
-    """One line for each case and each block; no control characters."""
+class _Watching:
+    """What is known of the run; no control characters."""
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started = clock()
         self._budget_s = 0.0
+        self._names: Mapping[str, str] = {}
+
+    def _begin(self, event: RunStarted) -> None:
+        self._started, self._budget_s = self._clock(), event.budget_s
+        self._names = short_names(event.case_ids)
+
+    def _name(self, case_id: str) -> str:
+        return printable(self._names.get(case_id, case_id))
+
+    def _left(self) -> str:
+        return f"at most {format_duration(max(0.0, self._budget_s - (self._clock() - self._started)))} left"
+
+    def _failure(self, event: CaseFailed) -> str:
+        return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
+
+    def _answers(self, look: LookTaken) -> str:
+        """Cases that got their answer at a look and are measured no further."""
+        found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in look.decided.items())
+        return f"answered after {format_count(look.blocks, 'block')}: {found}"
+
+
+class _NowAndThen(_Watching):
+    """At most ten lines, however long the run is."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._cases: tuple[str, ...] = ()
+        self._answered: set[str] = set()
+        self._failed: set[str] = set()
+        self._blocks = 0
+        self._due = -1e18
 
     def step(self, text: str) -> None:
-        click.echo(f"· {text}", err=True)
+        if self._clock() >= self._due:
+            self._say(f"· {printable(text)}")
 
     def observe(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._started, self._budget_s = time.monotonic(), event.budget_s
-            case CaseCalibrated():
-                click.echo(
-                    f"· {event.case_id}: {format_seconds(event.iteration_s)} an iteration, {event.inner_loops} a slice",
-                    err=True,
-                )
+                self._begin(event)
+                self._cases = event.case_ids
+                cases = format_count(len(event.case_ids), "case")
+                self._say(f"· measuring {cases}, at most {format_duration(event.budget_s)}")
             case CaseFailed(skipped=False):
-                click.echo(f"! {event.case_id} failed in the {event.arm.value}: {describe(event.reason)}", err=True)
+                self._fail(event)
+            case LookTaken():
+                self._answered |= event.decided.keys()
             case BlockFinished():
-                left = max(0.0, self._budget_s - (time.monotonic() - self._started))
-                click.echo(
-                    f"· block {event.block + 1}: {event.duration_s:.1f} s, at most {format_duration(left)} left",
-                    err=True,
-                )
+                self._blocks += 1
+                if self._clock() >= self._due:
+                    self._say(f"· {self._how_far()}")
+            case _:
+                pass
+
+    def _fail(self, event: CaseFailed) -> None:
+        if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
+            click.echo(self._failure(event), err=True)
+        self._failed.add(event.case_id)
+
+    def _how_far(self) -> str:
+        answered = f", {len(self._answered)} of {len(self._cases)} cases answered" if self._answered else ""
+        return f"{format_count(self._blocks, 'block')}{answered}, {self._left()}"
+
+    def _say(self, text: str) -> None:
+        click.echo(text, err=True)
+        self._due = self._clock() + max(_LEAST_INTERVAL_S, self._budget_s / _LINES_A_BUDGET)
+
+
+class _EveryStep(_Watching):
+    """One line for each step, note, case and block."""
+
+    def step(self, text: str) -> None:
+        click.echo(f"· {printable(text)}", err=True)
+
+    def observe(self, event: Event) -> None:
+        for line in self._lines(event):
+            click.echo(line, err=True)
+
+    def _lines(self, event: Event) -> Iterable[str]:
+        match event:
+            case RunStarted():
+                self._begin(event)
+            case CaseCalibrated():
+                pace = f"{format_seconds(event.iteration_s)} an iteration, {event.inner_loops} a slice"
+                yield f"· {self._name(event.case_id)}: {pace}"
+            case CaseFailed(skipped=False):
+                yield self._failure(event)
+            case BlockFinished():
+                yield f"· block {event.block + 1}: {event.duration_s:.1f} s, {self._left()}"
             case LookTaken() if event.decided:
-                click.echo(f"· {_answers(event)}", err=True)
+                yield f"· {self._answers(event)}"
             case Noted():
                 sign = "·" if event.fact.severity is Severity.INFO else "!"
-                click.echo(f"{sign} {printable(describe(event.fact))}", err=True)
+                yield f"{sign} {printable(describe(event.fact))}"
             case _:
                 pass
 
 
-class _Live:
+class _Live(_Watching):
     """A rich progress bar over the budget; repaints only between slices, from the events themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
         self._bar: Any = None
         self._task: Any = None
-        self._started = time.monotonic()
         self._block = 0
 
     def step(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, description=text, completed=time.monotonic() - self._started)
+            self._bar.update(self._task, description=printable(text), completed=self._clock() - self._started)
             self._bar.refresh()
         else:
-            click.echo(click.style(f"· {text}", dim=True), err=True)
+            click.echo(click.style(f"· {printable(text)}", dim=True), err=True)
 
     def observe(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._started = time.monotonic()
+                self._begin(event)
                 self._open(event)
             case BlockStarted():
                 self._block = event.block + 1
                 self.step(f"block {self._block}")
             case CaseFinished():
-                self.step(f"block {self._block} · {event.case_id}")
+                self.step(f"block {self._block} · {self._name(event.case_id)}")
             case CaseFailed(skipped=False):
-                self._print(f"! {event.case_id} failed in the {event.arm.value}: {describe(event.reason)}")
+                self._print(self._failure(event))
             case LookTaken() if event.decided:
-                self._print(f"· {_answers(event)}")
+                self._print(f"· {self._answers(event)}")
             case Noted() if event.fact.severity is not Severity.INFO:
                 self._print(f"! {printable(describe(event.fact))}")
             case RunFinished():
@@ -131,7 +210,7 @@ class _Live:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("at most"),
             TimeRemainingColumn(),
@@ -152,9 +231,3 @@ class _Live:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-def _answers(look: LookTaken) -> str:
-    """Cases that got their answer at a look and are measured no further."""
-    found = ", ".join(f"{printable(case_id)} {outcome}" for case_id, outcome in look.decided.items())
-    return f"answered after {format_count(look.blocks, 'block')}: {found}"

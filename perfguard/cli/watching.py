@@ -16,6 +16,7 @@ from perfguard.errors import ExitCode, PerfguardError, UsageError
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
+    from perfguard.records.facts import Fact
     from perfguard.tui.options import StartedCommand, TuiOptions
     from perfguard.watch.housekeeping import StartingThread
     from perfguard.watch.sources.event_sources import EventSource
@@ -184,11 +185,11 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     selection = read_selection(source.read_file) if is_here else None
     starting = StartingThread()
     step_aside = partial(keep_off, spared={starting.id})
-    sentence = step_aside(selection.cpus if selection else ())
+    placed = step_aside(selection.cpus if selection else ())
     watch = RunWatch(source, keep_off=step_aside if is_here and selection is None else None)
     start = None if options.get("read_only") else _starter(loaded, starting)
     try:
-        code = run_app(watch, _tui_options(loaded, watch, options, sentence, start))
+        code = run_app(watch, _tui_options(loaded, watch, options, placed, start))
     finally:
         watch.close()
     if code:
@@ -200,9 +201,10 @@ def _tui_options(
     loaded: LoadedConfig,
     watch: RunWatch,
     options: dict[str, Any],
-    housekeeping: str,
+    housekeeping: Fact,
     start: Callable[[tuple[str, ...]], StartedCommand] | None,
 ) -> TuiOptions:
+    from perfguard.report.messages.catalog import describe
     from perfguard.tui.options import TuiOptions
     from perfguard.watch.past_runs import read_history
     from perfguard.watch.view.watching import doctor_rows
@@ -214,7 +216,7 @@ def _tui_options(
         is_ascii=bool(options.get("ascii")),
         is_local=is_local,
         keys=loaded.config.keys,
-        housekeeping=housekeeping,
+        housekeeping=describe(housekeeping),
         read_history=lambda: read_history(loaded),
         read_fingerprint=watch.host,
         read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
@@ -299,14 +301,20 @@ def _ways_back(run_id: str) -> str:
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
     """Prints lines as stdout can show them."""
+    from perfguard.records.case_names import short_names
+    from perfguard.records.events import RunStarted
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"
     is_ascii = is_plain or not encoding.lower().startswith("utf")
     is_coloured = not is_plain and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
+    names: dict[str, str] = {}
+
     def say(line: LogLine) -> None:
-        text = plain_line(line, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)
+        if isinstance(line.what, RunStarted):
+            names.update(short_names(line.what.case_ids))
+        text = plain_line(line, names, is_ascii=is_ascii).encode(encoding, "replace").decode(encoding)
         click.echo(click.style(text, **_COLOURS[line.level]) if is_coloured and line.level in _COLOURS else text)
 
     return say

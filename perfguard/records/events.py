@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from perfguard.records.facts import Fact
 from perfguard.records.plan import DEFAULT_GATE, GateSettings
@@ -198,8 +199,13 @@ class CaseFailed:
     @property
     def quoted(self) -> str:
         """The child's own words; the code of the reason where it left none."""
-        values = self.reason.values
-        return str(values.get("error") or values.get("text") or self.reason.code)
+        return str(self.reason.values.get("error") or self.reason.code)
+
+
+def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Plain data of a failure as schema 1 wrote it, in today's shape: its sentence is what the child said."""
+    reason = data.get("reason")
+    return {**data, "reason": {"code": "case.raised", "values": {"error": reason}}} if isinstance(reason, str) else data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

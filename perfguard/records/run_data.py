@@ -1,13 +1,22 @@
-"""From events back to data: what a run measured is a fold over its events."""
+"""From events back to data: what a run measured is a fold over its events, and this is the only one.
+
+Gate, `show`, reports, series and everything that watches a run read what a `RunData` holds; nothing else knows what an
+event means.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
+from bisect import insort
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from perfguard.records.case_block import CaseBlock
 from perfguard.records.events import (
     ArmReady,
+    ArmsCompared,
     BlockFinished,
     BlockStarted,
     CanaryTimed,
@@ -15,11 +24,16 @@ from perfguard.records.events import (
     CaseFailed,
     CaseFinished,
     Event,
+    LooksPlanned,
+    LookTaken,
+    Noted,
     OpsCompared,
+    RunFinished,
     RunStarted,
     SliceTimed,
     StageStarted,
     StepsCounted,
+    VerdictReached,
 )
 from perfguard.records.run import (
     Arm,
@@ -27,7 +41,6 @@ from perfguard.records.run import (
     CaseChecks,
     CaseFailure,
     CaseIntrusion,
-    CaseSlices,
     PairedData,
     Round,
     Signal,
@@ -36,6 +49,9 @@ from perfguard.records.run import (
 )
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
+
+_OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
+"""Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
 
 @dataclass(slots=True)
@@ -60,12 +76,48 @@ class RunData:
     """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
-    _slices: dict[tuple[int, str, Arm], list[SliceTimed]] = field(default_factory=dict)
-    _complete: dict[tuple[int, str], CaseFinished] = field(default_factory=dict)
+    ops_files: dict[str, str] = field(default_factory=dict)
+    """Files of the run's folder with all differences between ops, by case id."""
+    start: RunStarted | None = None
+    """What was started; None before the first event, or where a recording lost it."""
+    end: RunFinished | None = None
+    """How the run ended; None while it goes on."""
+    arms: dict[Arm, ArmReady] = field(default_factory=dict)
+    """The arms, once they were started."""
+    is_identical: bool | None = None
+    """Whether both arms hash identical; None before it was found out."""
+    answers: dict[str, str] = field(default_factory=dict)
+    """Outcome by case id, for the cases that got their answer at a look."""
+    verdicts: dict[str, VerdictReached] = field(default_factory=dict)
+    """Verdict by case id."""
+    notes: list[Noted] = field(default_factory=list)
+    """What the reader of the run should know, in order."""
+    stage: Stage = Stage.MAIN
+    """What is measured now."""
+    block: int | None = None
+    """Number of the present or last block; None before the first."""
+    blocks_planned: int | None = None
+    """Blocks that the looks of this stage are spread over, with those of earlier stages; None where not known."""
+    timing: str | None = None
+    """Case whose slices are timed now, as far as events tell."""
+    timed_slices: int = 0
+    """Its slices in this block so far, both arms."""
+    canary_ratio: float | None = None
+    """The last canary over the run's typical one, minus 1; None before the first."""
+    steal_ratio: float | None = None
+    """Share of the last block's time that the hypervisor took; None where the host does not tell."""
+    slowest_block_s: float = 0.0
+    """Wall seconds of the longest block of all stages."""
+    revisions: Counter[str] = field(default_factory=Counter)
+    """How often something was learnt of each case: whoever draws cases draws those anew that have another number."""
+    keeps_signals: bool = True
+    """Whether slices are kept with all signals; what only shows times needs a tenth of the memory without."""
+    _blocks: dict[tuple[int, str], CaseBlock] = field(default_factory=dict)
+    _by_case: dict[str, list[CaseBlock]] = field(default_factory=dict)
     _data_seeds: dict[int, int] = field(default_factory=dict)
     _canary: dict[int, list[float]] = field(default_factory=dict)
+    _sorted_canaries: list[float] = field(default_factory=list)
     _finished: dict[int, BlockFinished] = field(default_factory=dict)
-    _stage: Stage = Stage.MAIN
     _stages: dict[int, Stage] = field(default_factory=dict)
 
     @classmethod
@@ -77,51 +129,144 @@ class RunData:
         return data
 
     def add(self, event: Event) -> None:
-        """Take one event into account; those that carry no data are ignored."""
+        """Take one event into account."""
         match event:
-            case RunStarted() | ArmReady() | CaseCalibrated():
-                self._prepare(event)
+            case SliceTimed() | CanaryTimed() | CaseFinished() | BlockStarted() | BlockFinished():
+                self._measure(event)
+            case StageStarted() | LooksPlanned() | LookTaken() | CaseFailed() | VerdictReached() | RunFinished():
+                self._decide(event)
             case StepsCounted() | OpsCompared():
                 self._explain(event)
-            case StageStarted():
-                self._stage = event.stage
-            case BlockStarted():
-                self._stages[event.block] = self._stage
-                self._data_seeds[event.block] = event.data_seed
-            case SliceTimed(warmup=False):
-                key = (event.block, event.case_id, event.arm)
-                self._slices.setdefault(key, []).append(event)
-            case CanaryTimed():
-                self._canary.setdefault(event.block, []).append(event.value_s)
-            case CaseFinished():
-                self._complete[event.block, event.case_id] = event
-            case CaseFailed():
-                confirming = self._stage.is_confirmation
-                (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
-            case BlockFinished():
-                self._finished[event.block] = event
             case _:
-                pass
+                self._prepare(event)
 
-    def _prepare(self, event: RunStarted | ArmReady | CaseCalibrated) -> None:
+    def _prepare(self, event: RunStarted | ArmReady | ArmsCompared | CaseCalibrated | Noted) -> None:
         match event:
             case RunStarted():
-                self.case_ids = event.case_ids
+                self.start, self.case_ids = event, event.case_ids
             case ArmReady():
+                self.arms[event.arm] = event
                 self.missing_signals[event.arm] = event.missing_signals
+            case ArmsCompared():
+                self.is_identical = event.identical
             case CaseCalibrated():
                 self.inner_loops[event.case_id] = event.inner_loops
+            case Noted():
+                self.notes.append(event)
+
+    def _measure(self, event: SliceTimed | CanaryTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
+        match event:
+            case SliceTimed():
+                self._time(event.case_id)
+                if not event.warmup:
+                    self._add_slice(event)
+            case CanaryTimed():
+                self._add_canary(event)
+            case CaseFinished():
+                self._time(None)
+                self._case_block(event.block, event.case_id).done = event
+                self.revisions[event.case_id] += 1
+            case BlockStarted():
+                self._time(None)
+                self.block, self._stages[event.block] = event.block, self.stage
+                self._data_seeds[event.block] = event.data_seed
+            case BlockFinished():
+                self._time(None)
+                self._finish_block(event)
+
+    def _add_slice(self, timed: SliceTimed) -> None:
+        self.timed_slices += 1
+        found = self._case_block(timed.block, timed.case_id)
+        found.of(timed.arm).append(timed.value_s)
+        if self.keeps_signals:
+            found.timed = found.timed or {}
+            found.timed.setdefault(timed.arm, []).append(timed)
+        self.revisions[timed.case_id] += 1
+
+    def _add_canary(self, event: CanaryTimed) -> None:
+        self._canary.setdefault(event.block, []).append(event.value_s)
+        insort(self._sorted_canaries, event.value_s)
+        typical_s = statistics.median(self._sorted_canaries)
+        self.canary_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
+
+    def _finish_block(self, event: BlockFinished) -> None:
+        self.block, self._finished[event.block] = event.block, event
+        self.steal_ratio = event.steal_ratio
+        self.slowest_block_s = max(self.slowest_block_s, event.duration_s)
+        for case_id, blocks in self._by_case.items():
+            last = blocks[-1]
+            if last.block == event.block and last.done is not None:
+                last.is_finished = True
+                self.revisions[case_id] += 1
+
+    def _time(self, case_id: str | None) -> None:
+        """Another case is timed from here on, or none."""
+        if case_id != self.timing:
+            self.timing, self.timed_slices = case_id, 0
+
+    def _case_block(self, block: int, case_id: str) -> CaseBlock:
+        found = self._blocks.get((block, case_id))
+        if found is None:
+            # A damaged recording may lack the start of the block.
+            found = CaseBlock(case_id, block, self._stages.setdefault(block, self.stage))
+            self._blocks[block, case_id] = found
+            self._by_case.setdefault(case_id, []).append(found)
+        return found
+
+    def _decide(
+        self, event: StageStarted | LooksPlanned | LookTaken | CaseFailed | VerdictReached | RunFinished
+    ) -> None:
+        match event:
+            case StageStarted():
+                self.stage, self.blocks_planned = event.stage, None
+            case LooksPlanned():
+                earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
+                self.blocks_planned = earlier + event.blocks
+            case LookTaken():
+                self.answers |= event.decided
+                self.revisions.update(event.decided.keys())
+            case CaseFailed():
+                self._time(None)
+                confirming = self.stage.is_confirmation
+                (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
+                self.revisions[event.case_id] += 1
+            case VerdictReached():
+                self.verdicts[event.case_id] = event
+                self.revisions[event.case_id] += 1
+            case RunFinished():
+                self._time(None)
+                self.end = event
 
     def _explain(self, event: StepsCounted | OpsCompared) -> None:
         if isinstance(event, StepsCounted):
             changes = self.census_changes if event.counted_on is None else self.stored_census_changes
             changes[event.case_id] = event.changes
+            self.revisions[event.case_id] += 1
             return
         case_id = event.attribution.case_id
-        self.attributions[case_id] = event.attribution
+        self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
         self.findings.pop(case_id, None)
         if event.findings:
             self.findings[case_id] = event.findings
+        self.revisions[case_id] += 1
+
+    @property
+    def known_ids(self) -> tuple[str, ...]:
+        """The selected cases; where a recording lost its start, those that its events name."""
+        return self.case_ids if self.start is not None else tuple(self.revisions)
+
+    def effect_blocks(self, case_id: str) -> list[CaseBlock]:
+        """The blocks that a case's effect comes from; the last ones may be unfinished.
+
+        Those of the pairing that followed a stored baseline, or else of the main stage.
+        """
+        blocks = [block for block in self._by_case.get(case_id, ()) if block.stage not in _OTHER_COMPARISONS]
+        paired = [block for block in blocks if block.stage is Stage.PAIRING]
+        return paired or blocks
+
+    def conditions(self, stage: Stage) -> tuple[BlockConditions, ...]:
+        """What the host did during a stage's finished blocks."""
+        return tuple(self._conditions(end) for block, end in self._finished.items() if self.stage_of(block) is stage)
 
     @property
     def blocks_finished(self) -> int:
@@ -155,22 +300,11 @@ class RunData:
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        finished = {block: end for block, end in self._finished.items() if self.stage_of(block) is stage}
         failures = self.confirmation_failures if stage.is_confirmation else self.failures
         return PairedData(
             case_ids=self.case_ids,
-            slices=tuple(
-                CaseSlices(
-                    case_id=case_id,
-                    block=block,
-                    baseline_s=self._values_s(block, case_id, Arm.BASELINE),
-                    candidate_s=self._values_s(block, case_id, Arm.CANDIDATE),
-                    wall_s=done.wall_s,
-                )
-                for (block, case_id), done in self._complete.items()
-                if block in finished
-            ),
-            conditions=tuple(self._conditions(end) for end in finished.values()),
+            slices=tuple(block.slices() for block in self._complete(stage) if block.is_finished),
+            conditions=self.conditions(stage),
             failures=tuple(self._failure(failed) for failed in failures.values()),
         )
 
@@ -178,14 +312,14 @@ class RunData:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
         return tuple(
             SignalSlices(
-                case_id=case_id,
-                block=block,
+                case_id=block.case_id,
+                block=block.block,
                 signal=signal,
-                baseline=self._signal_of(signal, block, case_id, Arm.BASELINE),
-                candidate=self._signal_of(signal, block, case_id, Arm.CANDIDATE),
+                baseline=block.signal(signal, Arm.BASELINE, self.inner_loops.get(block.case_id, 0)),
+                candidate=block.signal(signal, Arm.CANDIDATE, self.inner_loops.get(block.case_id, 0)),
             )
-            for block, case_id in self._complete
-            if block in self._finished and self.stage_of(block) is stage
+            for block in self._complete(stage)
+            if block.is_finished
             for signal in Signal
         )
 
@@ -193,27 +327,31 @@ class RunData:
         """What both arms computed, for each case and block of a stage."""
         return tuple(
             CaseChecks(
-                case_id=case_id,
-                data_seed=self._data_seeds.get(block),
-                baseline=done.baseline_checks,
-                candidate=done.candidate_checks,
+                case_id=block.case_id,
+                data_seed=self._data_seeds.get(block.block),
+                baseline=block.done.baseline_checks,
+                candidate=block.done.candidate_checks,
             )
-            for (block, case_id), done in self._complete.items()
-            if self.stage_of(block) is stage
+            for block in self._complete(stage)
+            if block.done is not None
         )
 
     def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
         """What each arm's processes used while the other was timed, for each case and block of a stage."""
         return tuple(
             CaseIntrusion(
-                case_id=case_id,
-                block=block,
-                baseline_ratio=done.baseline_intrusion_ratio,
-                candidate_ratio=done.candidate_intrusion_ratio,
+                case_id=block.case_id,
+                block=block.block,
+                baseline_ratio=block.done.baseline_intrusion_ratio,
+                candidate_ratio=block.done.candidate_intrusion_ratio,
             )
-            for (block, case_id), done in self._complete.items()
-            if self.stage_of(block) is stage
+            for block in self._complete(stage)
+            if block.done is not None
         )
+
+    def _complete(self, stage: Stage) -> list[CaseBlock]:
+        """Complete cases of a stage's blocks, also of one that did not come to its end."""
+        return [block for block in self._blocks.values() if block.done is not None and block.stage is stage]
 
     def waited_ratio(self) -> float | None:
         """Part of the timed slices' wall time in which steps waited for a CPU; None where no slice tells.
@@ -221,8 +359,9 @@ class RunData:
         Of all stages and arms together: it is a fact about the host, not about a case.
         """
         known = [
-            (timed.waited_s, timed.value_s * (timed.iterations or self.inner_loops.get(case_id, 0)))
-            for (_, case_id, _), slices in self._slices.items()
+            (timed.waited_s, timed.value_s * (timed.iterations or self.inner_loops.get(block.case_id, 0)))
+            for block in self._blocks.values()
+            for slices in (block.timed or {}).values()
             for timed in slices
             if timed.waited_s is not None
         ]
@@ -232,28 +371,18 @@ class RunData:
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's slices)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
-        for (block, case_id), done in self._complete.items():
-            end = self._finished.get(block) if self.stage_of(block) is Stage.MAIN else None
-            values_s = self._values_s(block, case_id, Arm.CANDIDATE)
-            if end is not None and values_s:
-                canary = tuple(self._canary.get(block, ()))
-                found[case_id].append(
+        for block in self._complete(Stage.MAIN):
+            if block.is_finished and block.candidate_s and block.done is not None:
+                found[block.case_id].append(
                     Round(
-                        values_s=values_s,
-                        canary_s=canary,
-                        started_at=end.started_at,
-                        data_seed=self._data_seeds.get(block),
-                        checks=done.candidate_checks,
+                        values_s=tuple(block.candidate_s),
+                        canary_s=tuple(self._canary.get(block.block, ())),
+                        started_at=self._finished[block.block].started_at,
+                        data_seed=self._data_seeds.get(block.block),
+                        checks=block.done.candidate_checks,
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
-
-    def _values_s(self, block: int, case_id: str, arm: Arm) -> tuple[float, ...]:
-        return tuple(timed.value_s for timed in self._slices.get((block, case_id, arm), ()))
-
-    def _signal_of(self, signal: Signal, block: int, case_id: str, arm: Arm) -> tuple[float | None, ...]:
-        loops = self.inner_loops.get(case_id, 0)
-        return tuple(_signal(signal, timed, loops) for timed in self._slices.get((block, case_id, arm), ()))
 
     def _conditions(self, end: BlockFinished) -> BlockConditions:
         return BlockConditions(
@@ -274,20 +403,3 @@ class RunData:
             missing=failed.missing,
             skipped=failed.skipped,
         )
-
-
-def _signal(signal: Signal, timed: SliceTimed, inner_loops: int) -> float | None:
-    """A slice's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
-    amounts = {
-        Signal.CPU: timed.cpu_s,
-        Signal.MEMORY: timed.peak_memory_bytes,
-        Signal.ENERGY: timed.energy_j,
-        Signal.INSTRUCTIONS: timed.instructions,
-    }
-    if signal in amounts:
-        return amounts[signal]
-    iterations = timed.iterations or inner_loops
-    count: int | None = timed.minor_faults
-    if signal is Signal.SWITCHES:
-        count = None if timed.voluntary_switches is None else timed.voluntary_switches + timed.involuntary_switches
-    return None if count is None or not iterations else count / iterations

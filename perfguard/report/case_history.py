@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from perfguard.records.case_names import short_names
+from perfguard.report.messages.catalog import describe
 from perfguard.watch.view.run_view import History, HistoryPoint
 
 
@@ -16,6 +18,8 @@ class CaseHistory:
 
     case_id: str
     """The case."""
+    title: str
+    """The shortest name that tells it from the other cases."""
     points: tuple[HistoryPoint, ...]
     """Sorted by time; never empty."""
     baseline_s: float | None
@@ -58,9 +62,11 @@ def histories_of(history: History) -> tuple[CaseHistory, ...]:
     points: dict[str, list[HistoryPoint]] = {}
     for point in history.points:
         points.setdefault(point.case_id, []).append(point)
+    names = short_names(points)
     return tuple(
         CaseHistory(
             case_id=case_id,
+            title=names[case_id],
             points=tuple(found),
             baseline_s=history.baselines_s.get(case_id),
             baseline_machine_id=history.machine_id,
@@ -92,3 +98,8 @@ def changes_text(points: Sequence[HistoryPoint]) -> str:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
+
+
+def unread_runs(history: History) -> tuple[str, ...]:
+    """One line for each run that could not be read whole."""
+    return tuple(f"run {run_id}: {describe(problem)}" for run_id, problem in history.problems.items())

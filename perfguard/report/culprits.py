@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfguard.records.facts import Fact, fact
@@ -17,6 +18,10 @@ _ENOUGH_EXPLAINED = 0.8
 """Part of the step's difference after which no more culprits are shown."""
 _WORTH_SHOWING = 0.05
 """Part of the step's difference that a further culprit must have."""
+
+
+_SAYS_WHERE = ("optimizer.", "ops.moved")
+"""Beginnings of codes whose headline names the place."""
 
 
 class CulpritLine(NamedTuple):
@@ -66,10 +71,21 @@ def step_text(attribution: Attribution) -> str:
 
 def change_text(change: CensusChange) -> str:
     """`3 extra copies in forward of Net.head`."""
-    place, values = place_of(change.fact), change.fact.values
+    values = change.fact.values
+    place = "" if change.fact.code.startswith(_SAYS_WHERE) else place_of(change.fact)
     text = describe(change.fact) + (f" in {place}" if place else "")
     upgrade = f" (torch {values['torch_before']} → {values['torch_after']})" if "torch_before" in values else ""
     return f"{text}{upgrade}"
+
+
+def beyond_culprits(changes: Sequence[CensusChange], attribution: Attribution | None) -> list[CensusChange]:
+    """Changed op counts that no culprit shows already."""
+    shown = [culprit.fact for culprit in _worth_showing(attribution)] if attribution is not None else []
+    return [
+        change
+        for change in changes
+        if not any(fact.code == change.fact.code and fact.values == change.fact.values for fact in shown)
+    ]
 
 
 def place_of(change: Fact) -> str:
@@ -84,6 +100,11 @@ def place_of(change: Fact) -> str:
     text = " of ".join(filter(None, (names, module)))
     many = isinstance(places, int) and places > 1
     return f"{text}, {format_count(places, 'place')}" if many and isinstance(places, int) else text
+
+
+def place_of_culprit(culprit: Culprit) -> str:
+    """The same of a culprit; its phases where an older recording tells no more."""
+    return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
 
 
 def contradiction(verdict: Verdict, balance: StepBalance) -> Fact | None:
@@ -120,4 +141,4 @@ def _line(culprit: Culprit) -> CulpritLine:
         cost = f"{cost}, within the noise"
     elif math.isfinite(culprit.share):
         cost = f"{cost} · {format_share(culprit.share)}"
-    return CulpritLine(describe(culprit.fact), place_of(culprit.fact), cost)
+    return CulpritLine(describe(culprit.fact), place_of_culprit(culprit), cost)

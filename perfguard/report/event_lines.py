@@ -1,9 +1,10 @@
-"""Events in words: the log of a run that is watched, and the lines of `perfguard watch`."""
+"""Lines of a log in words, for the TUI's log and for `perfguard watch`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime, timezone, tzinfo
+from types import MappingProxyType
 
 from perfguard.records.events import (
     ArmReady,
@@ -23,9 +24,8 @@ from perfguard.records.events import (
     StepsCounted,
     VerdictReached,
 )
-from perfguard.records.facts import Severity
+from perfguard.records.facts import Fact
 from perfguard.records.run import Stage
-from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source
@@ -38,11 +38,6 @@ from perfguard.units import (
 )
 from perfguard.watch.view.run_view import LogLine
 
-_ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}
-_WARNINGS = {
-    *(Outcome.DIFFERENT.value, Outcome.INCOMPARABLE.value, Outcome.NO_BASELINE.value, Outcome.INCONCLUSIVE.value),
-    *(GateOutcome.HOST_UNSTABLE.value, "interrupted"),
-}
 _SIGNS = {"info": "·", "warning": "!", "error": "✗"}
 _ASCII_SIGNS = {"info": "-", "warning": "!", "error": "x"}
 _STAGES = {
@@ -52,53 +47,56 @@ _STAGES = {
     Stage.DRIFT: "pairing with the anchor's commit",
     Stage.DRIFT_CONFIRMATION: "confirming drift with relocated arms",
 }
+_MODES = {"paired": "two arms in interleaved blocks", "rounds": "one arm in rounds"}
 
 
-def log_line(event: Event, *, seq: int, t_wall: float) -> LogLine | None:
-    """An event as a line of the log; None for what comes many times a second and for what its neighbours say, too."""
-    level, text = _preparation(event)
-    if not text:
-        level, text = _measurement(event)
-    if not text:
-        level, text = _conclusion(event)
-    return LogLine(seq=seq, t_wall=t_wall, level=level, text=printable(text)) if text else None
+def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a line says, printable.
+
+    Args:
+        line: What to say.
+        names: Short names of cases by id; other cases go by their id.
+    """
+    if isinstance(line.what, Fact):
+        return printable(describe(line.what))
+    event = line.what
+    return printable(_preparation(event, names) or _measurement(event, names) or _conclusion(event, names))
 
 
-def plain_line(line: LogLine, *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
+def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
     """`14:03:07 · block 4 took 12 s`: a line for a terminal, a CI log or a screen reader.
 
     Args:
         line: What to say.
+        names: Short names of cases by id.
         is_ascii: Whether signs are ASCII characters; names in the text stay as they are.
         zone: Of the time of day; that of the machine when None.
     """
-    sign = (_ASCII_SIGNS if is_ascii else _SIGNS).get(line.level, "·")
-    return f"{_time_of_day(line.t_wall, zone)} {sign} {line.text}"
+    sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
+    return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"
 
 
-def _preparation(event: Event) -> tuple[str, str]:
+def _preparation(event: Event, names: Mapping[str, str]) -> str:
     match event:
         case RunStarted():
             cases = format_count(len(event.case_ids), "case")
-            return "info", (
-                f"run {event.run_id}: {cases} of {event.suite}, {_mode(event.mode)}, at most "
-                f"{format_duration(event.budget_s)}"
-            )
+            mode = _MODES.get(event.mode, event.mode)
+            return f"run {event.run_id}: {cases} of {event.suite}, {mode}, at most {format_duration(event.budget_s)}"
         case ArmReady():
             torch = f", torch {event.torch}" if event.torch else ""
             source = short_source(event.source_id, event.commit)
-            return "info", f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
+            return f"{event.arm.value} is {event.text}: Python {event.python}{torch}, source {source}"
         case ArmsCompared(identical=True):
-            return "info", "both arms are identical by their hashes: they pass by construction"
+            return "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():
             loops = format_count(event.inner_loops, "iteration")
-            return "info", f"{event.case_id}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
+            return f"{_name(event.case_id, names)}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
         case _:
-            return "info", ""
+            return ""
 
 
-def _measurement(event: Event) -> tuple[str, str]:
-    level, text = "info", ""
+def _measurement(event: Event, names: Mapping[str, str]) -> str:
+    text = ""
     match event:
         case StageStarted():
             text = f"{_STAGES[event.stage]}: {format_count(len(event.case_ids), 'case')}"
@@ -110,52 +108,43 @@ def _measurement(event: Event) -> tuple[str, str]:
         case LooksPlanned():
             text = f"looks are spread over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
-            text = f"{event.case_id}: {describe(event.reason)}"
+            text = f"{_name(event.case_id, names)}: {describe(event.reason)}"
         case CaseFailed():
-            level, text = "error", f"{event.case_id} failed in the {event.arm.value}: {describe(event.reason)}"
+            text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {describe(event.reason)}"
         case Noted():
-            level = "info" if event.fact.severity is Severity.INFO else "warning"
             text = describe(event.fact)
         case _:
             pass
-    return level, text
+    return text
 
 
-def _conclusion(event: Event) -> tuple[str, str]:
-    level, text = "info", ""
+def _conclusion(event: Event, names: Mapping[str, str]) -> str:
+    text = ""
     match event:
         case LookTaken() if event.decided:
-            found = ", ".join(f"{case_id} {outcome}" for case_id, outcome in event.decided.items())
-            level = _worst(event.decided.values())
+            found = ", ".join(f"{_name(case_id, names)} {outcome}" for case_id, outcome in event.decided.items())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
-        case LookTaken(final=True):
+        case LookTaken():
             text = f"last look, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
             since = f" since {event.counted_on}" if event.counted_on else ""
-            level, text = "warning", f"{event.case_id}: {changes} in op counts{since}: {change_text(event.changes[0])}"
+            change = change_text(event.changes[0])
+            text = f"{_name(event.case_id, names)}: {changes} in op counts{since}: {change}"
         case OpsCompared():
             said = (step_text(event.attribution), *culprit_texts(event.attribution))
-            text = f"{event.attribution.case_id}: {'; '.join(said)}"
+            text = f"{_name(event.attribution.case_id, names)}: {'; '.join(said)}"
         case VerdictReached():
-            level, text = _worst([event.outcome]), f"{event.case_id} {event.outcome}: {describe_all(event.reasons)}"
+            text = f"{_name(event.case_id, names)} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():
-            level = _worst([event.outcome])
             text = f"run ended, {event.outcome}, exit code {event.exit_code}: {describe_all(event.reasons)}"
         case _:
             pass
-    return level, text
+    return text
 
 
-def _mode(mode: str) -> str:
-    return {"paired": "two arms in interleaved blocks", "rounds": "one arm in rounds"}.get(mode, mode)
-
-
-def _worst(outcomes: Iterable[str]) -> str:
-    found = set(outcomes)
-    if found & _ERRORS:
-        return "error"
-    return "warning" if found & _WARNINGS else "info"
+def _name(case_id: str, names: Mapping[str, str]) -> str:
+    return names.get(case_id, case_id)
 
 
 def _time_of_day(t_wall: float, zone: tzinfo | None) -> str:

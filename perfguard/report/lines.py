@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from perfguard.gate.calibration.error_rate import nominal
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
-from perfguard.records.steps.ops import CensusChange
+from perfguard.records.steps.ops import Attribution, CensusChange
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.report.culprits import change_text, contradiction, culprit_texts
+from perfguard.report.culprits import beyond_culprits, change_text, contradiction, culprit_texts
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
@@ -33,7 +33,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
     """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
-    changes = result.census_changes.get(verdict.case_id, ())
+    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     return [
         *ops_lines(verdict, result),
         *change_lines("changed", "in op counts", changes),
@@ -54,11 +54,16 @@ def unchanged_lines(verdict: Verdict, result: RunResult) -> list[str]:
 
 def ops_lines(verdict: Verdict, result: RunResult) -> list[str]:
     """The culprits of a case that was profiled, and whether they contradict the verdict."""
-    found = next((one for one in result.attributions if one.case_id == verdict.case_id), None)
+    found = attribution_of(verdict, result)
     if found is None:
         return []
     doubt = contradiction(verdict, found.balance)
     return [*([describe(doubt)] if doubt else ()), *(f"culprit: {text}" for text in culprit_texts(found))]
+
+
+def attribution_of(verdict: Verdict, result: RunResult) -> Attribution | None:
+    """What the ops of a case say; None where it was not profiled."""
+    return next((one for one in result.attributions if one.case_id == verdict.case_id), None)
 
 
 def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 
 T = TypeVar("T")
@@ -34,7 +36,7 @@ class StartingThread:
         return self._pool.submit(call).result()
 
 
-def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER, spared: Collection[int] = ()) -> str:
+def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER, spared: Collection[int] = ()) -> Fact:
     """Move this process away from the measured CPUs and give it the lowest priority; say what was done, or why not.
 
     All of its threads; those that they start inherit both.
@@ -45,7 +47,8 @@ def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER, spared: Collecti
         spared: Threads that are left as they are; they must do nothing but start processes.
     """
     threads = [thread for thread in _threads() if thread not in spared]
-    return f"this reader runs {_moved(frozenset(cpus), root, threads)}, {_lowered(threads)}"
+    moved = _moved(frozenset(cpus), root, threads)
+    return replace(moved, values={**moved.values, "niceness": _lowered(threads)})
 
 
 def housekeeping_cpus(allowed: Collection[int], measured: Collection[int], root: Path = CPU_FOLDER) -> frozenset[int]:
@@ -55,21 +58,21 @@ def housekeeping_cpus(allowed: Collection[int], measured: Collection[int], root:
     return away or beside
 
 
-def _moved(measured: frozenset[int], root: Path, threads: Sequence[int]) -> str:
+def _moved(measured: frozenset[int], root: Path, threads: Sequence[int]) -> Fact:
     allowed = os.sched_getaffinity(0)
     if not measured & allowed:
-        return f"on CPU {format_cpu_list(allowed)}"
+        return fact("reader.placed", cpus=format_cpu_list(allowed), is_beside=False)
     chosen = housekeeping_cpus(allowed, measured, root)
     if not chosen:
-        return f"on the measured CPU {format_cpu_list(allowed)}, because there is no other: it will disturb the run"
+        return fact("reader.on_measured_cpus", severity=Severity.NOTABLE, cpus=format_cpu_list(allowed))
     try:
         for thread in threads:
             os.sched_setaffinity(thread, chosen)
     except OSError as error:
-        return f"on CPU {format_cpu_list(allowed)}, also measured ones, because it cannot be moved ({error.strerror})"
+        problem = error.strerror
+        return fact("reader.not_moved", severity=Severity.NOTABLE, cpus=format_cpu_list(allowed), problem=problem)
     is_beside = any(chosen & _siblings(cpu, root) for cpu in measured)
-    sharing = ", which shares a core with a measured one" if is_beside else ""
-    return f"on CPU {format_cpu_list(chosen)}{sharing}"
+    return fact("reader.placed", cpus=format_cpu_list(chosen), is_beside=is_beside)
 
 
 def _siblings(cpu: int, root: Path) -> frozenset[int]:
@@ -82,8 +85,8 @@ def _siblings(cpu: int, root: Path) -> frozenset[int]:
     return frozenset({cpu})
 
 
-def _lowered(threads: Sequence[int]) -> str:
-    """Priority for CPU and disk; what the kernel refuses is left as it is."""
+def _lowered(threads: Sequence[int]) -> int | None:
+    """Give up priority for CPU and disk; the niceness that is left, None where the process only runs on idle CPUs."""
     _lower_disk_priority()
     try:
         for thread in threads:
@@ -91,8 +94,8 @@ def _lowered(threads: Sequence[int]) -> str:
     except OSError:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, _LEAST_NICE)
-        return f"with niceness {os.getpriority(os.PRIO_PROCESS, 0)}"
-    return "only when nothing else wants to (SCHED_IDLE)"
+        return os.getpriority(os.PRIO_PROCESS, 0)
+    return None
 
 
 def _threads() -> list[int]:

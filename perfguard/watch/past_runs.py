@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +14,20 @@ from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.host.probe import probe
+from perfguard.records.case_block import CaseBlock
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
+from perfguard.records.run_data import RunData
 from perfguard.store.baselines import BaselineStore
 from perfguard.store.pyperf_files import write_text
 from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.sources.event_tail import EventTail
-from perfguard.watch.view.cases import WatchedCase
-from perfguard.watch.view.run import RunFold
 from perfguard.watch.view.run_view import History, HistoryPoint
 
 MAX_RUNS = 500
 """The latest ones; older runs are left out of a series."""
 _CACHE_FILE = "history.json"
-_CACHE_SCHEMA = 2
+_CACHE_SCHEMA = 3
 _LONGEST_S = 1e9
 """Thirty years; a damaged recording can hold any number."""
 
@@ -41,7 +42,7 @@ class RecordedRun:
     """Time of their last change, likewise."""
     points: tuple[HistoryPoint, ...]
     """One for each case that was measured."""
-    problem: str | None = None
+    problem: Fact | None = None
     """Why the run could not be read."""
 
 
@@ -76,7 +77,7 @@ def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) 
         ),
         baselines_s=_baselines_s(loaded, machine_id, case_ids),
         machine_id=machine_id,
-        problems=tuple(f"run {run_id}: {run.problem}" for run_id, run in found.items() if run.problem),
+        problems={run_id: run.problem for run_id, run in found.items() if run.problem},
     )
 
 
@@ -95,61 +96,61 @@ def _read_runs(runs: Path, known: dict[str, RecordedRun]) -> Iterator[tuple[str,
 
 
 def _read_run(path: Path, *, size_bytes: int, changed_ns: int) -> RecordedRun:
-    fold, problems = _folded(path)
-    problem = None
-    if fold.start is None:
-        problem = "its events hold no start of a run"
-    elif problems:
-        problem = problems[0]
+    data, started_at, problems = _folded(path)
+    if data.start is None:
+        problems = (fact("recording.no_start", severity=Severity.NOTABLE), *problems)
     return RecordedRun(
         size_bytes=size_bytes,
         changed_ns=changed_ns,
-        points=tuple(_points(path.parent.name, fold)),
-        problem=problem,
+        points=tuple(_points(path.parent.name, data, started_at)),
+        problem=problems[0] if problems else None,
     )
 
 
-def _folded(path: Path) -> tuple[RunFold, list[str]]:
-    """A run's events, and what is wrong with them."""
-    tail, fold = EventTail(path), RunFold()
-    problems: list[str] = []
+def _folded(path: Path) -> tuple[RunData, float, tuple[Fact, ...]]:
+    """A run's data, when it started, and what is wrong with its events."""
+    tail, data, problems = EventTail(path), RunData(keeps_signals=False), list[Fact]()
+    started_at: float | None = None
     while True:
         update = tail.poll()
         if update.restarted:
-            fold = RunFold()
+            data, started_at = RunData(keeps_signals=False), None
         for seen in update.events:
-            fold.add(seen)
+            started_at = seen.t_wall if started_at is None else started_at
+            data.add(seen.event)
         problems.extend(update.problems)
         if not update.has_more:
-            return fold, problems
+            return data, started_at or 0.0, tuple(problems)
 
 
-def _points(run_id: str, fold: RunFold) -> Iterator[HistoryPoint]:
-    start, ready = fold.start, fold.arms.get(Arm.CANDIDATE)
+def _points(run_id: str, data: RunData, started_at: float) -> Iterator[HistoryPoint]:
+    start, ready = data.start, data.arms.get(Arm.CANDIDATE)
     if start is None or start.is_injected:
         return
-    for case in fold.cases.values():
-        medians_s = _medians_s(case)
+    for case_id in start.case_ids:
+        medians_s = _medians_s(data.effect_blocks(case_id))
         if not medians_s:
             continue
         logs = [math.log(median_s) for median_s in medians_s]
+        verdict = data.verdicts.get(case_id)
         yield HistoryPoint(
             run_id=run_id,
-            t_wall=fold.started_at or 0.0,
-            case_id=case.case_id,
+            t_wall=started_at,
+            case_id=case_id,
             median_s=statistics.median(medians_s),
             spread_ratio=statistics.stdev(logs) if len(logs) > 1 else None,
             source_id=ready.source_id if ready else None,
             machine_id=start.machine_id,
             stack_id=ready.stack_id if ready else None,
-            outcome=case.verdict.outcome if case.verdict else None,
+            outcome=verdict.outcome if verdict else None,
             commit=ready.commit if ready else None,
         )
 
 
-def _medians_s(case: WatchedCase) -> list[float]:
+def _medians_s(blocks: Iterable[CaseBlock]) -> list[float]:
     """Of the candidate in each finished block; what is no time of this world is left out."""
-    return [value_s for value_s in case.numbers.block_medians_s(Arm.CANDIDATE, ()) if 0 < value_s < _LONGEST_S]
+    medians_s = (statistics.median(block.candidate_s) for block in blocks if block.is_finished and block.candidate_s)
+    return [median_s for median_s in medians_s if 0 < median_s < _LONGEST_S]
 
 
 def _machine_id() -> str | None:

@@ -131,8 +131,8 @@ def test_a_pull_request_of_two_commits_is_judged_case_by_case(first_project):
     assert set(found) == {"first_step", "second_step", "third_step"}
     assert found["second_step"] == "regressed"
     assert found["first_step"] in ("regressed", "inconclusive")
-    counted = {case: changes[0]["sentence"] for case, changes in result["census_changes"].items() if changes}
+    counted = {case: changes[0]["fact"] for case, changes in result["census_changes"].items() if changes}
     assert set(counted) == {"first_step", "second_step"}
-    assert all(sentence.startswith("mm new (") for sentence in counted.values())
+    assert {(fact["code"], *fact["values"]["ops"]) for fact in counted.values()} == {("ops.added", "mm")}
     assert found["third_step"] not in ("regressed", "failed", "different")
     assert result["exit_code"] == done.returncode == 1

@@ -136,7 +136,7 @@ class TestRecordingsOlderThanCodes:
             {"event": "case_failed", "case_id": "a", "arm": "candidate", "missing": False, "reason": "no", "detail": ""}
         )
         event = decode_event(line.encode(), source="events.jsonl")
-        assert (event.reason, event.quoted) == (recorded_text("no"), "no")
+        assert (event.reason, event.quoted) == (fact("case.raised", error="no"), "no")
 
     def test_a_fingerprint_keeps_its_notes_and_the_trouble_of_its_interpreter(self):
         path = Path(__file__).parents[1] / "data" / "runs" / "paired" / "fingerprint.json"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load, measuring_options, setup_option
+from perfguard.cli.options import load, measuring_options, progress_options, setup_option
 
 if TYPE_CHECKING:
     from perfguard.gate.calibrate import Calibrated
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @measuring_options
 @setup_option
-@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
+@progress_options
 def command(**options: Any) -> None:
     """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load, load_policy, measuring_options, setup_option, verdict_options, working_directory
+from perfguard.cli.options import (
+    load,
+    load_policy,
+    measuring_options,
+    progress_options,
+    setup_option,
+    verdict_options,
+    working_directory,
+)
 from perfguard.errors import ExitCode, PerfguardError
 from perfguard.records.facts import Severity, fact
 
@@ -68,7 +76,7 @@ def command() -> None:
 @measuring_options
 @setup_option
 @verdict_options
-@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
+@progress_options
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from perfguard.benchmarks.selection import suite_cases
+from perfguard.cli.diagnostics import is_terminal
 from perfguard.cli.options import load
 from perfguard.codec import to_json
 from perfguard.errors import NothingSelectedError
@@ -25,6 +29,9 @@ from perfguard.records.spec import (
 )
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, printable
+
+_BESIDE_ID = 28
+"""Columns of the phase and of whether a case gates."""
 
 
 @click.command("list")
@@ -51,9 +58,11 @@ def _print_cases(cases: Sequence[Case], *, as_json: bool) -> None:
         click.echo(to_json(rows, indent=1))
         return
     width = max((len(case.id) for case in cases), default=0)
+    is_narrow = width + _BESIDE_ID > _room()
     for case in cases:
         advisory = "advisory" if case.gating is Gating.ADVISORY else "gating"
-        click.echo(f"{case.id:<{width}}  {case.phase.value:<16}  {advisory}")
+        between = "\n   " if is_narrow else " " * (width - len(case.id) + 1)
+        click.echo(f"{case.id}{between} {case.phase.value:<16}  {advisory}")
 
 
 def _print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None:
@@ -63,18 +72,19 @@ def _print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None
         return
     click.echo("Suites")
     for suite in catalog.suites:
-        click.echo(f"  {suite.name:<8} {_size(catalog, suite)}")
+        _print_wrapped(f"  {suite.name:<8} {_size(catalog, suite)}", indent=11)
     click.echo("\nBenchmarks")
     width = max(len(spec.name) for spec in catalog.benchmarks)
     for name, alike in itertools.groupby(catalog.benchmarks, key=lambda spec: spec.name):
         specs = tuple(alike)
-        click.echo(f"  {name:<{width}}  {specs[0].doc}".rstrip())
+        _print_wrapped(f"  {name:<{width}}  {specs[0].doc}".rstrip(), indent=width + 4)
         if every_case:
             for case in (case for spec in specs for case in expand(spec)):
                 click.echo(f"    {case.id}")
         else:
             for parameter, values in _values(specs).items():
-                click.echo(f"  {'':<{width}}    {parameter} = {', '.join(map(format_parameter, values))}")
+                values_text = ", ".join(map(format_parameter, values))
+                _print_wrapped(f"  {'':<{width}}    {parameter} = {values_text}", indent=width + 8)
     _print_notes(catalog.notes)
 
 
@@ -102,4 +112,16 @@ def _print_notes(notes: Sequence[Fact]) -> None:
     if notes:
         click.echo("\nNotes")
     for note in notes:
-        click.echo(f"  {printable(describe(note))}")
+        _print_wrapped(f"  {printable(describe(note))}", indent=4)
+
+
+def _print_wrapped(text: str, *, indent: int) -> None:
+    """A line that goes on below its beginning where the terminal is narrow."""
+    indent = indent if indent < _room() // 2 else 4
+    lines = textwrap.wrap(text, _room(), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    click.echo("\n".join(lines))
+
+
+def _room() -> int:
+    """Columns of the terminal; a file has as many as it takes."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else sys.maxsize

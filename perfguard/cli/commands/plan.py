@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from perfguard.cli.diagnostics import Verbosity
 from perfguard.cli.options import load, margin_option, parse_percentage
 
 
@@ -32,7 +33,7 @@ def command(**options: Any) -> None:
     detect_ratio = parse_percentage("--detect", options["detect"])
     power = parse_percentage("--power", options["power"])
     loaded = load(options, keys=("suite", "budget_s"))
-    request = build_request("plan", loaded, {"no_progress": True})
+    request = build_request("plan", loaded, {"verbosity": Verbosity.QUIET})
     plan = plan_suite(request, detect_ratio=detect_ratio, power=power)
     if options["output_format"] == "json":
         click.echo(to_json(plan, indent=1))

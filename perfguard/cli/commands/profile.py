@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import load
+from perfguard.cli.options import load, progress_options
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, StoreError, UsageError
 from perfguard.store.whole_files import write_whole
@@ -110,7 +110,7 @@ def command(ctx: click.Context) -> None:
 @click.option("--top", type=click.IntRange(1), default=15, show_default=True, metavar="N", help="Ops in the table.")
 @click.option("--format", "output_format", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File instead of stdout.")
-@click.option("--no-progress", is_flag=True, help="Do not show progress on stderr.")
+@progress_options
 def target(**options: Any) -> None:
     """Say which ops a step's time is in: by primitive and direction, by phase, op by op.
 

@@ -182,7 +182,8 @@ def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) ->
         left_out = replace(case, gating=Gating.ADVISORY)
         return _problem(left_out, failure.reason, Outcome.NO_BASELINE, policy, design=design)
     if failure.missing and failure.arm is Arm.BASELINE:
-        return _problem(case, fact("case.not_in_baseline"), Outcome.NO_BASELINE, policy, design=design)
+        problem = fact("case.not_in_baseline", error=failure.reason.values.get("error"))
+        return _problem(case, problem, Outcome.NO_BASELINE, policy, design=design)
     problem = replace(failure.reason, severity=Severity.GRAVE, subject=Subject(arm=failure.arm.value))
     return _problem(case, problem, Outcome.FAILED, policy, design=design)
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perfguard.profile.changes.counted import Change, Rule, call_code, changed, phases_of, severity_of
+from perfguard.profile.changes.counted import Change, Rule, call_code, changed, explained, phases_of, severity_of
 from perfguard.profile.changes.movements import copies_at, is_reorder, open_copies, open_reorders, reorders_at
 from perfguard.profile.changes.op_names import callees, computes, leading, short
 from perfguard.profile.changes.pairs import account_of
@@ -195,7 +195,7 @@ def executions(residue: Residue) -> list[Change]:
 
 
 def _left(residue: Residue, rows: Sequence[RowKey], names: Sequence[str]) -> Change:
-    places = frozenset(row.place for row in rows)
+    places = {row.place for row in rows}
     unexplained = [row for row in rows if row.name in names]
     counts = residue.counts(
         row for place in places for row in residue.at(place) if row.kind is rows[0].kind and row.name in names
@@ -203,12 +203,5 @@ def _left(residue: Residue, rows: Sequence[RowKey], names: Sequence[str]) -> Cha
     # Where other changes took a part of these calls, only what is left can be said.
     if counts.change != sum(map(residue.change, unexplained)):
         counts = residue.counts(unexplained)
-    return changed(
-        Rule.CALLS,
-        call_code(counts.before, counts.after),
-        counts,
-        places,
-        residue.take(rows),
-        severity=severity_of(counts.change),
-        ops=tuple(map(short, names)),
-    )
+    code, ops = call_code(counts.before, counts.after), tuple(map(short, names))
+    return explained(residue, Rule.CALLS, code, rows, counts=counts, ops=ops)

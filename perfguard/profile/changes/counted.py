@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from perfguard.profile.changes.residue import Counts, Place, RowKey
+from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.steps.ops import StepPhase
 
@@ -79,6 +79,25 @@ def changed(
         severity=severity,
     )
     return Change(rule=rule, fact=told, counts=counts, places=found, rows=rows)
+
+
+def explained(
+    residue: Residue,
+    rule: Rule,
+    code: str,
+    rows: Iterable[RowKey],
+    *,
+    counts: Counts | None = None,
+    values: Mapping[str, Value] = _NOTHING,
+    severity: Severity | None = None,
+    **more: Value,
+) -> Change:
+    """A change that explains rows entirely, at their places; its counts and severity are theirs where not given."""
+    rows = list(rows)
+    counts = residue.counts(rows) if counts is None else counts
+    severity = severity or severity_of(counts.change)
+    places, taken = {row.place for row in rows}, residue.take(rows)
+    return changed(rule, code, counts, places, taken, values={**values, **more}, severity=severity)
 
 
 def change_fact(

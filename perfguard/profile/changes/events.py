@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from perfguard.profile.changes.counted import Change, Rule, changed, severity_of
+from perfguard.profile.changes.counted import Change, Rule, explained, severity_of
 from perfguard.profile.changes.residue import Residue, RowKey
 from perfguard.profile.op_counts.census import ALLOCATIONS, CACHE_MISS
 from perfguard.records.facts import Value
@@ -22,13 +22,8 @@ def compile_events(residue: Residue) -> list[Change]:
         # Reasons that came, or, where none did, those that went.
         telling = [row for row in rows if residue.change(row) > 0] or rows
         reasons = tuple(sorted({row.detail for row in telling if row.detail}))
-        places = {row.place for row in rows}
-        severity = severity_of(counts.change)
-        taken = residue.take(rows)
         found.append(
-            changed(
-                Rule.COMPILE, "compile.changed", counts, places, taken, severity=severity, event=name, reasons=reasons
-            )
+            explained(residue, Rule.COMPILE, "compile.changed", rows, counts=counts, event=name, reasons=reasons)
         )
     return found
 
@@ -40,9 +35,7 @@ def cache_misses(residue: Residue) -> list[Change]:
         return []
     counts = residue.counts(residue.all(CensusKind.PRIMITIVE, CACHE_MISS))
     primitives = tuple(sorted({row.detail for row in rows}))
-    places, severity = {row.place for row in rows}, severity_of(counts.change)
-    code, taken = "cache_misses.changed", residue.take(rows)
-    return [changed(Rule.CACHE_MISSES, code, counts, places, taken, severity=severity, primitives=primitives)]
+    return [explained(residue, Rule.CACHE_MISSES, "cache_misses.changed", rows, counts=counts, primitives=primitives)]
 
 
 def allocations(residue: Residue) -> list[Change]:
@@ -58,15 +51,10 @@ def allocations(residue: Residue) -> list[Change]:
     if sizes.change:
         amounts["size_before_bytes"] = sizes.before
         amounts["more_bytes" if sizes.change > 0 else "fewer_bytes"] = abs(sizes.change)
+    amounts["is_elsewhere"] = not counts.change and not sizes.change
+    severity = severity_of(sizes.change or counts.change)
     return [
-        changed(
-            Rule.ALLOCATIONS,
-            "allocations.changed",
-            counts,
-            {row.place for row in rows},
-            residue.take(rows),
-            values=amounts,
-            severity=severity_of(sizes.change or counts.change),
-            is_elsewhere=not counts.change and not sizes.change,
+        explained(
+            residue, Rule.ALLOCATIONS, "allocations.changed", rows, counts=counts, severity=severity, values=amounts
         )
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from perfguard.profile.changes.counted import Change, Rule, changed
+from perfguard.profile.changes.counted import Change, Rule, changed, explained
 from perfguard.profile.changes.op_names import CONVOLUTIONS, computes, leading, short
 from perfguard.profile.changes.pairs import REORDER, account_of
 from perfguard.profile.changes.residue import Counts, Pair, Place, Residue, RowKey
@@ -85,14 +85,10 @@ def left_libraries(residue: Residue) -> list[Change]:
             groups[_runner(residue, gone), _runner(residue, new)] += [*gone, *new]
     found = []
     for (lost, gained), rows in groups.items():
-        counts, places = residue.counts(rows), {row.place for row in rows}
-        grave, harmless = gained == NO_LIBRARY, lost == NO_LIBRARY
-        severity = Severity.GRAVE if grave else Severity.INFO if harmless else Severity.NOTABLE
+        counts = residue.counts(rows)
+        severity = {NO_LIBRARY: Severity.GRAVE}.get(gained, Severity.INFO if lost == NO_LIBRARY else Severity.NOTABLE)
         values: dict[str, Value] = {"lost": lost, "gained": gained, "calls": max(counts.before, counts.after)}
-        taken = residue.take(rows)
-        found.append(
-            changed(Rule.IMPLEMENTATION, "library.changed", counts, places, taken, values=values, severity=severity)
-        )
+        found.append(explained(residue, Rule.IMPLEMENTATION, "library.changed", rows, severity=severity, values=values))
     return found
 
 

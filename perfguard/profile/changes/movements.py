@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from perfguard.profile.changes.counted import Change, Rule, changed, more_or_fewer, severity_of
+from perfguard.profile.changes.counted import Change, Rule, explained, more_or_fewer
 from perfguard.profile.changes.op_names import COPIES, is_copy, short
 from perfguard.profile.changes.pairs import REORDER
 from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
 from perfguard.profile.op_counts.census_details import op_detail, primitive_detail
-from perfguard.records.facts import Value
+from perfguard.records.facts import Severity, Value
 from perfguard.records.steps.ops import CensusKind, StepPhase
 
 
@@ -24,22 +24,18 @@ def reorders(residue: Residue) -> list[Change]:
         counts = sum((reorders_at(residue, place) for place in places), Counts())
         rows = [row for place in places for row in open_reorders(residue, place)]
         moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
-        code, severity = _code("reorders", counts), severity_of(counts.change)
-        taken, number = residue.take(rows), abs(counts.change)
-        found.append(
-            changed(Rule.REORDERS, code, counts, places, taken, values=moved, severity=severity, number=number)
-        )
+        code, number = _code("reorders", counts), abs(counts.change)
+        found.append(explained(residue, Rule.REORDERS, code, rows, counts=counts, values=moved, number=number))
     return found
 
 
 def other_reorders(residue: Residue) -> list[Change]:
     """As many reorders as before, between other layouts."""
     rows = [row for row in residue.open(CensusKind.PRIMITIVE) if is_reorder(row)]
-    if not rows:
-        return []
-    counts, places = residue.counts(rows), {row.place for row in rows}
-    number = max(counts.before, counts.after)
-    return [changed(Rule.REORDERS, "reorders.changed", counts, places, residue.take(rows), number=number)]
+    counts = residue.counts(rows)
+    number, severity = max(counts.before, counts.after), Severity.NOTABLE
+    code = "reorders.changed"
+    return [explained(residue, Rule.REORDERS, code, rows, severity=severity, number=number)] if rows else []
 
 
 def copies(residue: Residue) -> list[Change]:
@@ -53,19 +49,8 @@ def copies(residue: Residue) -> list[Change]:
         example = min(telling, key=lambda row: (COPIES.index(short(row.name)), -abs(residue.change(row)), row))
         detail = op_detail(example.detail)
         tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
-        found.append(
-            changed(
-                Rule.COPIES,
-                _code("copies", counts),
-                counts,
-                places,
-                residue.take(rows),
-                severity=severity_of(counts.change),
-                number=abs(counts.change),
-                by=short(example.name),
-                tensor=tensor,
-            )
-        )
+        values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
+        found.append(explained(residue, Rule.COPIES, _code("copies", counts), rows, counts=counts, values=values))
     return found
 
 

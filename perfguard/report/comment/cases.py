@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import name_in, names_in
 from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
-from perfguard.report.culprits import change_text
+from perfguard.report.culprits import beyond_culprits, change_text
 from perfguard.report.escaping import code, code_block, escape, escape_html
-from perfguard.report.lines import SAME_OP_COUNTS, has_same_op_counts, ops_lines, signal_lines
+from perfguard.report.lines import SAME_OP_COUNTS, attribution_of, has_same_op_counts, ops_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.terminal.result import SIGNS, format_interval
 from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
@@ -57,8 +58,8 @@ def case_sections(result: RunResult, detail: Detail) -> list[str]:
             detail.rows,
         ),
         *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
-        *_faster(of(verdicts, Outcome.IMPROVED), detail.improved),
-        *_unchanged(of(verdicts, Outcome.UNCHANGED), detail),
+        *_faster(of(verdicts, Outcome.IMPROVED), result, detail.improved),
+        *_unchanged(of(verdicts, Outcome.UNCHANGED), result, detail),
         *_same_code(of(verdicts, Outcome.SAME_CODE)),
         *_changed(result, verdicts, detail),
     ]
@@ -93,16 +94,17 @@ def _regressions(red: Sequence[Verdict], result: RunResult, detail: Detail) -> l
         return []
     shown = red[: detail.rows]
     told = [_regression(v, result, detail, named=v is red[0]) for v in shown[: detail.blamed]]
-    return [_bars(shown), *told, *_more(len(red) - len(shown), "regressed case")]
+    return [_bars(shown, result), *told, *_more(len(red) - len(shown), "regressed case")]
 
 
 def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: bool) -> str:
     """What is known of one; `named` where the headline has its culprit already."""
     comparison = verdict.comparison
     times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
-    lines = [f"{code_of(verdict.case_id)}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
+    name = code_of(name_in(result, verdict.case_id))
+    lines = [f"{name}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
-    changes = result.census_changes.get(verdict.case_id, ())
+    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
     return "\n".join(lines)
@@ -111,29 +113,29 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
 def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
     if not verdicts:
         return []
-    shown = verdicts[:rows]
+    shown, names = verdicts[:rows], names_in(result)
     reasons = [
-        f"- {code_of(v.case_id)}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
+        f"- {code_of(names[v.case_id])}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
         + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(v, result) else "")
         for v in shown
     ]
-    parts = [_bars(shown), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
+    parts = [_bars(shown, result), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
     return ["\n\n".join([f"#### {title}: {format_count(len(verdicts), 'case')}", *filter(None, parts)])]
 
 
-def _faster(verdicts: Sequence[Verdict], rows: int) -> list[str]:
+def _faster(verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
     heading = f"Faster: {format_count(len(verdicts), 'case')}"
     if not verdicts or not rows:
         return [f"{heading}."] if verdicts else []
-    parts = [_bars(verdicts[:rows]), *_more(len(verdicts) - rows, "case")]
+    parts = [_bars(verdicts[:rows], result), *_more(len(verdicts) - rows, "case")]
     return [fold(heading, "\n\n".join(filter(None, parts)))]
 
 
-def _unchanged(verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+def _unchanged(verdicts: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
     if not verdicts:
         return []
     heading = f"Unchanged: {format_count(len(verdicts), 'case')}"
-    return [fold(heading, _bars(verdicts))] if detail.unchanged else [f"{heading}."]
+    return [fold(heading, _bars(verdicts, result))] if detail.unchanged else [f"{heading}."]
 
 
 def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
@@ -144,12 +146,14 @@ def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> 
         return []
     lines = []
     for case_id, changes in list(changed.items())[: detail.rows]:
-        lines += [f"- {code_of(case_id)}: {text_of(change_text(change))}" for change in changes[: detail.changes]]
+        name = code_of(name_in(result, case_id))
+        lines += [f"- {name}: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     return [fold(f"Changed op counts, no regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
 
 
-def _bars(verdicts: Sequence[Verdict]) -> str:
+def _bars(verdicts: Sequence[Verdict], result: RunResult) -> str:
     """A code block with a line for each case that has an effect; empty where none has."""
+    names = names_in(result)
     measured = [(v, e) for v in verdicts if (e := v.effect) is not None]
     if not measured:
         return ""
@@ -161,7 +165,7 @@ def _bars(verdicts: Sequence[Verdict]) -> str:
         lines.append(
             f"{SIGNS[verdict.outcome][0]} {format_effect(estimate.log_ratio):>9}  "
             f"{interval:<{width}}  {interval_bar(estimate, reach)}  "
-            f"{printable(shorten(verdict.case_id, _LONGEST_ID))}{_advisory(verdict)}"
+            f"{printable(shorten(names[verdict.case_id], _LONGEST_ID))}{_advisory(verdict)}"
         )
     return code_block(lines, "text")
 

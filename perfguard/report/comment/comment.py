@@ -17,10 +17,11 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import name_in
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import error_rate_of, notes_of
+from perfguard.report.lines import attribution_of, error_rate_of, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count
@@ -120,10 +121,10 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
 
 def _culprits(verdict: Verdict, result: RunResult, *, is_one_of_several: bool) -> list[str]:
     """Headline, place and cost of the first case's culprits."""
-    found = next((one for one in result.attributions if one.case_id == verdict.case_id), None)
+    found = attribution_of(verdict, result)
     if found is None:
         return []
-    where = f" ({code_of(verdict.case_id)})" if is_one_of_several else ""
+    where = f" ({code_of(name_in(result, verdict.case_id))})" if is_one_of_several else ""
     doubt = contradiction(verdict, found.balance)
     parts = [f"**{text_of(line.headline)}**{where}\n{text_of(line.details)}" for line in culprit_lines(found)]
     return [*parts, *([text_of(describe(doubt))] if doubt else ())]
@@ -133,10 +134,17 @@ def _red(result: RunResult) -> list[Verdict]:
     return of(result.gate.verdicts, Outcome.REGRESSED) if result.gate is not None else []
 
 
+def _was_not_measured(result: RunResult) -> bool:
+    """Whether both arms run the same code, so that no block was measured."""
+    return result.gate is not None and result.gate.identical and not result.gate.blocks_total
+
+
 def _certainty(result: RunResult) -> str:
     """The gate's error rate, and what made a flag red."""
     if result.gate is None:
         return "nothing was compared."
+    if _was_not_measured(result):
+        return "by git's own hashes; nothing was measured."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
     said = []
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
@@ -159,6 +167,8 @@ def _environment(result: RunResult) -> list[str]:
         for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
         if getattr(baseline, name) != getattr(candidate, name)
     ]
+    if not rows and candidate.python is None:  # nothing was started
+        return [f"Machine: {where}."]
     if not rows:
         both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
         return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
@@ -175,7 +185,10 @@ def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[
     if not detail.advice:
         return []
     return [
-        fold(f"Advice on {case_id}", render_findings_markdown([_without_command(f, context) for f in findings]))
+        fold(
+            f"Advice on {name_in(result, case_id)}",
+            render_findings_markdown([_without_command(f, context) for f in findings]),
+        )
         for case_id, findings in list(result.findings.items())[: detail.rows]
         if findings
     ]
@@ -197,7 +210,7 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
     red = _red(result)
     worst = next((v for v in red if _TYPABLE.fullmatch(v.case_id)), None)
     commands = []
-    if context.reproduce:
+    if context.reproduce and not _was_not_measured(result):
         commands += ["# measure it again", context.reproduce]
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]

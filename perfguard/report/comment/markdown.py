@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from perfguard.records.case_names import short_names
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import name_in, names_in
 from perfguard.report.escaping import code, escape
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe, describe_all
@@ -48,7 +50,8 @@ def render_markdown(result: RunResult) -> str:
 def _advice(result: RunResult) -> list[str]:
     lines: list[str] = []
     for case_id, findings in result.findings.items():
-        lines += ["", f"Advice on what the candidate does in {code(case_id)} and the baseline does not:", ""]
+        name = code(name_in(result, case_id))
+        lines += ["", f"Advice on what the candidate does in {name} and the baseline does not:", ""]
         lines.append(render_findings_markdown(findings))
     return lines
 
@@ -58,12 +61,13 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
         "| | case | baseline | candidate | effect | 95 % interval | block SD | verdict |",
         "|---|---|--:|--:|--:|---|--:|---|",
     ]
+    names = names_in(result)
     for verdict in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome)):
         c, e = verdict.comparison, verdict.effect
         advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
         cells = (
             SIGNS[verdict.outcome][0],
-            code(verdict.case_id),
+            code(names[verdict.case_id]),
             format_seconds(c.baseline_median_s),
             format_seconds(c.candidate_median_s),
             format_effect(e.log_ratio) if e else "-",
@@ -75,7 +79,7 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
     lines += [
         "",
         *(
-            f"- {code(v.case_id)}: {escape('; '.join((describe_all(v.reasons), *further)))}"
+            f"- {code(names[v.case_id])}: {escape('; '.join((describe_all(v.reasons), *further)))}"
             for v in sorted(verdicts, key=lambda v: _ORDER.index(v.outcome))
             if (further := [*signal_lines(v), *blame_lines(v, result)]) or v.outcome not in PLAIN
         ),
@@ -85,10 +89,11 @@ def _verdicts(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
 
 def _measured(measured: tuple[CaseMeasured, ...]) -> list[str]:
     lines = ["| case | rounds | median | between rounds | |", "|---|--:|--:|--:|---|"]
+    names = short_names(case.case_id for case in measured)
     for case in measured:
         problem = escape(describe(case.problem)) if case.problem else ""
         lines.append(
-            f"| {code(case.case_id)} | {case.rounds} | {format_seconds(case.median_s)} | "
+            f"| {code(names[case.case_id])} | {case.rounds} | {format_seconds(case.median_s)} | "
             f"{format_ratio(case.between_sd_ratio)} | {problem} |"
         )
     return lines

@@ -20,6 +20,8 @@ class Cell:
     """Its class; `num` aligns numbers."""
     link: str = ""
     """Where it leads: `#anchor`, or a relative address; empty for nowhere. Never what others wrote."""
+    title: str = ""
+    """What it stands for in full, where its text is shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

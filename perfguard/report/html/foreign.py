@@ -22,14 +22,6 @@ def shown(text: str, most: int = MOST_CHARACTERS) -> str:
     return printable(cut)
 
 
-def middle_cut(text: str, most: int) -> str:
-    """A name at most so long: the middle is left out, since its beginning and its end tell it apart."""
-    if len(text) <= most:
-        return text
-    head = (most - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - most :]}"
-
-
 def island(value: Any) -> str:
     """Plain data as JSON that can stand inside a script element: no text of it can end that or begin another."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))

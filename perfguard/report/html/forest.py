@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Verdict
 from perfguard.report.html.axes import EffectAxis, effect_axis
 from perfguard.report.html.charts import Cell, Chart, Table
-from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
 from perfguard.report.html.marks import mark_of
 from perfguard.report.html.svg import Element, element, percent, picture
+from perfguard.report.html.tables import name_cell
 from perfguard.report.scales import ratio_of
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import format_change, format_effect
@@ -34,7 +35,8 @@ def forest(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Chart | Non
     if not known:
         return None
     axis = effect_axis(ratio for estimate in known for ratio in _ratios(estimate))
-    rows = [_row(verdict, axis, links) for verdict in verdicts]
+    names = short_names(verdict.case_id for verdict in verdicts)
+    rows = [_row(verdict, axis, names, links) for verdict in verdicts]
     head = (Cell(content=""), Cell(content=_axis(axis), class_="axis"), Cell(content=""), Cell(content=""))
     scale = "" if axis.is_linear else "; the axis is logarithmic beyond 1 %"
     return Chart(
@@ -52,12 +54,12 @@ def forest(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Chart | Non
     )
 
 
-def _row(verdict: Verdict, axis: EffectAxis, links: Mapping[str, str]) -> tuple[Cell, ...]:
+def _row(verdict: Verdict, axis: EffectAxis, names: Mapping[str, str], links: Mapping[str, str]) -> tuple[Cell, ...]:
     mark, estimate = mark_of(verdict.outcome), verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     effect = f"{format_effect(estimate.log_ratio)} {format_interval(estimate)}" if estimate else "-"
     return (
-        Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
+        name_cell(verdict.case_id, names, links),
         Cell(content=_bar(verdict, axis, effect), class_="picture"),
         Cell(content=effect, class_="num"),
         Cell(content=f"{mark.sign} {mark.word}{advisory}", class_=f"verdict {mark.class_}"),

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from perfguard.records.result import RunResult
-from perfguard.report.case_history import CaseHistory, changes_text, histories_of
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.content import RunContent
-from perfguard.report.html.foreign import middle_cut
 from perfguard.report.html.marks import mark_of_verdict
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
 from perfguard.report.sources import short_source
-from perfguard.units import format_count, format_effect, format_seconds
+from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 from perfguard.watch.view.run_view import History
 
 PAGES = "runs"
@@ -73,11 +72,11 @@ def site_row(content: RunContent) -> SiteRow:
     return SiteRow(
         run_id=content.run_id,
         started_at=content.started_at,
-        source=middle_cut(short_source(candidate.source_id, candidate.commit), _MOST_CHARACTERS) if candidate else "-",
-        suite=middle_cut(result.suite if result else "", _MOST_CHARACTERS),
-        machine=middle_cut(machine.machine_id if machine else "", _MOST_CHARACTERS),
-        verdict=middle_cut(verdict_of(content), _MOST_CHARACTERS),
-        worst=middle_cut(worst[1], _MOST_CHARACTERS) if worst else "",
+        source=cut_middle(short_source(candidate.source_id, candidate.commit), _MOST_CHARACTERS) if candidate else "-",
+        suite=cut_middle(result.suite if result else "", _MOST_CHARACTERS),
+        machine=cut_middle(machine.machine_id if machine else "", _MOST_CHARACTERS),
+        verdict=cut_middle(verdict_of(content), _MOST_CHARACTERS),
+        worst=cut_middle(worst[1], _MOST_CHARACTERS) if worst else "",
         worst_log_ratio=worst[0] if worst else None,
     )
 
@@ -99,7 +98,7 @@ def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> s
         data={"files": []},
         runs=_table(ordered),
         cases=sorted(cases, key=lambda case: case.case_id),
-        problems=history.problems,
+        problems=unread_runs(history),
     )
 
 

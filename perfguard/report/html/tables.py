@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from perfguard.records.case_names import short_names
 from perfguard.records.result import ArmSummary, CaseMeasured
 from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.verdict import SignalFinding, Verdict
-from perfguard.report.culprits import place_of
+from perfguard.report.culprits import place_of_culprit
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
-from perfguard.report.html.foreign import LONGEST_NAME, middle_cut
+from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of, urgency
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
+    cut_middle,
     format_bytes,
     format_effect,
     format_number,
@@ -33,10 +35,11 @@ SHOWN_OPS = 100
 
 def cases_table(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Table:
     """Every case with its numbers, what needs a look first."""
+    names = short_names(verdict.case_id for verdict in verdicts)
     return Table(
         columns=("case", "verdict", ">effect", "95 % interval", ">baseline", ">candidate", ">n", ">block SD", ">p",
                  ">detectable"),
-        rows=tuple(_case_row(verdict, links) for verdict in verdicts),
+        rows=tuple(_case_row(verdict, names, links) for verdict in verdicts),
         keys=tuple(f"{v.case_id} {v.outcome.value} {v.gating.value}" for v in verdicts),
         caption="Cases",
         is_sortable=True,
@@ -44,12 +47,12 @@ def cases_table(verdicts: Sequence[Verdict], links: Mapping[str, str]) -> Table:
     )  # fmt: skip
 
 
-def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
+def _case_row(verdict: Verdict, names: Mapping[str, str], links: Mapping[str, str]) -> tuple[Cell, ...]:
     comparison, mark = verdict.comparison, mark_of(verdict.outcome)
     estimate = verdict.effect
     advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     return (
-        Cell(content=middle_cut(verdict.case_id, LONGEST_NAME), link=links.get(verdict.case_id, ""), class_="name"),
+        name_cell(verdict.case_id, names, links),
         Cell(
             content=f"{mark.sign} {mark.word}{advisory}",
             sort=float(urgency(verdict.outcome)),
@@ -68,15 +71,23 @@ def _case_row(verdict: Verdict, links: Mapping[str, str]) -> tuple[Cell, ...]:
     )
 
 
+def name_cell(case_id: str, names: Mapping[str, str], links: Mapping[str, str]) -> Cell:
+    """A case by its short name, with its id as a tooltip."""
+    name = names[case_id]
+    title = "" if name == case_id else cut_middle(case_id, LONGEST_NAME)
+    return Cell(content=cut_middle(name, LONGEST_NAME), link=links.get(case_id, ""), class_="name", title=title)
+
+
 def _p(value: float | None) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:.2g}"
 
 
 def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -> Table:
     """What one arm took."""
+    names = short_names(case.case_id for case in measured)
     rows = (
         (
-            Cell(content=middle_cut(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
+            name_cell(case.case_id, names, links),
             *numbers(
                 (format_seconds(case.median_s), case.median_s),
                 (str(case.rounds), float(case.rounds)),
@@ -100,9 +111,10 @@ def measured_table(measured: Sequence[CaseMeasured], links: Mapping[str, str]) -
 
 def profiled_table(cases: Sequence[ProfiledCase], links: Mapping[str, str]) -> Table:
     """What was profiled."""
+    names = short_names(case.case_id for case in cases)
     rows = (
         (
-            Cell(content=middle_cut(case.case_id, LONGEST_NAME), link=links.get(case.case_id, ""), class_="name"),
+            name_cell(case.case_id, names, links),
             *numbers(
                 (format_seconds(case.step_s), case.step_s),
                 (format_seconds(case.profiled_step_s), case.profiled_step_s),
@@ -162,7 +174,7 @@ def culprits_table(attribution: Attribution) -> Table | None:
                 (format_share(culprit.share), culprit.share), (format_signed_seconds(culprit.delta_s), culprit.delta_s)
             ),
             Cell(content=format_seconds_interval(culprit.lower_s, culprit.upper_s) or "-", class_="num"),
-            *text_cells(place_of(culprit.fact)),
+            *text_cells(place_of_culprit(culprit)),
             Cell(content=describe(culprit.fact), class_="wide"),
         )
         for culprit in attribution.culprits

@@ -16,11 +16,13 @@ from perfguard.report.messages.message import Message
 from perfguard.report.messages.profile import PROFILE
 from perfguard.report.messages.run import RUN
 from perfguard.report.messages.template import fill
+from perfguard.report.messages.watch import WATCH
 from perfguard.units import printable
 
 CATALOG: Mapping[str, Message] = {
     **GATE,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
+    **WATCH,
     **CHANGES,
     **RUN,
     **ERROR_RATE,

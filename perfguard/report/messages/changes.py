@@ -14,7 +14,7 @@ _MOVED = (
     "[[, {extra_copies:extra copy}]][[, {fewer_copies:fewer copy}]]"
     "[[, {extra_casts:extra cast}]][[, {fewer_casts:fewer cast}]]"
 )
-_LAYOUT = "[[ in [[{affected_ops:op}]][[{affected_primitives:primitive}]]]][[ ({ops:names})]]"
+_LAYOUT = "[[ in {affected_ops:op}]][[ in {affected_primitives:primitive}]][[ ({ops:names})]]"
 _KERNEL = "[[; {kernel_lost} → {kernel_gained}]]"
 _EVENTS = {
     "graph_break": "Graph breaks",
@@ -22,7 +22,7 @@ _EVENTS = {
     "unique_graphs": "Compiled graphs",
     "frames": "Frames seen by the compiler",
 }
-_FUSED = {
+FUSED_KINDS = {
     "attention": "Attention",
     "norm": "Normalization",
     "recurrent": "Recurrent layer",
@@ -41,7 +41,7 @@ def _compile(found: Fact) -> str:
 
 def _fusions() -> dict[str, Message]:
     found = {}
-    for kind, name in _FUSED.items():
+    for kind, name in FUSED_KINDS.items():
         found[f"{kind}.unfused"] = Message(
             text=f"{name} no longer fused: {{lost:ops}} → {{gained:ops}}",
             about=f"{name}: what one op did at once is done in pieces.",
@@ -64,7 +64,7 @@ CHANGES: Mapping[str, Message] = {
         about="An optimizer updates all parameters in one op.",
     ),
     "optimizer.changed": Message(
-        text="{op} executes other ops: [[{before} ]][[{lost:ops}]] → [[{after} ]][[{gained:ops}]]",
+        text="{op} executes other ops: [[{before} {lost:ops} → ]][[{after} {gained:ops}]]",
         about="An optimizer executes other ops than before, neither fused nor unfused by that.",
     ),
     "optimizer.replaced": Message(text="Optimizer replaced: {replaced} → {op}", about="Another optimizer updates."),
@@ -119,8 +119,8 @@ CHANGES: Mapping[str, Message] = {
     "reorders.changed": Message(
         text="{number:reorder} between other layouts", about="As many reorders as before, between other layouts."
     ),
-    "ops.added": Message(text="{ops:ops} added, {after:call}", about="Ops that the baseline did not call."),
-    "ops.removed": Message(text="{ops:ops} removed, {before:call}", about="Ops that are no longer called."),
+    "ops.added": Message(text="{ops:names} added ({after:call})", about="Ops that the baseline did not call."),
+    "ops.removed": Message(text="{ops:names} removed ({before:call})", about="Ops that are no longer called."),
     "ops.replaced": Message(
         text="{before} {lost:ops} → {after} {gained:ops}", about="Ops gave way to other ones at the same place."
     ),
@@ -128,10 +128,10 @@ CHANGES: Mapping[str, Message] = {
         text=_AFFECTED + " moved from {source} to {target}[[ and {others} more places]][[ ({ops:names})]]",
         about="The same ops are called in other modules: a renamed module, for example.",
     ),
-    "calls.added": Message(text="{ops:ops} called more often: {before} → {after}", about="Ops are called more often."),
-    "calls.removed": Message(
-        text="{ops:ops} called less often: {before} → {after}", about="Ops are called less often."
+    "calls.added": Message(
+        text="{ops:names} called more often: {before} → {after}", about="Ops are called more often."
     ),
+    "calls.removed": Message(text="{ops:names} called less often: {before} → {after}", about="Fewer calls of ops."),
     "allocations.changed": Message(
         text="Allocations: [[{calls_before} → ]]{after} per step, [[{size_before_bytes} → ]]{size_after_bytes}"
         "[[ ({more_bytes} more)]][[ ({fewer_bytes} less)]]{is_elsewhere?, at other places|}",
@@ -172,12 +172,12 @@ CHANGES: Mapping[str, Message] = {
         text="op counts are of {counted}, not of {case_id}", about="Stored op counts are of another case."
     ),
     "op_counts.other_isa": Message(
-        text="op counts are of a machine with [[{counted}]], this one has [[{here}]]: libraries choose other kernels "
-        "→ perfguard baseline update",
+        text="op counts are of a machine with [[{counted}]]{counted?|unknown instruction sets}, this one has "
+        "[[{here}]]{here?|unknown ones}: libraries choose other kernels → perfguard baseline update",
         about="Stored op counts are of a machine with other instruction sets.",
     ),
     "trace.no_shapes": Message(
-        text="only the other trace has shapes, not {trace}, so no op is the same; record both alike",
+        text="{trace} has no shapes and the other trace has, so no op matches; record both alike",
         about="One of two traces was recorded without shapes.",
     ),
 }

@@ -211,7 +211,7 @@ GATE: Mapping[str, Message] = {
     "signal.regressed": Message(text=_signal_regressed, about="The candidate uses more of a gating signal."),
     "signal.confirmation": Message(text=_signal_confirmation, about="What blocks with relocated arms say of a signal."),
     "case.not_measured": Message(text="nothing was measured", about="A case has no measurement."),
-    "case.not_in_baseline": Message(text="not in the baseline", about="The baseline has no such case."),
+    "case.not_in_baseline": Message(text="not in the baseline[[: {error}]]", about="The baseline has no such case."),
     "case.not_in_stored_baseline": Message(
         text="not in the stored baseline; `perfguard baseline update` records it",
         about="The stored baseline does not hold the case.",

@@ -13,13 +13,14 @@ from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.gate.show import judged_run
-from perfguard.records.events import Event, OpsCompared, RunFinished, RunStarted
+from perfguard.records.events import Event, OpsCompared
 from perfguard.records.result import RunResult
 from perfguard.records.run_data import RunData
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.steps.profile import ProfileReport
 from perfguard.report.html.content import RunContent
 from perfguard.report.html.page import look, render_report
+from perfguard.report.messages.catalog import describe
 from perfguard.report.pages.case_evidence import evidence_of
 from perfguard.report.pages.raw_files import arm_facts, raw_files
 from perfguard.report.terminal.fingerprint import render_fingerprint
@@ -30,6 +31,7 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.sources.line_reader import SeenEvent
 from perfguard.watch.view.run_view import History
+from perfguard.watch.view.watching import CUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +41,6 @@ class _Recording:
     events: tuple[Event, ...]
     started_at: float | None
     problems: tuple[str, ...]
-
-    @property
-    def start(self) -> RunStarted | None:
-        return next((event for event in self.events if isinstance(event, RunStarted)), None)
-
-    @property
-    def has_end(self) -> bool:
-        """Whether the run said that it ended; profiles say so by their report."""
-        return any(isinstance(event, RunFinished) for event in self.events)
 
 
 def report_on(loaded: LoadedConfig, folders: Sequence[Path], *, index: str = "") -> str:
@@ -91,16 +84,18 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
         with_history: Whether the series over all recorded runs belong to it.
     """
     recording = _read_recording(folder)
-    start, problems = recording.start, list(recording.problems)
-    data = RunData.of(recording.events)
+    data, problems = RunData.of(recording.events), list(recording.problems)
+    start = data.start
     profile = _profile(folder, problems)
     is_profile = profile is not None or (start is not None and start.mode == "profile")
-    if recording.events and not recording.has_end and profile is None:
+    if recording.events and data.end is None and profile is None:
         problems.append("the recording has no end: the run was killed, or is still measuring")
     result = None if is_profile else _result(folder, problems)
     is_rejudged = result is None and not is_profile
-    if is_rejudged:
-        result = _judged(loaded, folder, recording, problems)
+    if is_rejudged and start is None:
+        problems.append("the recording holds no start of a run, so nothing can be judged")
+    elif is_rejudged:
+        result = _judged(loaded, folder, recording.events, problems)
     if is_profile and profile is None:
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
@@ -129,7 +124,7 @@ def _read_recording(folder: Path) -> _Recording:
     while True:
         update = tail.poll()
         seen = [*([] if update.restarted else seen), *update.events]
-        problems.extend(update.problems)
+        problems.extend(map(describe, update.problems))
         is_cut = update.is_cut
         if not update.has_more:
             break
@@ -137,7 +132,7 @@ def _read_recording(folder: Path) -> _Recording:
     if not events and not problems:
         problems.append(f"{EVENTS_FILE} is missing or empty")
     if is_cut:
-        problems.append("the recording ends in the middle of a line: its writer was probably killed")
+        problems.append(describe(CUT))
     return _Recording(events=events, started_at=seen[0].t_wall if seen else None, problems=tuple(problems))
 
 
@@ -153,12 +148,9 @@ def _result(folder: Path, problems: list[str]) -> RunResult | None:
         return None
 
 
-def _judged(loaded: LoadedConfig, folder: Path, recording: _Recording, problems: list[str]) -> RunResult | None:
-    if recording.start is None:
-        problems.append("the recording holds no start of a run, so nothing can be judged")
-        return None
+def _judged(loaded: LoadedConfig, folder: Path, events: Sequence[Event], problems: list[str]) -> RunResult | None:
     try:
-        return judged_run(loaded, folder, recording.events)
+        return judged_run(loaded, folder, events)
     except (PerfguardError, ValueError, ArithmeticError) as error:
         problems.append(f"what was measured cannot be judged: {error}")
         return None

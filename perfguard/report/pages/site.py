@@ -10,6 +10,7 @@ from pathlib import Path
 from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
+from perfguard.report.case_history import unread_runs
 from perfguard.report.html.foreign import island
 from perfguard.report.html.page import MARKER, look, render_report
 from perfguard.report.html.site import PAGES, SiteRow, page_name, render_index, site_row
@@ -75,7 +76,7 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
         unchanged=unchanged,
         runs=len(rows),
         failures=tuple(failures),
-        problems=history.problems,
+        problems=unread_runs(history),
     )
 
 

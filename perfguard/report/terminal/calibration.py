@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perfguard.records.case_names import short_names
 from perfguard.records.error_rate import CalibratedCase, CalibrationSummary
 from perfguard.records.pace import Pace
 from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import FittedTable, column_width, plain_table
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+    from rich.text import Text
 
 _NUMBERS_WIDTH = 112
 """Columns of the table beside the case id; where both do not fit, each case gets lines of its own."""
@@ -26,12 +28,13 @@ def render_calibration(summary: CalibrationSummary, *, width: int) -> list[Rende
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(line, style="dim") for line in _head(summary)]
-    longest = max((len(printable(case.case_id)) for case in summary.cases), default=0)
+    names = short_names(case.case_id for case in summary.cases)
+    longest = column_width([printable(name) for name in names.values()])
     if longest + _NUMBERS_WIDTH <= width:
-        parts.append(_case_table(summary))
+        parts.append(_case_table(summary, names))
     else:
-        parts.extend(Text(printable(line)) for case in summary.cases for line in _stacked(case))
-    parts.extend(Text(line, style="dim") for line in _legend(summary))
+        parts.extend(Text(printable(line)) for case in summary.cases for line in _stacked(case, names[case.case_id]))
+    parts.extend(Text(line, style="dim") for line in _legend(summary, names))
     return parts
 
 
@@ -70,13 +73,13 @@ def _pace(pace: Pace) -> str:
     return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
 
 
-def _legend(summary: CalibrationSummary) -> list[str]:
+def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
     lines = [
         f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
         f"MDEs {_UNCONFIRMED}",
         "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
     ]
-    notable = [case.case_id for case in summary.cases if case.is_autocorrelated]
+    notable = [names[case.case_id] for case in summary.cases if case.is_autocorrelated]
     if notable:
         lines.append(
             f"neighbouring blocks are not independent (outside the 95 % band of chance): {', '.join(notable)}; with "
@@ -93,26 +96,24 @@ def _others(pace: Pace) -> str:
     return "all cases measured to the end, for no gate yet tells what single cases take"
 
 
-def _case_table(summary: CalibrationSummary) -> Table:
+def _case_table(summary: CalibrationSummary, names: Mapping[str, str]) -> FittedTable:
     minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
     table = plain_table(
         "~case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
         *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
     )  # fmt: skip
     for case in summary.cases:
-        table.add_row(*_case_row(case))
+        table.add_row(*_case_row(case, names))
     return table
 
 
-def _case_row(case: CalibratedCase) -> tuple[str, ...]:
-    from rich.markup import escape
-
+def _case_row(case: CalibratedCase, names: Mapping[str, str]) -> tuple[str, ...]:
     advisory = "" if case.gating else " (advisory)"
     return (
-        escape(printable(case.case_id)) + advisory,
+        names[case.case_id] + advisory,
         str(case.blocks),
         format_ratio(case.block_sd),
-        escape(_interval(case)),
+        _interval(case),
         _number(case.intraclass_correlation),
         _lag(case),
         format_ratio(case.placebo_floor_ratio) if case.placebo_gates else "-",
@@ -121,13 +122,13 @@ def _case_row(case: CalibratedCase) -> tuple[str, ...]:
     )
 
 
-def _stacked(case: CalibratedCase) -> list[str]:
+def _stacked(case: CalibratedCase, name: str) -> list[str]:
     advisory = "" if case.gating else " (advisory)"
     floor = f"floor {format_ratio(case.placebo_floor_ratio)}, " if case.placebo_gates else ""
     effects = ", ".join(f"{given} min {_effect(mde)}" for given, mde in case.mde)
     shape = f"ICC {_number(case.intraclass_correlation)}, lag 1 {_lag(case)}"
     return [
-        f"{case.case_id}{advisory}",
+        f"{name}{advisory}",
         f"    block SD {format_ratio(case.block_sd)} {_interval(case)} in {case.blocks} blocks, {shape}",
         f"    {floor}margin {format_ratio(case.margin_ratio)}, MDE {effects}",
     ]
@@ -153,28 +154,30 @@ def _effect(mde_ratio: float) -> str:
     return "> 100 %" if mde_ratio > 1 else format_ratio(mde_ratio)
 
 
-def _plan_table(plan: SuitePlan) -> Table:
-    table = plain_table("~case", ">block SD", ">margin", ">blocks", ">minutes", "~")
+def _plan_table(plan: SuitePlan) -> FittedTable:
+    table = plain_table("~case", ">block SD/1", ">margin/3", ">blocks/2", ">minutes", "")
+    names = short_names(case.case_id for case in plan.cases)
     for case in plan.cases:
-        table.add_row(*_plan_row(case))
+        table.add_row(*_plan_row(case, names[case.case_id]))
     return table
 
 
-def _plan_row(case: PlannedCase) -> tuple[str, ...]:
-    from rich.markup import escape
+def _plan_row(case: PlannedCase, name: str) -> tuple[str | Text, ...]:
+    from rich.text import Text
 
     return (
-        escape(printable(case.case_id)),
+        name,
         format_ratio(case.block_sd),
         format_ratio(case.margin_ratio),
         "-" if case.blocks is None else str(case.blocks),
         "-" if case.minutes is None else f"{case.minutes:.1f}",
-        "[green]gating[/]" if case.gating else "[yellow]advisory[/]",
+        Text("gating", style="green") if case.gating else Text("advisory", style="yellow"),
     )
 
 
 def _demotions(plan: SuitePlan) -> list[str]:
-    lines = [f"{case.case_id} is advisory: {describe(case.reason)}" for case in plan.cases if not case.gating]
+    names = short_names(case.case_id for case in plan.cases)
+    lines = [f"{names[case.case_id]} is advisory: {describe(case.reason)}" for case in plan.cases if not case.gating]
     kept = sum(case.gating for case in plan.cases)
     if plan.minutes is None:
         lines.append(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.steps.breakdown import Breakdown
-from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey, OpTotal
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTotal
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
     format_count,
     format_number,
@@ -24,7 +24,6 @@ from perfguard.units import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 _SHOWN_PART = 1e-4
 """Parts of an identity below this part of the largest one are shown as 0: the others have no more digits."""
@@ -32,12 +31,20 @@ SHOWN_OPS = 15
 """Rows of a table of ops."""
 
 
-def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> list[RenderableType]:
-    """Where a step's difference went: the identity, the culprits, the ops that differ most."""
+def render_attribution(
+    attribution: Attribution, *, rows: int = SHOWN_OPS, name: str | None = None
+) -> list[RenderableType]:
+    """Where a step's difference went: the identity, the culprits, the ops that differ most.
+
+    Args:
+        attribution: Of one case.
+        rows: Ops in the table.
+        name: Of the case, where its id is longer than it need be.
+    """
     from rich.text import Text
 
     parts: list[RenderableType] = [
-        Text(printable(f"ops of {attribution.case_id}"), style="bold"),
+        Text(printable(f"ops of {name or attribution.case_id}"), style="bold"),
         Text(printable(step_text(attribution))),
         *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
         Text(balance_line(attribution), style="dim"),
@@ -47,6 +54,8 @@ def render_attribution(attribution: Attribution, *, rows: int = SHOWN_OPS) -> li
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     if changed[:rows]:
         parts.append(_delta_table(changed[:rows]))
+        details = dict.fromkeys(f"  {d.key.op.removeprefix('aten::')}: {d.detail}" for d in changed[:rows] if d.detail)
+        parts += [Text(printable(line), style="dim") for line in details]
         parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
     return parts
 
@@ -104,11 +113,11 @@ def render_breakdown(
     ]
 
 
-def _slice_table(breakdown: Breakdown) -> Table:
-    table = plain_table("kind of work", "direction", ">calls", ">time", ">share")
+def _slice_table(breakdown: Breakdown) -> FittedTable:
+    table = plain_table("~kind of work", "direction/1", ">calls/2", ">time", ">share")
     for piece in breakdown.slices:
         table.add_row(
-            printable(piece.name),
+            piece.name,
             piece.direction or "-",
             format_number(piece.calls),
             format_seconds(piece.time_s),
@@ -117,8 +126,8 @@ def _slice_table(breakdown: Breakdown) -> Table:
     return table
 
 
-def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> Table:
-    table = plain_table("phase", ">ops", ">time", ">share", ">in oneDNN and MKL", ">Python")
+def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> FittedTable:
+    table = plain_table("phase", ">ops/2", ">time", ">share", ">in oneDNN and MKL/3", ">Python/1")
     for phase in breakdown.phases:
         table.add_row(
             phase.phase.value,
@@ -131,62 +140,55 @@ def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> Table:
     return table
 
 
-def _op_table(totals: Sequence[OpTotal], step_s: float) -> Table:
-    from rich.markup import escape
-
-    table = plain_table(">self time", ">share", ">calls", "~op", "phase", "~module", "~shapes", "dtypes", "~source")
+def _op_table(totals: Sequence[OpTotal], step_s: float) -> FittedTable:
+    table = plain_table(
+        ">self time", ">share/1", ">calls/2", "~~op", "phase/3", "~module/4", "~shapes/5", "dtypes/6", "~~source"
+    )
     for total in totals:
         key = total.key
         table.add_row(
             format_seconds(total.self_s),
             f"{total.self_s / step_s * 100:.1f} %" if step_s else "-",
             format_number(total.calls),
-            escape(printable(_short(key.op))),
+            key.op.removeprefix("aten::"),
             key.phase.value,
-            escape(printable(_tail(key.module, 32) or "-")),
-            escape(printable(shorten(key.shapes, 36) or "-")),
-            escape(shorten(key.dtypes, 14) or "-"),
-            escape(printable(_tail(total.source or "", 28) or "-")),
+            key.module or "-",
+            shorten(key.shapes, 36) or "-",
+            shorten(key.dtypes, 14) or "-",
+            total.source or "-",
         )
     return table
 
 
-def _delta_table(deltas: Sequence[OpDelta]) -> Table:
-    from rich.markup import escape
-
+def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
     table = plain_table(
-        "~op", "phase", "~module", ">calls", ">baseline", ">Δ a step", "95 % interval", "~change", "~source"
+        "~~op",
+        "~shapes/7",
+        "phase/4",
+        "~module/6",
+        ">calls/3",
+        ">baseline/5",
+        ">Δ per step",
+        "95 % interval/2",
+        "~change/1",
+        "~~source",
     )
     for delta in deltas:
         table.add_row(
-            escape(printable(named(delta.key))),
+            delta.key.op.removeprefix("aten::"),
+            shorten(delta.key.shapes, 16) or "-",
             delta.key.phase.value,
-            escape(printable(delta.key.module or "-")),
+            delta.key.module or "-",
             _calls(delta),
             format_seconds(delta.baseline_s),
             format_signed_seconds(delta.delta_s),
-            escape(format_seconds_interval(delta.lower_s, delta.upper_s) or "-"),
-            escape(printable(f"{delta.change.value}{': ' if delta.detail else ''}{delta.detail}")),
-            escape(printable(delta.source or "-")),
+            format_seconds_interval(delta.lower_s, delta.upper_s) or "-",
+            delta.change.value,
+            delta.source or "-",
         )
     return table
-
-
-def named(key: OpKey) -> str:
-    """An op with its shapes, short enough for a table."""
-    return f"{shorten(key.op.removeprefix('aten::'), 24)} {shorten(key.shapes, 16)}".rstrip()
 
 
 def _calls(delta: OpDelta) -> str:
     before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
     return before if before == after else f"{before} → {after}"
-
-
-def _short(op: str) -> str:
-    """`addmm` of `aten::addmm`, and no longer than a table bears."""
-    return shorten(op.removeprefix("aten::"), 34)
-
-
-def _tail(text: str, most: int) -> str:
-    """The end of a path, which tells more than its beginning."""
-    return text if len(text) <= most else f"…{text[1 - most :]}"

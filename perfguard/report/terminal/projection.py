@@ -17,7 +17,7 @@ from perfguard.records.steps.projection import (
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import MARKS, roofline_chart
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
     format_count,
     format_number,
@@ -30,7 +30,6 @@ from perfguard.units import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 _NAME_CHARACTERS = 40
 SHOWN_PROBLEMS = 15
@@ -92,18 +91,18 @@ def _against(projection: Projection, noun: str, rows: int) -> list[RenderableTyp
         parts += [Text(printable(line), style="dim") for line in _assumptions(replayed[:rows])]
     missing = [problem for problem in projection.problems if problem.projected_s is None]
     if missing:
-        parts.append(_missing_table(missing, noun))
+        parts += _missing_lines(missing)
     return parts
 
 
-def _projected_table(problems: Sequence[Projected], noun: str) -> Table:
-    from rich.markup import escape
-
-    table = plain_table(noun, "~problem", "phase", ">calls", ">in the step", ">alone", ">lost", ">efficiency")
+def _projected_table(problems: Sequence[Projected], noun: str) -> FittedTable:
+    table = plain_table(
+        f"~~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency"
+    )
     for problem in problems:
         table.add_row(
-            escape(printable(shorten(problem.name, _NAME_CHARACTERS))),
-            escape(printable(shorten(problem.detail, _NAME_CHARACTERS))),
+            problem.name,
+            shorten(problem.detail, _NAME_CHARACTERS),
             "/".join(phase.value for phase in problem.phases) or "-",
             format_number(problem.calls),
             format_seconds(problem.observed_s),
@@ -114,22 +113,21 @@ def _projected_table(problems: Sequence[Projected], noun: str) -> Table:
     return table
 
 
-def _missing_table(problems: Sequence[Projected], noun: str) -> Table:
+def _missing_lines(problems: Sequence[Projected]) -> list[RenderableType]:
     """What was not replayed, by reason: the longest of each and how many more there are."""
-    from rich.markup import escape
+    from rich.text import Text
 
-    table = plain_table(f"not replayed {noun}", ">in the step", "~because")
     alike: dict[Hashable, list[Projected]] = {}
     for problem in problems:
         alike.setdefault(_identity(problem.reason), []).append(problem)
     longest_first = sorted(alike.values(), key=_observed_s, reverse=True)
+    lines = []
     for first, *others in longest_first[:_SHOWN_REASONS]:
         more = f" and {len(others)} more" if others else ""
         observed = format_seconds(_observed_s([first, *others]))
-        table.add_row(
-            escape(printable(f"{first.name}{more}")), observed, escape(describe(first.reason) if first.reason else "-")
-        )
-    return table
+        reason = describe(first.reason) if first.reason else "-"
+        lines.append(Text(printable(f"not replayed: {observed} in {first.name}{more}: {reason}")))
+    return [*lines]
 
 
 def _identity(reason: Fact | None) -> Hashable:
@@ -162,21 +160,21 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
     for dtype in dict.fromkeys(point.dtype for point in points):
         lines = roofline_chart(points, ceilings, dtype)
         if lines:
-            parts.append(Text("\n".join(lines)))
+            parts.append(Text("\n".join(lines), no_wrap=True, overflow="crop"))
     beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
     parts += [Text(_BEYOND[roof], style="dim") for roof in Roof if roof in beyond]
     return parts
 
 
-def _roofline_table(points: Sequence[RooflinePoint]) -> Table:
-    from rich.markup import escape
-
-    table = plain_table("#", "op", "~problem", ">FLOP/byte", ">achieved", ">memory", "roof", ">of the roof", ">alone")
+def _roofline_table(points: Sequence[RooflinePoint]) -> FittedTable:
+    table = plain_table(
+        "#", "~~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1"
+    )
     for mark, point in zip(MARKS, points, strict=False):
         table.add_row(
             mark,
-            escape(printable(shorten(point.name, _NAME_CHARACTERS))),
-            escape(printable(shorten(point.detail, _NAME_CHARACTERS))),
+            point.name,
+            shorten(point.detail, _NAME_CHARACTERS),
             "-" if point.intensity is None else f"{point.intensity:.3g}",
             format_flops(point.achieved_flops_per_s),
             format_bandwidth(point.achieved_bytes_per_s),

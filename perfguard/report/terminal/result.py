@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.estimate import Estimate
+from perfguard.records.facts import Severity
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
+from perfguard.report.case_names import names_in
 from perfguard.report.lines import blame_lines, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import FittedTable, column_width, fit, plain_table
 from perfguard.units import format_duration, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+    from rich.text import Text
 
 SIGNS = {
     Outcome.REGRESSED: ("▲", "bold red"),
@@ -52,25 +54,32 @@ _NUMBERS_WIDTH = 92
 """Columns of the verdict table beside the case id; where both do not fit, each case gets two lines instead."""
 
 
-def render_result(result: RunResult, *, width: int) -> list[RenderableType]:
-    """What to print, in order, for a terminal of `width` columns."""
+def render_result(result: RunResult, *, width: int, least: Severity = Severity.NOTABLE) -> list[RenderableType]:
+    """What to print, in order.
+
+    Args:
+        result: What was found.
+        width: Columns of the terminal.
+        least: Notes that matter less are left out.
+    """
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result)]
+    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result, least)]
+    names = names_in(result)
     if result.gate is not None:
-        parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts, result))
+        parts.extend(Text(printable(line)) for line in _reasons(result.gate.verdicts, result, names))
         for attribution in result.attributions:
-            parts.extend(render_attribution(attribution))
+            parts.extend(render_attribution(attribution, name=names.get(attribution.case_id)))
             parts.extend(_advice(result.findings.get(attribution.case_id, ())))
-        parts.extend(_verdicts(result.gate.verdicts, width=width))
+        parts.extend(_verdicts(result.gate.verdicts, names, width=width))
     elif result.measured:
-        parts.append(_measured_table(result.measured))
+        parts.extend(_measured(result.measured, names))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
     parts.append(Text(printable(f"{result.verdict}: {describe_all(result.reasons)}"), style=style))
     return parts
 
 
-def _head(result: RunResult) -> list[str]:
+def _head(result: RunResult, least: Severity) -> list[str]:
     cpus = ",".join(map(str, result.cpus))
     lines = [
         f"machine    {result.machine} [{result.machine_id}], measured on CPU {cpus}",
@@ -81,7 +90,7 @@ def _head(result: RunResult) -> list[str]:
             for role, arm in sorted(result.arms.items())
         ),
     ]
-    lines.extend(f"note       {note}" for note in note_lines(result))
+    lines.extend(f"note       {note}" for note in note_lines(result, least))
     lines.append(f"run        {result.folder} ({format_duration(result.duration_s)})")
     return lines
 
@@ -94,65 +103,69 @@ def _advice(findings: Sequence[Finding]) -> list[RenderableType]:
     return [heading, *render_findings(findings)] if findings else []
 
 
-def _reasons(verdicts: tuple[Verdict, ...], result: RunResult) -> list[str]:
+def _reasons(verdicts: tuple[Verdict, ...], result: RunResult, names: Mapping[str, str]) -> list[str]:
     """A sentence for every verdict that needs one, for what changed beside wall time, and for what is to blame."""
     lines = []
     for verdict in verdicts:
         further = [*signal_lines(verdict), *blame_lines(verdict, result)]
         if verdict.outcome not in PLAIN or further:
-            lines.append(f"{SIGNS[verdict.outcome][0]} {verdict.case_id}: {describe_all(verdict.reasons)}")
+            lines.append(f"{SIGNS[verdict.outcome][0]} {names[verdict.case_id]}: {describe_all(verdict.reasons)}")
         lines += [f"    {line}" for line in further]
     return lines
 
 
-def _verdicts(verdicts: tuple[Verdict, ...], *, width: int) -> list[RenderableType]:
-    longest = max((len(printable(verdict.case_id)) for verdict in verdicts), default=0)
-    if longest + _NUMBERS_WIDTH <= width:
-        return [_verdict_table(verdicts)]
-    return [line for verdict in verdicts for line in _stacked(verdict)]
+def _verdicts(verdicts: tuple[Verdict, ...], names: Mapping[str, str], *, width: int) -> list[RenderableType]:
+    if column_width([printable(name) for name in names.values()]) + _NUMBERS_WIDTH <= width:
+        return [_verdict_table(verdicts, names)]
+    return [line for verdict in verdicts for line in _stacked(verdict, names[verdict.case_id], width)]
 
 
-def _stacked(verdict: Verdict) -> list[RenderableType]:
-    """Two lines: outcome and case id, then the numbers."""
+def _stacked(verdict: Verdict, name: str, width: int) -> list[RenderableType]:
+    """Outcome and case, then the numbers: in one line, or two where the terminal is narrow."""
     from rich.text import Text
 
     comparison, estimate = verdict.comparison, verdict.effect
-    sign, style = SIGNS[verdict.outcome]
-    advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
-    head = Text.assemble((f"{sign} {word_of(verdict.outcome)}", style), f"{advisory}  {printable(verdict.case_id)}")
+    outcome, style = _outcome(verdict)
+    room = max(width - column_width([outcome]) - 2, 8)
+    head = Text.assemble((outcome, style), f"  {fit(printable(name), room)}")
     if estimate is None:
         return [head]
-    numbers = (
-        f"    {format_effect(estimate.log_ratio)} {format_interval(estimate)}   "
-        f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}   "
-        f"n={estimate.blocks}, SD {format_ratio(estimate.block_sd)}"
-    )
-    return [head, Text(numbers, style="dim")]
+    effect = f"{format_effect(estimate.log_ratio)} {format_interval(estimate)}"
+    times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
+    rest = f"{times}   n={estimate.blocks}, SD {format_ratio(estimate.block_sd)}"
+    whole = f"    {effect}   {rest}"
+    lines = [whole] if column_width([whole]) <= width else [f"    {effect}", f"    {rest}"]
+    return [head, *(Text(line, style="dim") for line in lines)]
 
 
-def _verdict_table(verdicts: tuple[Verdict, ...]) -> Table:
+def _outcome(verdict: Verdict) -> tuple[str, str]:
+    """Sign, word and whether it counts, with their style."""
+    sign, style = SIGNS[verdict.outcome]
+    advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
+    return f"{sign} {word_of(verdict.outcome)}{advisory}", style
+
+
+def _verdict_table(verdicts: tuple[Verdict, ...], names: Mapping[str, str]) -> FittedTable:
     table = plain_table("~case", ">n", ">baseline", ">candidate", ">effect", "95 % interval", ">block SD", "verdict")
     for verdict in verdicts:
-        table.add_row(*_verdict_row(verdict))
+        table.add_row(*_verdict_row(verdict, names[verdict.case_id]))
     return table
 
 
-def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
-    from rich.markup import escape
+def _verdict_row(verdict: Verdict, name: str) -> tuple[str | Text, ...]:
+    from rich.text import Text
 
     comparison = verdict.comparison
-    sign, style = SIGNS[verdict.outcome]
-    advisory = " (advisory)" if verdict.gating is Gating.ADVISORY else ""
     estimate = verdict.effect
     return (
-        escape(printable(verdict.case_id)),
+        name,
         str(estimate.blocks) if estimate else "-",
         format_seconds(comparison.baseline_median_s),
         format_seconds(comparison.candidate_median_s),
         format_effect(estimate.log_ratio) if estimate else "-",
-        escape(format_interval(estimate)),
+        format_interval(estimate),
         format_ratio(estimate.block_sd) if estimate else "-",
-        f"[{style}]{sign} {word_of(verdict.outcome)}[/]{advisory}",
+        Text(*_outcome(verdict)),
     )
 
 
@@ -163,18 +176,19 @@ def format_interval(estimate: Estimate | None) -> str:
     return f"[{format_effect(estimate.interval.lower)}, {format_effect(estimate.interval.upper)}]"
 
 
-def _measured_table(measured: tuple[CaseMeasured, ...]) -> Table:
-    from rich.markup import escape
+def _measured(measured: tuple[CaseMeasured, ...], names: Mapping[str, str]) -> list[RenderableType]:
+    """The table, then what is wrong with single cases."""
+    from rich.text import Text
 
-    table = plain_table("~case", ">rounds", ">median", ">between rounds", ">within a round", ">loops", "~")
+    table = plain_table("~case", ">rounds/3", ">median", ">between rounds", ">within a round/1", ">loops/2")
     for case in measured:
         table.add_row(
-            escape(printable(case.case_id)),
+            names[case.case_id],
             str(case.rounds),
             format_seconds(case.median_s),
             format_ratio(case.between_sd_ratio),
             format_ratio(case.within_sd_ratio),
             str(case.inner_loops or "-"),
-            escape(printable(f"✗ {describe(case.problem)}")) if case.problem else "",
         )
-    return table
+    problems = [f"✗ {names[case.case_id]}: {describe(case.problem)}" for case in measured if case.problem]
+    return [table, *(Text(printable(line)) for line in problems)]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfguard.records.steps.ops import Attribution
-from perfguard.report.culprits import change_text, step_text
+from perfguard.report.culprits import beyond_culprits, change_text, step_text
 from perfguard.report.culprits import culprit_lines as report_lines
 from perfguard.report.lines import SHOWN_CHANGES
 from perfguard.report.messages.advice import change_of, title_of, where_of
@@ -62,14 +62,15 @@ def blame_of(case: CaseView, width: int) -> list[Line]:
     lines: list[Line] = []
     if case.attribution is not None:
         lines += culprit_lines(case.attribution, width)
-    for change in (case.census or ())[:SHOWN_CHANGES]:
+    changes = beyond_culprits(case.census or (), case.attribution)
+    for change in changes[:SHOWN_CHANGES]:
         lines += wrapped(f"changed: {change_text(change)}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:
         lines += wrapped(
             f"{finding.severity.value}: {title_of(finding)} {where_of(finding)}", width, Role.OPEN, indent=4
         )
         lines += wrapped(f"    try {change_of(finding)}", width, Role.MUTED, indent=4)
-    more = len(case.census or ()) - SHOWN_CHANGES
+    more = len(changes) - SHOWN_CHANGES
     if more > 0:
         lines.append(line(Span(f"and {format_count(more, 'smaller change')} in op counts", Role.MUTED)))
     return lines

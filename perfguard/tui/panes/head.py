@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from perfguard.records.facts import Fact
 from perfguard.records.run import Arm
-from perfguard.report.messages.catalog import describe_all
+from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, cut, fitted, line, shortened, width_of
 from perfguard.tui.drawing.verdicts import mark_of_gate, mark_of_state, tally
-from perfguard.units import format_change, format_duration, format_ratio, format_share
+from perfguard.units import format_change, format_duration, format_ratio, format_share, printable
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
 SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")
@@ -160,7 +161,8 @@ def _progress(view: RunView, facts: HeadFacts, width: int) -> list[Line]:
     words = f"{progress_text(progress)} "
     share = progress_share(progress)
     bar = [*_bar(share, facts.glyphs), Span("  ")] if share is not None else []
-    case = [Span(f"{shortened(progress.case_id, max(16, width // 4))}  ", Role.MUTED)] if progress.case_id else []
+    timed = [case.title for case in view.cases if case.case_id == progress.case_id]
+    case = [Span(f"{shortened(printable(name), max(16, width // 4))}  ", Role.MUTED) for name in timed]
     return [line(*case, *bar, words), line(*bar, words), line(words)]
 
 
@@ -201,9 +203,9 @@ def _beside(left: Line, right: Line, width: int) -> Line:
     return (*fitted(left, room), *right)
 
 
-def problem_line(problems: Sequence[str], width: int) -> Line:
+def problem_line(problems: Sequence[Fact], width: int) -> Line:
     """The latest thing that is wrong with the recording, and how many there are."""
     if not problems:
         return EMPTY
     more = f" (and {len(problems) - 1} more: see the log)" if len(problems) > 1 else ""
-    return line(Span(f" ! {cut(problems[-1], max(10, width - len(more) - 4))}{more}", Role.BROKEN))
+    return line(Span(f" ! {cut(printable(describe(problems[-1])), max(10, width - len(more) - 4))}{more}", Role.BROKEN))

@@ -40,7 +40,7 @@ class CompareScreen(CaseScreen):
     def update_details(self) -> None:
         """Both plots of the selected case."""
         case = self.session.case
-        name = case.case_id if case is not None else "no case is selected"
+        name = case.title if case is not None else "no case is selected"
         self.title_line.show(lambda width, _: [line(Span(shortened(f" {name}", width), Role.STRONG))])
         self.pairs.show(self._pairs)
         self.ecdf.show(self._ecdf)

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from perfguard.errors import PerfguardError
-from perfguard.report.case_history import CaseHistory, changes_text, histories_of
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.series import plot_series
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
@@ -70,7 +70,7 @@ class HistoryScreen(ViewScreen):
 
     def on_history_screen_was_read(self, event: WasRead) -> None:
         """Show the series."""
-        self._rows, self._problems = histories_of(event.history), event.history.problems
+        self._rows, self._problems = histories_of(event.history), unread_runs(event.history)
         self._state = event.state
         self.update_body(resort=True)
 

@@ -8,6 +8,7 @@ from typing import Any
 from textual.containers import Container
 from textual.widget import Widget
 
+from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.tables.log import elapsed_text, is_grave, log_table, mark_of_level
@@ -24,7 +25,8 @@ class LogScreen(ViewScreen):
     def __init__(self) -> None:
         super().__init__()
         self._started_at: float | None = None
-        self.lines: RowTable[LogLine] = RowTable(log_table(None), id="lines", classes="pane")
+        self._names: dict[str, str] = {}
+        self.lines: RowTable[LogLine] = RowTable(log_table(None, {}), id="lines", classes="pane")
         self.detail = Pane(id="detail", classes="pane")
 
     @property
@@ -44,9 +46,10 @@ class LogScreen(ViewScreen):
         """Show the lines."""
         view = self.session.view
         spec = None
-        if view.started_at != self._started_at:
-            self._started_at = view.started_at
-            spec = log_table(view.started_at)
+        names = {case.case_id: case.title for case in view.cases}
+        if (view.started_at, names) != (self._started_at, self._names):
+            self._started_at, self._names = view.started_at, names
+            spec = log_table(view.started_at, names)
         rows = self.lines.rows
         is_at_end = not rows or self.lines.cursor_row is rows[-1]
         self.lines.show(view.log, spec=spec, resort=resort)
@@ -71,4 +74,4 @@ class LogScreen(ViewScreen):
         at = elapsed_text(row.t_wall - self._started_at) if self._started_at is not None else "-"
         number = f"event {row.seq}" if row.seq >= 0 else "said by the reader"
         head = line(Span(f"{mark.sign} {mark.word}", mark.role), Span(f"  {at} after the start, {number}", Role.MUTED))
-        return [head, *wrapped(row.text, width)]
+        return [head, *wrapped(line_text(row, self._names), width)]

@@ -161,7 +161,7 @@ class OpsScreen(ViewScreen):
         case, attribution = self.session.case, self._attribution
         if case is None:
             return [line(Span("no case is selected", Role.MUTED))]
-        head = line(Span(case.case_id, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
+        head = line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
         if attribution is None:
             why = _why_empty(case, self._case_with_ops())
             return [head, *wrapped(why, width, Role.MUTED)][: max(1, height)]
@@ -276,7 +276,7 @@ def _why_empty(case: CaseView, other: CaseView | None) -> str:
     if case.attribution is not None:
         return "no op matches"
     if other is not None:
-        return f"the ops of this case were not compared; n shows {other.case_id}, whose were"
+        return f"the ops of this case were not compared; n shows {other.title}, whose were"
     return (
         "the ops of this case were not compared: that happens to red cases after the last block; "
         "perfguard compare --ops compares all"

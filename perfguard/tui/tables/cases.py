@@ -71,7 +71,7 @@ def text_of_case(case: CaseView) -> str:
 
 def _case_cell(case: CaseView, width: int) -> Line:
     role = Role.STRONG if case.state is CaseState.MEASURING else Role.PLAIN if case.is_gating else Role.MUTED
-    return line(Span(shortened(printable(case.case_id), width), role))
+    return line(Span(shortened(printable(case.title), width), role))
 
 
 def _verdict_cell(case: CaseView, _: int) -> Line:

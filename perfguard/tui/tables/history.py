@@ -22,7 +22,7 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
             Column(
                 id="case",
                 head=titled("case"),
-                draw=lambda row, width: line(shortened(printable(row.case_id), width)),
+                draw=lambda row, width: line(shortened(printable(row.title), width)),
                 width=18,
                 stretch=2,
                 sort=lambda row: row.case_id,

@@ -1,7 +1,10 @@
-"""The table of the log: events in words."""
+"""The table of the log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from perfguard.report.event_lines import line_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.tables.columns import Column, TableSpec, titled
@@ -14,7 +17,7 @@ _LEVELS = {
 }
 
 
-def log_table(started_at: float | None) -> TableSpec[LogLine]:
+def log_table(started_at: float | None, names: Mapping[str, str]) -> TableSpec[LogLine]:
     """Time since the run started, how grave, the sentence."""
     return TableSpec(
         columns=(
@@ -27,10 +30,10 @@ def log_table(started_at: float | None) -> TableSpec[LogLine]:
                 align_right=True,
             ),
             Column(id="level", head=titled("level"), draw=_level, width=9),
-            Column(id="text", head=titled("what happened"), draw=_text, width=24, stretch=1),
+            Column(id="text", head=titled("what happened"), draw=lambda row, _: _text(row, names), width=24, stretch=1),
         ),
         key_of=_key,
-        text_of=lambda row: f"{row.level} {row.text}",
+        text_of=lambda row: f"{row.level} {line_text(row, names)}",
         empty="no event yet",
     )
 
@@ -52,7 +55,7 @@ def elapsed_text(seconds: float) -> str:
 
 
 def _key(row: LogLine) -> str:
-    return f"{row.seq}/{row.text}" if row.seq < 0 else str(row.seq)
+    return f"{row.seq}/{row.t_wall}/{line_text(row)}" if row.seq < 0 else str(row.seq)
 
 
 def _time(row: LogLine, started_at: float | None) -> Line:
@@ -64,5 +67,5 @@ def _level(row: LogLine, _: int) -> Line:
     return line(Span(f"{mark.sign} {mark.word}", mark.role))
 
 
-def _text(row: LogLine, _: int) -> Line:
-    return line(Span(row.text, Role.PLAIN if is_grave(row) else Role.MUTED))
+def _text(row: LogLine, names: Mapping[str, str]) -> Line:
+    return line(Span(line_text(row, names), Role.PLAIN if is_grave(row) else Role.MUTED))

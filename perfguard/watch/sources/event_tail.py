@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.watch.sources.line_reader import LineReader, SeenEvent
 
 MAX_POLL_BYTES = 1024**2
@@ -21,8 +22,8 @@ class TailUpdate:
 
     events: tuple[SeenEvent, ...] = ()
     """New events, in the order of the file."""
-    problems: tuple[str, ...] = ()
-    """What is newly found wrong with it, one sentence each."""
+    problems: tuple[Fact, ...] = ()
+    """What is newly found wrong with it."""
     is_gone: bool = False
     """Whether it was there and is not any more."""
     restarted: bool = False
@@ -58,7 +59,7 @@ class EventTail:
         self._reader = LineReader()
         self._offset = 0
         self._changed_ns = -1
-        self._trouble = ""
+        self._trouble: Fact | None = None
 
     def poll(self) -> TailUpdate:
         """What is new. A file that cannot be read is a problem, said once, never an exception."""
@@ -67,36 +68,45 @@ class EventTail:
             if status.st_size == self._offset and status.st_mtime_ns == self._changed_ns and not self._trouble:
                 return TailUpdate(is_cut=self._reader.is_inside_a_line)
             if not stat.S_ISREG(status.st_mode):
-                return self._failed(f"{self._path} is not a file")
+                return self._failed(fact("recording.not_a_file", severity=Severity.NOTABLE, path=str(self._path)))
             update = self._read()
         except (FileNotFoundError, NotADirectoryError):
             return self._absent()
         except OSError as error:
-            return self._failed(f"{self._path} cannot be read: {error.strerror or error}")
-        self._trouble = ""
+            return self._failed(
+                fact(
+                    "recording.unreadable",
+                    severity=Severity.NOTABLE,
+                    path=str(self._path),
+                    problem=error.strerror or str(error),
+                )
+            )
+        self._trouble = None
         return update
 
     def _absent(self) -> TailUpdate:
         self._changed_ns = -1
         if self._identity is None:
             return TailUpdate()
-        problems = () if self._trouble else (f"{self._path} has vanished; what was read of it is still shown",)
-        self._trouble = "absent"
-        return TailUpdate(problems=problems, is_gone=True)
+        if self._trouble is not None:
+            return TailUpdate(is_gone=True)
+        return replace(
+            self._failed(fact("recording.vanished", severity=Severity.NOTABLE, path=str(self._path))), is_gone=True
+        )
 
-    def _failed(self, problem: str) -> TailUpdate:
+    def _failed(self, trouble: Fact) -> TailUpdate:
         self._changed_ns = -1
-        if problem == self._trouble:
+        if trouble == self._trouble:
             return TailUpdate()
-        self._trouble = problem
-        return TailUpdate(problems=(problem,))
+        self._trouble = trouble
+        return TailUpdate(problems=(trouble,))
 
     def _read(self) -> TailUpdate:
         descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
             head = os.pread(descriptor, _HEAD_BYTES, 0)
-            problem = self._recognise(status, head)
+            other = self._recognise(status, head)
             piece = os.pread(descriptor, self._max_bytes, self._offset)
         finally:
             os.close(descriptor)
@@ -110,22 +120,22 @@ class EventTail:
             has_more=bool(piece) and self._offset < status.st_size,
             is_cut=self._reader.is_inside_a_line,
         )
-        return replace(update, problems=(problem, *found.problems), restarted=True) if problem else update
+        return replace(update, problems=(other, *found.problems), restarted=True) if other else update
 
-    def _recognise(self, status: os.stat_result, head: bytes) -> str | None:
+    def _recognise(self, status: os.stat_result, head: bytes) -> Fact | None:
         """Start anew where this is not the file that was read before; then says why."""
         before, now = self._identity, _Identity(status.st_dev, status.st_ino, head)
         self._identity = now
         if before is None:
             return None
-        why = None
+        path = str(self._path)
         if (before.device, before.inode) != (now.device, now.inode):
-            why = "was replaced"
+            other = fact("recording.replaced", severity=Severity.NOTABLE, path=path)
         elif status.st_size < self._offset:
-            why = "became shorter"
+            other = fact("recording.shortened", severity=Severity.NOTABLE, path=path)
         elif not head.startswith(before.head):
-            why = "was written anew"
-        if why is None:
+            other = fact("recording.rewritten", severity=Severity.NOTABLE, path=path)
+        else:
             return None
         self._reader, self._offset = LineReader(), 0
-        return f"{self._path} {why}; it is read again from its beginning"
+        return other

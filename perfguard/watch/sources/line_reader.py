@@ -1,4 +1,4 @@
-"""From the bytes of `events.jsonl` to events: what is wrong with a line is said, and reading goes on behind it."""
+"""From the bytes of `events.jsonl` to events: a damaged line is a problem, and reading goes on behind it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import msgspec
 from perfguard.codec import OF_NUMBERS, decode_event
 from perfguard.errors import StoreError
 from perfguard.records.events import EVENT_NAMES, EVENT_SCHEMA, Event, OpsCompared, RunStarted
-from perfguard.units import format_bytes, format_count, printable
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.units import printable
 
 MAX_LINE_BYTES = 8 * 1024**2
 """A longer line is no event: the longest ones, attributions, have some tens of kilobytes."""
 MAX_PROBLEMS = 20
-"""Sentences about one piece of the file; what is beyond is counted."""
+"""In one piece of the file; what is beyond is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,8 @@ class ReadLines:
 
     events: tuple[SeenEvent, ...] = ()
     """New events, in the order of the file."""
-    problems: tuple[str, ...] = ()
-    """What is wrong with the piece, one sentence each."""
+    problems: tuple[Fact, ...] = ()
+    """What is wrong with the piece."""
     restarted: bool = False
     """Whether a recording begins anew with `events`; what was read before belongs to another one."""
 
@@ -59,7 +60,7 @@ class _Piece:
     """What was found in one piece so far."""
 
     events: list[SeenEvent]
-    problems: list[str]
+    problems: list[Fact]
     restarted: bool = False
 
 
@@ -101,7 +102,10 @@ class LineReader:
         elif len(self._rest) > MAX_LINE_BYTES:
             self._is_skipping = True
             self._rest = b""
-            self._leave_out(found, f"it is longer than {format_bytes(MAX_LINE_BYTES)}", line=self._lines + 1)
+            long = fact(
+                "recording.line_too_long", severity=Severity.NOTABLE, line=self._lines + 1, limit_bytes=MAX_LINE_BYTES
+            )
+            self._leave_out(found, long)
 
     def _take(self, line: bytes, found: _Piece) -> None:
         try:
@@ -111,20 +115,20 @@ class LineReader:
             if unknown.name not in self._unknown and len(self._unknown) < MAX_PROBLEMS:
                 self._unknown.add(unknown.name)
                 found.problems.append(
-                    f"events of the kind {printable(unknown.name)[:40]!r} are unknown to this perfguard and are left "
-                    "out; update it to see them"
+                    fact("recording.unknown_event", severity=Severity.NOTABLE, kind=printable(unknown.name)[:40])
                 )
             return
         except (StoreError, RecursionError) as error:
-            self._leave_out(found, _short(error), line=self._lines)
+            why = printable(str(error).removeprefix("it: "))[:160]
+            self._leave_out(found, fact("recording.corrupt", severity=Severity.NOTABLE, line=self._lines, problem=why))
             return
         self._begin(seen, found)
         self._check_number(seen.seq, found)
         found.events.append(seen)
 
-    def _leave_out(self, found: _Piece, why: str, *, line: int) -> None:
+    def _leave_out(self, found: _Piece, why: Fact) -> None:
         self._unread += 1
-        found.problems.append(f"line {line} of the recording cannot be read and is left out: {why}")
+        found.problems.append(why)
 
     def _begin(self, seen: SeenEvent, found: _Piece) -> None:
         """A recording begins: say where its schema is another one, and start anew where there was one before."""
@@ -138,8 +142,12 @@ class LineReader:
         self._is_old = seen.event.schema < EVENT_SCHEMA
         if seen.event.schema > EVENT_SCHEMA:
             found.problems.append(
-                f"the recording has schema {seen.event.schema}, this perfguard reads {EVENT_SCHEMA}: what it knows is "
-                "shown, which may be wrong; update perfguard"
+                fact(
+                    "recording.foreign_schema",
+                    severity=Severity.NOTABLE,
+                    schema=seen.event.schema,
+                    known_schema=EVENT_SCHEMA,
+                )
             )
 
     def _check_number(self, seq: int, found: _Piece) -> None:
@@ -147,12 +155,12 @@ class LineReader:
         if seq < 0:
             return
         if seq > self._next_seq + self._unread:
-            missing = (
-                f"event {seq - 1} is" if seq - 1 == self._next_seq else f"events {self._next_seq} to {seq - 1} are"
+            last = seq - 1 if seq - 1 > self._next_seq else None
+            found.problems.append(
+                fact("recording.events_missing", severity=Severity.NOTABLE, first=self._next_seq, last=last)
             )
-            found.problems.append(f"{missing} missing from the recording")
         elif seq < self._next_seq:
-            found.problems.append(f"event {seq} of the recording comes out of order")
+            found.problems.append(fact("recording.out_of_order", severity=Severity.NOTABLE, event=seq))
         self._next_seq = max(self._next_seq, seq + 1)
         self._unread = 0
 
@@ -216,14 +224,10 @@ def _event_decoder(name: str) -> msgspec.json.Decoder[Event]:
     return decoder
 
 
-def _short(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return printable(str(error).removeprefix("it: "))[:160]
-
-
-def _bounded(problems: list[str]) -> tuple[str, ...]:
+def _bounded(problems: list[Fact]) -> tuple[Fact, ...]:
     if len(problems) <= MAX_PROBLEMS:
         return tuple(problems)
-    rest = format_count(len(problems) - MAX_PROBLEMS, "further problem")
-    return (*problems[:MAX_PROBLEMS], f"{rest} in this part of the recording")
+    return (
+        *problems[:MAX_PROBLEMS],
+        fact("recording.more_problems", severity=Severity.NOTABLE, problems=len(problems) - MAX_PROBLEMS),
+    )

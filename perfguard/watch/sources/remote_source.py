@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.units import format_duration, printable
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES
 from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, TailUpdate
 from perfguard.watch.sources.line_reader import LineReader
@@ -75,7 +76,7 @@ class RemoteSource:
             self._connect()
         process = self._process
         if process is None or process.stdout is None or process.stderr is None:
-            return self._lost("ssh cannot be started")
+            return self._lost(fact("remote.no_ssh", severity=Severity.NOTABLE, retry_s=RETRY_S))
         # Asked before reading: what it said before it ended is then read for sure.
         has_ended = process.poll() is not None
         piece = _available(process.stdout.fileno(), MAX_POLL_BYTES)
@@ -84,7 +85,7 @@ class RemoteSource:
         if self._consumed_bytes and any(sign in complaints for sign in _ANEW):
             return self._begin_anew()
         if not piece and not complaints and has_ended:
-            return self._lost(printable(self._said)[:160] or f"exit code {process.returncode}")
+            return self._lost(self._no_connection(process.returncode))
         update = self._take(piece) if piece else TailUpdate(is_cut=self._reader.is_inside_a_line)
         return self._with_vanishing(update, complaints)
 
@@ -154,22 +155,32 @@ class RemoteSource:
     def _begin_anew(self) -> TailUpdate:
         self.close()
         self._reader, self._consumed_bytes, self._is_anew = LineReader(), 0, True
-        return TailUpdate(problems=(f"{self.name} was written anew; it is read again from its beginning",))
+        return TailUpdate(problems=(fact("recording.rewritten", severity=Severity.NOTABLE, path=self.name),))
 
     def _with_vanishing(self, update: TailUpdate, complaints: str) -> TailUpdate:
         """The update, with what `tail` says of a file that it had and has no more."""
         if "No such file" not in complaints or not self._consumed_bytes or self._is_gone:
             return replace(update, is_gone=self._is_gone)
         self._is_gone = True
-        problem = f"{self.name} has vanished; what was read of it is still shown"
-        return replace(update, problems=(*update.problems, problem), is_gone=True)
+        vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
+        return replace(update, problems=(*update.problems, vanished), is_gone=True)
 
-    def _lost(self, why: str) -> TailUpdate:
+    def _no_connection(self, exit_code: int | None) -> Fact:
+        said = printable(self._said)[:160]
+        return fact(
+            "remote.no_connection",
+            severity=Severity.NOTABLE,
+            host=self._host,
+            problem=said,
+            exit_code=None if said else exit_code,
+            retry_s=RETRY_S,
+        )
+
+    def _lost(self, lost: Fact) -> TailUpdate:
         self.close()
         self._retry_at = self._clock() + RETRY_S
-        problem = f"no connection to {self._host} ({why}); trying again every {format_duration(RETRY_S)}"
         update = TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
-        return replace(update, problems=(problem,))
+        return replace(update, problems=(lost,))
 
 
 def latest_remote_run(host: str, project: str, *, ssh: tuple[str, ...] = SSH) -> str:

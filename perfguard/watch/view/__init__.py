@@ -1,1 +1,1 @@
-"""What a screen shows of a run, folded from its events. Entered by the TUI and `perfguard watch`."""
+"""What a screen shows of a run, computed from its data. Entered by the TUI and `perfguard watch`."""

@@ -1,232 +1,196 @@
-"""What is known of one case while its run is watched, and the row that it makes."""
+"""The row and the curves of one case of a run that is watched, computed from the run's data."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
+from perfguard.records.case_block import CaseBlock
 from perfguard.records.estimate import Estimate
-from perfguard.records.events import CaseFailed, OpsCompared, SliceTimed, VerdictReached
+from perfguard.records.events import CaseFailed
 from perfguard.records.facts import Fact, Subject, fact
-from perfguard.records.run import Arm, Stage
-from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, CensusChange
-from perfguard.records.verdict import Outcome
-from perfguard.watch.view.numbers import CaseNumbers
+from perfguard.records.run import Arm
+from perfguard.records.run_data import RunData
+from perfguard.records.verdict import Outcome, Policy
 from perfguard.watch.view.run_view import CaseSeries, CaseState, CaseView
 
-_NOT_OF_THE_EFFECT = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
-"""Relocated arms and the anchor are other comparisons: their blocks are no part of the case's effect."""
+if TYPE_CHECKING:
+    from perfguard.stats.paired import BlockEffect
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Effect:
-    """What a row says of the effect."""
-
-    log_ratio: float | None = None
-    lower: float | None = None
-    upper: float | None = None
+_LEVEL = Policy().interval_level
+_NOTHING_COMPARED = "measured"
+"""Outcome of runs with one arm."""
 
 
 class WatchedCase:
-    """One case of a run that is watched."""
+    """One case; what its finished blocks come to is kept, so that a screen every second costs little."""
 
-    def __init__(self, case_id: str, *, is_gating: bool) -> None:
+    def __init__(self, case_id: str, data: RunData) -> None:
         self.case_id = case_id
-        self.is_gating = is_gating
-        self.failure: CaseFailed | None = None
-        self.verdict: VerdictReached | None = None
-        self._answer: str | None = None
-        self._census: tuple[CensusChange, ...] | None = None
-        self._attribution: Attribution | None = None
-        self._ops_file: str | None = None
-        self._findings: tuple[Finding, ...] = ()
-        self._stages: dict[Stage, CaseNumbers] = {}
-        self._estimate: Estimate | None = None
-        self._problem: Fact | None = None
-        self._is_estimated = False
-        self._has_ended = False
-        self._view: CaseView | None = None
+        self._data = data
+        self._effects: dict[int, BlockEffect] = {}
+        self._medians_s: dict[tuple[int, Arm], float] = {}
+        self._estimate: tuple[object, Estimate | None, tuple[Fact, ...]] = (None, None, ())
+        self._row: tuple[object, CaseView | None] = (None, None)
 
-    @property
-    def numbers(self) -> CaseNumbers:
-        """Those that its row shows: of the main stage, or of the pairing that followed a stored baseline."""
-        found = self._stages.get(Stage.PAIRING) or self._stages.get(Stage.MAIN)
-        return found or CaseNumbers()
-
-    @property
-    def attribution(self) -> Attribution | None:
-        """Which ops are to blame, with the largest differences; None where they were not compared."""
-        return self._attribution
-
-    @property
-    def ops_file(self) -> str | None:
-        """File with all differences."""
-        return self._ops_file
-
-    def add_slice(self, timed: SliceTimed, stage: Stage) -> None:
-        """Take a slice into account."""
-        if stage not in _NOT_OF_THE_EFFECT:
-            if stage not in self._stages:
-                self._stages[stage], self._is_estimated = CaseNumbers(), False
-            self._stages[stage].add(timed)
-        self._view = None
-
-    def complete(self, block: int, stage: Stage) -> None:
-        """The case's slices of the block are complete."""
-        if stage in self._stages:
-            self._stages[stage].complete(block)
-        self._view = None
-
-    def finish_block(self, block: int, stage: Stage) -> None:
-        """A block ended."""
-        if stage in self._stages and self._stages[stage].finish(block):
-            self.estimate_anew()
-
-    def fail(self, failed: CaseFailed) -> None:
-        """It cannot be measured; the first reason counts."""
-        self.failure = self.failure or failed
-        self._view = None
-
-    def answer(self, outcome: str) -> None:
-        """It has its answer at a look."""
-        self._answer = outcome
-        self._view = None
-
-    def judge(self, verdict: VerdictReached) -> None:
-        """It has its verdict."""
-        self.verdict = verdict
-        self._view = None
-
-    def count(self, changes: tuple[CensusChange, ...]) -> None:
-        """What it executes was counted in both arms."""
-        self._census = changes
-        self._view = None
-
-    def compare_ops(self, compared: OpsCompared) -> None:
-        """Its ops were compared."""
-        self._attribution, self._ops_file = compared.attribution, compared.file
-        self._findings = compared.findings
-        self._view = None
-
-    def estimate_anew(self) -> None:
-        """Its blocks are others, or other ones are voided."""
-        self._is_estimated = False
-        self._view = None
-
-    def end_without_comparison(self) -> None:
-        """The run has ended, and compares nothing."""
-        self._has_ended = True
-        self._view = None
-
-    def touch(self) -> None:
-        """Whether it is timed now has changed."""
-        self._view = None
-
-    def view(self, *, is_timed: bool, voided: Collection[int]) -> CaseView:
+    def view(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
         """The case's row; the same object as before where nothing changed.
 
         Args:
+            name: What it is called among the run's cases.
             is_timed: Whether its slices are timed now.
             voided: Blocks that the arm-blind rule leaves out of the effect.
         """
-        if self._view is None:
-            self._view = self._row(is_timed=is_timed, voided=voided)
-        return self._view
+        key = (self._data.revisions[self.case_id], name, is_timed, voided, self._data.end is None)
+        known, row = self._row
+        if row is None or key != known:
+            row = self._drawn(name, is_timed=is_timed, voided=voided)
+            self._row = (key, row)
+        return row
 
     def series(self, voided: frozenset[int]) -> CaseSeries:
-        """The case's curves; which of its blocks are left out is told beside them."""
-        numbers = self.numbers
+        """The case's curves, with those of its blocks that are left out of the effect."""
+        blocks = self._data.effect_blocks(self.case_id)
         try:
-            ratios = [effect.log_ratio for effect in numbers.effects()] if numbers.baseline_s else []
+            effects = self._effects_of(blocks) if any(block.baseline_s for block in blocks) else []
         except MeasurementError:  # said in the row
-            ratios = []
-        pairs = [(b.number, r) for b, r in zip(numbers.blocks, ratios, strict=False) if not math.isnan(r)]
+            effects = []
+        pairs = [(block.block, effect.log_ratio) for block, effect in effects if not math.isnan(effect.log_ratio)]
         return CaseSeries(
             case_id=self.case_id,
-            baseline_s=tuple(numbers.baseline_s),
-            candidate_s=tuple(numbers.candidate_s),
+            baseline_s=tuple(chain.from_iterable(block.baseline_s for block in blocks)),
+            candidate_s=tuple(chain.from_iterable(block.candidate_s for block in blocks)),
             block_log_ratios=tuple(ratio for _, ratio in pairs),
             blocks=tuple(number for number, _ in pairs),
             voided=voided.intersection(number for number, _ in pairs),
         )
 
-    def _row(self, *, is_timed: bool, voided: Collection[int]) -> CaseView:
-        numbers, verdict = self.numbers, self.verdict
-        self._bring_up_to_date(voided)
-        is_paired = len(numbers.baseline_s) > 0
-        baseline, candidate = len(numbers.baseline_s), len(numbers.candidate_s)
-        effect = self._effect()
-        left_out = sum(block.number in voided for block in numbers.blocks)
+    def _drawn(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
+        data, case_id = self._data, self.case_id
+        blocks = data.effect_blocks(case_id)
+        finished = [block for block in blocks if block.is_finished]
+        baseline, candidate = (sum(len(block.of(arm)) for block in blocks) for arm in Arm)
+        estimate, obstacles = self._estimated(finished, voided) if baseline else (None, ())
+        verdict, failure = data.verdicts.get(case_id), data.failures.get(case_id)
+        log_ratio, lower, upper = _effect(self._data, case_id, estimate)
+        left_out = sum(block.block in voided for block in finished)
         return CaseView(
-            case_id=self.case_id,
-            is_gating=self.is_gating,
-            state=self._state(is_timed=is_timed),
-            blocks=len(numbers.blocks) - left_out,
+            case_id=case_id,
+            name=name,
+            is_gating=data.start is None or case_id not in data.start.advisory_ids,
+            state=self._state(is_timed=is_timed, is_measured=bool(baseline or candidate)),
+            blocks=len(finished) - left_out,
             voided=left_out,
-            slices=min(baseline, candidate) if is_paired else candidate,
-            baseline_s=numbers.median_s(Arm.BASELINE, voided),
-            candidate_s=numbers.median_s(Arm.CANDIDATE, voided),
-            log_ratio=effect.log_ratio,
-            lower=effect.lower,
-            upper=effect.upper,
-            noise_ratio=self._noise(),
-            outcome=verdict.outcome if verdict else self._answer,
-            reasons=verdict.reasons if verdict else self._obstacles(),
-            census=self._census,
-            attribution=self._attribution,
-            ops_file=self._ops_file,
-            findings=self._findings,
+            slices=min(baseline, candidate) if baseline else candidate,
+            baseline_s=self._median_s(blocks, Arm.BASELINE, voided),
+            candidate_s=self._median_s(blocks, Arm.CANDIDATE, voided),
+            log_ratio=log_ratio,
+            lower=lower,
+            upper=upper,
+            noise_ratio=estimate.block_sd if estimate else None if baseline else self._noise(finished),
+            outcome=verdict.outcome if verdict else data.answers.get(case_id),
+            reasons=verdict.reasons if verdict else _why(failure) if failure else obstacles,
+            census=data.census_changes.get(case_id),
+            attribution=data.attributions.get(case_id),
+            ops_file=data.ops_files.get(case_id),
+            findings=data.findings.get(case_id, ()),
         )
 
-    def _bring_up_to_date(self, voided: Collection[int]) -> None:
-        """Estimate where blocks were added, which is what costs something; slices of an open block change nothing."""
-        if self._is_estimated:
-            return
-        self._is_estimated = True
-        self._estimate, self._problem = None, None
-        try:
-            self._estimate = self.numbers.estimate(voided)
-        except MeasurementError as error:
-            self._problem = fact("case.unusable_times", error=str(error))
+    def _estimated(
+        self, finished: Sequence[CaseBlock], voided: frozenset[int]
+    ) -> tuple[Estimate | None, tuple[Fact, ...]]:
+        """The effect so far by the gate's estimator, and what forbids one; slices of an open block change nothing."""
+        key = ([block.block for block in finished], voided)
+        if key != self._estimate[0]:
+            try:
+                self._estimate = (key, self._paired(finished, voided), ())
+            except MeasurementError as error:
+                self._estimate = (key, None, (fact("case.unusable_times", error=str(error)),))
+        return self._estimate[1], self._estimate[2]
 
-    def _obstacles(self) -> tuple[Fact, ...]:
-        """Why it has no numbers; empty where it has."""
-        failed = self.failure
-        if failed is not None:
-            return (replace(failed.reason, subject=Subject(arm=failed.arm.value)),)
-        return (self._problem,) if self._problem else ()
+    def _paired(self, finished: Sequence[CaseBlock], voided: Collection[int]) -> Estimate | None:
+        """The effect so far; None before two blocks.
 
-    def _effect(self) -> _Effect:
-        """That of the verdict, which later rulings and other stages went into; else the estimate so far."""
-        verdict, estimate = self.verdict, self._estimate
-        if verdict is not None and verdict.log_ratio is not None:
-            return _Effect(log_ratio=verdict.log_ratio, lower=verdict.lower, upper=verdict.upper)
-        if estimate is None:
-            return _Effect()
-        interval = estimate.interval
-        return _Effect(log_ratio=estimate.log_ratio, lower=interval.lower, upper=interval.upper)
+        Raises:
+            MeasurementError: A slice is no time.
+        """
+        if len(finished) < 2:
+            return None
+        from perfguard.stats.paired import estimate_paired
 
-    def _noise(self) -> float | None:
-        """Standard deviation between blocks, or between rounds where there is one arm; None with fewer than two."""
-        if self._estimate is not None:
-            return self._estimate.block_sd
-        medians_s = [] if self.numbers.baseline_s else self.numbers.block_medians_s(Arm.CANDIDATE, ())
+        kept = [effect for block, effect in self._effects_of(finished) if block.block not in voided]
+        estimate = estimate_paired([each.log_ratio for each in kept], _LEVEL, [each.variance for each in kept])
+        return estimate if estimate.blocks >= 2 else None
+
+    def _effects_of(self, blocks: Iterable[CaseBlock]) -> list[tuple[CaseBlock, BlockEffect]]:
+        """What each finished block says; nan where it holds no pair.
+
+        Raises:
+            MeasurementError: A slice is no time.
+        """
+        from perfguard.stats.paired import block_effect
+
+        finished = [block for block in blocks if block.is_finished]
+        for block in finished:
+            if block.block not in self._effects:
+                self._effects[block.block] = block_effect(block.baseline_s, block.candidate_s)
+        return [(block, self._effects[block.block]) for block in finished]
+
+    def _median_s(self, blocks: Sequence[CaseBlock], arm: Arm, voided: Collection[int]) -> float | None:
+        """Median over the blocks' medians; over the slices so far before the first block has ended."""
+        medians_s = self._block_medians_s(blocks, arm, voided)
+        values_s = medians_s or list(chain.from_iterable(block.of(arm) for block in blocks))
+        return statistics.median(values_s) if values_s else None
+
+    def _block_medians_s(self, blocks: Iterable[CaseBlock], arm: Arm, voided: Collection[int]) -> list[float]:
+        found = []
+        for block in blocks:
+            if block.is_finished and block.block not in voided and block.of(arm):
+                key = (block.block, arm)
+                if key not in self._medians_s:
+                    self._medians_s[key] = statistics.median(block.of(arm))
+                found.append(self._medians_s[key])
+        return found
+
+    def _noise(self, rounds: Sequence[CaseBlock]) -> float | None:
+        """Standard deviation between the rounds of one arm; None with fewer than two."""
+        medians_s = self._block_medians_s(rounds, Arm.CANDIDATE, ())
         if len(medians_s) < 2 or min(medians_s) <= 0:
             return None
         return statistics.stdev(math.log(median_s) for median_s in medians_s)
 
-    def _state(self, *, is_timed: bool) -> CaseState:
-        outcome = self.verdict.outcome if self.verdict else self._answer
+    def _state(self, *, is_timed: bool, is_measured: bool) -> CaseState:
+        data, case_id = self._data, self.case_id
+        verdict = data.verdicts.get(case_id)
+        outcome = verdict.outcome if verdict else data.answers.get(case_id)
         if is_timed:
             return CaseState.MEASURING
-        if outcome == Outcome.FAILED.value or (self.failure is not None and outcome is None):
+        if outcome == Outcome.FAILED.value or (case_id in data.failures and outcome is None):
             return CaseState.FAILED
         if outcome is not None:
             return CaseState.ANSWERED
-        if not (self.numbers.candidate_s or self.numbers.baseline_s):
+        if not is_measured:
             return CaseState.WAITING
-        return CaseState.MEASURED if self._has_ended else CaseState.OPEN
+        has_ended = data.end is not None and data.end.outcome == _NOTHING_COMPARED
+        return CaseState.MEASURED if has_ended else CaseState.OPEN
+
+
+def _why(failed: CaseFailed) -> tuple[Fact, ...]:
+    return (replace(failed.reason, subject=Subject(arm=failed.arm.value)),)
+
+
+def _effect(
+    data: RunData, case_id: str, estimate: Estimate | None
+) -> tuple[float, float | None, float | None] | tuple[None, None, None]:
+    """Effect and interval of the verdict, which later rulings and other stages went into; else the estimate so far."""
+    verdict = data.verdicts.get(case_id)
+    if verdict is not None and verdict.log_ratio is not None:
+        return verdict.log_ratio, verdict.lower, verdict.upper
+    if estimate is None:
+        return None, None, None
+    return estimate.log_ratio, estimate.interval.lower, estimate.interval.upper

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
+from perfguard.records.events import Event
 from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
+
+Level = Literal["info", "warning", "error"]
+"""How grave a line of the log is."""
 
 
 class RunState(str, Enum):
@@ -51,6 +57,8 @@ class CaseView:
 
     case_id: str
     """The case."""
+    name: str = ""
+    """The shortest name that tells it from the run's other cases; empty for its id."""
     is_gating: bool
     """Whether its regression fails the gate."""
     state: CaseState
@@ -85,6 +93,11 @@ class CaseView:
     """File of the run's folder that holds all of the attribution's differences."""
     findings: tuple[Finding, ...] = ()
     """Advice on what the candidate does and the baseline does not, the gravest first."""
+
+    @property
+    def title(self) -> str:
+        """What it is called on a screen."""
+        return self.name or self.case_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +144,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of the log: an event in words."""
+    """One line of the log; `perfguard.report.event_lines` has the words."""
 
     seq: int
     """The event's number; -1 for what the reader itself has to say."""
     t_wall: float
     """Seconds since the epoch."""
-    level: str
-    """`info`, `warning` or `error`."""
-    text: str
-    """One sentence, printable."""
+    level: Level
+    """How grave it is."""
+    what: Event | Fact
+    """What happened; a fact where it is the reader that has something to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +190,8 @@ class RunView:
     """What the run concluded."""
     notes: tuple[Fact, ...] = ()
     """What the run's reader should know, in order."""
-    problems: tuple[str, ...] = ()
-    """What is wrong with the recording, one sentence each: cut, corrupt, foreign, vanished."""
+    problems: tuple[Fact, ...] = ()
+    """What is wrong with the recording: cut, corrupt, foreign, vanished."""
     log: tuple[LogLine, ...] = ()
     """The latest lines, oldest first; at most a few thousand."""
     steal_ratio: float | None = None
@@ -241,5 +254,5 @@ class History:
     """Median of the stored baseline of `machine_id`, by case id."""
     machine_id: str | None = None
     """The machine that the stored baselines are of; None where that is not known."""
-    problems: tuple[str, ...] = ()
-    """Runs that could not be read, one sentence each."""
+    problems: Mapping[str, Fact] = field(default_factory=dict)
+    """What is wrong with the recordings of runs that could not be read, by run."""

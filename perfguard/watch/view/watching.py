@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection
 
 from perfguard.config import LoadedConfig
+from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
 from perfguard.records.steps.ops import OpDelta
 from perfguard.runner.doctor import check_host
@@ -20,8 +21,8 @@ from perfguard.watch.run_files import (
 from perfguard.watch.sources.event_sources import EVENTS_FILE, EventSource, ReplaySource
 from perfguard.watch.sources.event_tail import TailUpdate
 from perfguard.watch.sources.event_writers import WriterSearch
-from perfguard.watch.view.run import RunFold
-from perfguard.watch.view.run_view import CaseSeries, LogLine, RunState, RunView
+from perfguard.watch.view.run import WatchedRun
+from perfguard.watch.view.run_view import CaseSeries, Level, LogLine, RunState, RunView
 
 __all__ = ["RunWatch", "doctor_rows", "host_of", "selection_of"]
 
@@ -35,8 +36,8 @@ _SLOWEST_BLOCKS = 2.0
 _SEARCH_EVERY_S = 10.0
 """Between two searches for the process that writes: each may look through all processes."""
 MAX_PROBLEMS = 50
-CUT = "the recording ends in the middle of a line: its writer was probably killed"
-"""Said as long as it holds; the line may yet be completed."""
+CUT = fact("recording.cut", severity=Severity.NOTABLE)
+"""Shown as long as it holds; the line may yet be completed."""
 
 
 class RunWatch:
@@ -48,7 +49,7 @@ class RunWatch:
         clock: Callable[[], float] = time.time,
         *,
         listen: Callable[[LogLine], None] | None = None,
-        keep_off: Callable[[Collection[int]], str] | None = None,
+        keep_off: Callable[[Collection[int]], Fact] | None = None,
     ) -> None:
         """Know nothing yet.
 
@@ -56,8 +57,8 @@ class RunWatch:
             source: Where the events come from.
             clock: The reader's wall clock, seconds since the epoch.
             listen: Hears every line of the log.
-            keep_off: Moves the reader away from the CPUs that a run measures on, once it is known which; gives a
-                sentence for the log. Called for runs that measure on this machine only.
+            keep_off: Moves the reader away from the CPUs that a run measures on, once it is known which; says
+                what it did. Called for runs that measure on this machine only.
         """
         self.source = source
         self.replay = source if isinstance(source, ReplaySource) else None
@@ -67,8 +68,8 @@ class RunWatch:
         self._clock = clock
         self._listen = listen
         self._keep_off = keep_off
-        self._fold = RunFold(listen)
-        self._problems: tuple[str, ...] = ()
+        self._run = WatchedRun(listen)
+        self._problems: tuple[Fact, ...] = ()
         self._rounds_planned: int | None = None
         self._writer: WriterSearch | None = None
         self._is_held: bool | None = None
@@ -81,7 +82,7 @@ class RunWatch:
     @property
     def is_between_slices(self) -> bool:
         """Whether painting now can disturb no timed slice of a run that measures on this machine."""
-        return not (self._is_here and self.view.state is RunState.MEASURING and self._fold.is_timing)
+        return not (self._is_here and self.view.state is RunState.MEASURING and self._run.data.timing is not None)
 
     def poll(self) -> RunView | None:
         """The run as it is now; None where nothing that is shown has changed. Never raises, whatever the file holds."""
@@ -91,12 +92,12 @@ class RunWatch:
         if update.restarted:
             self._begin_anew()
         for seen in update.events:
-            self._fold.add(seen)
+            self._run.add(seen)
         self._add_problems(update.problems, now)
         state = self._state(update, now)
         if state is RunState.MEASURING and self._is_here:
             self._step_aside(now)
-        view = self._fold.view(
+        view = self._run.view(
             state=state,
             now_wall=self.source.wall_s(now),
             rounds_planned=self._planned_rounds(),
@@ -109,8 +110,7 @@ class RunWatch:
 
     def series(self, case_id: str) -> CaseSeries:
         """The curves of one case; empty ones where it is unknown."""
-        case = self._fold.cases.get(case_id)
-        return case.series(self._fold.voided) if case is not None else CaseSeries(case_id=case_id)
+        return self._run.series(case_id)
 
     def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
         """Every op of a case in both arms, largest difference first; empty where its ops were not compared.
@@ -118,13 +118,13 @@ class RunWatch:
         Reads a file of the run's folder, which may be large or far away; the largest differences, which are in the
         events, stand in where it cannot be read.
         """
-        case = self._fold.cases.get(case_id)
-        if case is None or case.attribution is None:
+        attribution = self._run.data.attributions.get(case_id)
+        if attribution is None:
             return ()
-        file = case.ops_file or ""
+        file = self._run.data.ops_files[case_id]
         if self._deltas_of != (case_id, file):
             found = read_attribution(self.source.read_file, file) if file else None
-            self._deltas_of, self._deltas = (case_id, file), (found or case.attribution).deltas
+            self._deltas_of, self._deltas = (case_id, file), (found or attribution).deltas
         return self._deltas
 
     def host(self) -> Fingerprint | None:
@@ -144,23 +144,23 @@ class RunWatch:
         return self.source.is_live and self.source.folder is not None
 
     def _begin_anew(self) -> None:
-        self._fold = RunFold(self._listen)
+        self._run = WatchedRun(self._listen)
         self._problems = ()
         self._rounds_planned = self._is_held = self._asked_at = self._deltas_of = None
         self._is_plan_read = self._was_held = False
 
-    def _add_problems(self, problems: tuple[str, ...], now: float) -> None:
+    def _add_problems(self, problems: tuple[Fact, ...], now: float) -> None:
         """Say what is wrong, once, in a list of its own and in the log."""
         for problem in problems:
             if problem not in self._problems and len(self._problems) < MAX_PROBLEMS:
                 self._problems = (*self._problems, problem)
                 self._say("warning", problem, now)
 
-    def _say(self, level: str, text: str, now: float) -> None:
+    def _say(self, level: Level, what: Fact, now: float) -> None:
         """Put what the reader itself has to say behind what the run said last."""
-        last = self._fold.last
+        last = self._run.last
         t_wall = last.t_wall if last else self.source.wall_s(now)
-        self._fold.say(LogLine(seq=-1, t_wall=t_wall, level=level, text=text))
+        self._run.say(LogLine(seq=-1, t_wall=t_wall, level=level, what=what))
 
     def _step_aside(self, now: float) -> None:
         """Leave the measured CPUs alone, once the run's plan says which they are."""
@@ -173,31 +173,31 @@ class RunWatch:
 
     def _planned_rounds(self) -> int | None:
         """Rounds of a run with one arm, which only its plan tells; read once, and not from far away."""
-        fold = self._fold
-        if not self._is_plan_read and fold.blocks_finished and self.source.folder is not None:
+        data = self._run.data
+        if not self._is_plan_read and data.blocks_finished and self.source.folder is not None:
             self._is_plan_read = True
-            if fold.start is not None and fold.start.mode == "rounds":
+            if data.start is not None and data.start.mode == "rounds":
                 self._rounds_planned = read_planned_rounds(self.source.read_file)
         return self._rounds_planned
 
     def _state(self, update: TailUpdate, now: float) -> RunState:
-        fold = self._fold
+        data = self._run.data
         if update.is_gone:
             return RunState.GONE
-        if fold.end is not None:
+        if data.end is not None:
             return RunState.FINISHED
-        if fold.last is None:
+        if self._run.last is None:
             return RunState.WAITING
         if update.is_end or (not update.has_more and self._is_silent(now)):
             return RunState.SILENT
-        return RunState.PREPARING if fold.block is None else RunState.MEASURING
+        return RunState.PREPARING if data.block is None else RunState.MEASURING
 
     def _is_silent(self, now: float) -> bool:
         """Whether nothing came for longer than the slowest block explains, and nobody is there who might write."""
-        fold = self._fold
-        if fold.last is None or not self.source.is_live:
+        last, data = self._run.last, self._run.data
+        if last is None or not self.source.is_live:
             return False
-        quiet_s = self.source.wall_s(now) - fold.last.t_wall
+        quiet_s = self.source.wall_s(now) - last.t_wall
         is_late = quiet_s > SHORT_SILENCE_S
         # To look at a process that is known costs little; to look for one may mean to look through all.
         is_due = self._asked_at is None or self._is_held or abs(now - self._asked_at) >= _SEARCH_EVERY_S
@@ -209,8 +209,8 @@ class RunWatch:
             return False
         if self._was_held and self._is_held is False:
             return True
-        slowest_s = _SLOWEST_BLOCKS * fold.slowest_block_s
-        return quiet_s > (max(SILENCE_S, slowest_s) if fold.blocks_finished else FIRST_SILENCE_S)
+        slowest_s = _SLOWEST_BLOCKS * data.slowest_block_s
+        return quiet_s > (max(SILENCE_S, slowest_s) if data.blocks_finished else FIRST_SILENCE_S)
 
     def _has_writer(self) -> bool | None:
         """Whether a process of this machine writes the events; None where that cannot be told."""

@@ -14,6 +14,7 @@ import pytest
 from perfguard.records.facts import fact
 from perfguard.report.messages.cases import CASES
 from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.changes import CHANGES, FUSED_KINDS
 from perfguard.report.messages.gate import GATE
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -97,6 +98,61 @@ GATE_FACTS = (
     fact("bisect.unexplained", case_id="a", culprit_log_ratio=0.03, total_log_ratio=0.08, slower_later=True),
     fact("bisect.unexplained", case_id="a", culprit_log_ratio=0.18, total_log_ratio=0.08, slower_later=False),
 )
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+FUSED = {"lost": (FLASH,), "gained": ("bmm", "_softmax", "masked_fill_", "mul")}
+LAYOUT = {"affected_ops": 12, "ops": ("conv2d", "relu", "add", "mul")}
+ADAM = {"lost": ("_fused_adam_",), "gained": ("mul_", "addcdiv_", "lerp_", "sqrt"), "before": 1, "after": 1240}
+CHANGE_FACTS = (
+    fact("optimizer.unfused", ADAM, op="Adam"),
+    fact("optimizer.fused", {"lost": ("mul_",), "gained": ("_fused_adam_",), "before": 620, "after": 1}, op="Adam"),
+    fact("optimizer.changed", {"lost": ("_foreach_mul_",), "gained": ("mul_",), "before": 4, "after": 8}, op="Adam"),
+    fact("optimizer.changed", {"lost": (), "gained": ("_fused_adam_",), "before": 0, "after": 1}, op="Adam"),
+    fact("optimizer.replaced", replaced="Adam", op="SGD"),
+    fact("optimizer.parameters_changed", op="Adam", before=62, after=60, elements_before=11689512,
+         elements_after=11679912),
+    *(fact(f"{kind}.{verb}", FUSED) for kind in FUSED_KINDS for verb in ("unfused", "fused")),
+    fact("implementation.changed", primitive="convolution", lost="brg:avx512_core", gained="ref:any", others=2,
+         calls=156),
+    fact("implementation.changed", primitive="mm", lost=("brg",), gained=("no library",), tensors="[8,4] f32"),
+    fact("library.changed", lost="matmul brg_matmul:avx512_core", gained="no library", calls=12),
+    fact("convolution.changed", lost=("mkldnn_convolution",), gained=("thnn_conv2d",), calls=53),
+    fact("layout.lost", LAYOUT, gained="contiguous", extra_reorders=8, extra_copies=1),
+    fact("layout.lost", gained="contiguous", kernel_lost="brg", kernel_gained="jit"),
+    fact("layout.gained", LAYOUT, fewer_reorders=8, fewer_copies=2),
+    fact("layout.changed", affected_primitives=1, ops=("matmul",), lost="ab", gained="ba"),
+    fact("dtype.changed", LAYOUT, lost="bf16", gained="f32", fewer_casts=72),
+    fact("shapes.changed", LAYOUT, examples=("conv2d [32,64] → [64,64]",)),
+    fact("copies.added", number=1, by="contiguous", tensor="bf16 [2,64,56,56]"),
+    fact("copies.added", number=3, by="copy_"),
+    fact("copies.removed", number=1, by="clone"),
+    fact("reorders.added", number=2, layouts=("abcd → aBcd16b",), written_bytes=3211264),
+    fact("reorders.removed", number=1, layouts=(), written_bytes=None),
+    fact("reorders.changed", number=4),
+    fact("ops.added", ops=("relu", "add"), before=0, after=4),
+    fact("ops.removed", ops=("relu",), before=1, after=0),
+    fact("ops.replaced", lost=("mul",), gained=("erf", "add"), before=1, after=2),
+    fact("ops.moved", LAYOUT, source="Net.a", target="Net.b", others=2),
+    fact("calls.added", ops=("relu",), before=9, after=12),
+    fact("calls.removed", ops=("relu",), before=1240, after=620),
+    fact("allocations.changed", calls_before=15, after=18, size_before_bytes=2 << 20, size_after_bytes=3 << 20,
+         more_bytes=1 << 20, is_elsewhere=False),
+    fact("allocations.changed", after=2, size_after_bytes=512, is_elsewhere=True),
+    fact("cache_misses.changed", before=0, after=1, primitives=("convolution FWD_D",)),
+    fact("compile.changed", event="graph_break", before=0, after=2, reasons=("call of print", "numpy")),
+    fact("compile.changed", event="recompile", before=1, after=1, reasons=("shape",)),
+    fact("op.slower", ops=("addmm",), changed_ratio=0.2, tensors="[8,4] f32"),
+    fact("op.slower", ops=("addmm",), changed_ratio=None, tensors=""),
+    fact("op.faster", ops=("addmm",), changed_ratio=0.05, tensors=""),
+    fact("python.time", is_more=True),
+    fact("python.time", is_more=False),
+    fact("cost.moved", moved_s=3.1e-4, source="relu", source_module="Net.stem", target="add", target_module="Net.head"),
+    fact("ops.went_the_other_way"),
+    fact("ops.differ_in_few_steps"),
+    fact("op_counts.other_case", counted="step.other", case_id="step.net"),
+    fact("op_counts.other_isa", counted="avx2", here="avx512_core_bf16"),
+    fact("op_counts.other_isa", counted=None, here="avx2"),
+    fact("trace.no_shapes", trace="b.json"),
+)  # fmt: skip
 CASE_FACTS = (
     fact("case.raised", arm="candidate", error="OSError: disk gone"),
     fact("case.raised", error="OSError: disk gone"),
@@ -111,7 +167,7 @@ CASE_FACTS = (
     fact("case.zero_time"),
     fact("case.no_round"),
 )
-ROOMS = {"gate": (GATE, GATE_FACTS), "cases": (CASES, CASE_FACTS)}
+ROOMS = {"changes": (CHANGES, CHANGE_FACTS), "gate": (GATE, GATE_FACTS), "cases": (CASES, CASE_FACTS)}
 
 
 @pytest.mark.parametrize("room", ROOMS)

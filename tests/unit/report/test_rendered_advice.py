@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.profile.advice.advise import advise
+from perfguard.records.case_names import short_names
 from perfguard.records.facts import recorded_text
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy
@@ -56,7 +57,7 @@ def terminal_text(shown):
 
 def test_advice_stands_below_the_ops_that_it_is_about():
     lines = terminal_text(result(attributions=(comparison(),), findings={CASE: FINDINGS})).splitlines()
-    places = [lines.index(f"ops of {CASE}"), lines.index(HEADING)]
+    places = [lines.index(f"ops of {short_names([CASE])[CASE]}"), lines.index(HEADING)]
     (heading,) = [number for number, line in enumerate(lines) if "[unfused-optimizer]" in line]
     assert [*places, heading] == sorted([*places, heading])
     for label in ("seen", "where", "gain", "try", "run"):
@@ -70,7 +71,8 @@ def test_without_advice_nothing_is_said_of_it():
 
 def test_markdown_names_the_case_and_gives_the_command_as_code():
     text = render_markdown(result(attributions=(comparison(),), findings={CASE: FINDINGS}))
-    assert f"Advice on what the candidate does in `{CASE}` and the baseline does not:\n\n- **notable**" in text
+    name = short_names([CASE])[CASE]
+    assert f"Advice on what the candidate does in `{name}` and the baseline does not:\n\n- **notable**" in text
     assert "  - run: `perfguard compare" in text
 
 

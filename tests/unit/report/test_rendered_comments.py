@@ -226,3 +226,11 @@ def test_what_no_allowance_covers_is_not_offered_one():
     text = render_comment(gate_result(GateOutcome.REGRESSED, "regressed", regressed("x", 1.4)), CONTEXT)
     assert "measure it again" in text
     assert "perfguard allow" not in text
+
+
+def test_same_code_that_was_not_measured_offers_nothing_to_measure_again():
+    gate = replace(PASSED.gate, identical=True, blocks_total=0)
+    arms = {role: replace(arm, python=None, torch=None, stack_id=None) for role, arm in PASSED.arms.items()}
+    text = render_comment(replace(PASSED, gate=gate, arms=arms), replace(CONTEXT, reproduce="perfguard compare"))
+    assert "perfguard compare" not in text
+    assert "false-alarm rate" not in text

@@ -16,6 +16,7 @@ from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
+from perfguard.report.case_names import names_in
 from perfguard.report.comment.markdown import escape, render_markdown
 from perfguard.report.lines import note_lines
 from perfguard.report.terminal.result import format_interval, render_result, word_of
@@ -147,10 +148,11 @@ def test_a_result_reads_as_its_golden_file(name, render, ending):
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_nothing_is_lost_on_a_narrow_terminal(width):
-    """Words may wrap, but each case id, outcome and interval is there, whatever the width."""
+    """Words may wrap, but each case, outcome and interval is there, whatever the width."""
     text = "".join(terminal_text(COMPARED, width=width).split())
+    names = names_in(COMPARED)
     for verdict in COMPARED.gate.verdicts:
-        assert "".join(printable(verdict.case_id).split()) in text
+        assert "".join(printable(names[verdict.case_id]).split()) in text
         assert "".join(word_of(verdict.outcome).split()) in text
         assert "".join(format_interval(verdict.comparison.estimate).split()) in text
 
@@ -165,7 +167,7 @@ HOSTILE_RESULT = result(
     verdict(HOSTILE, Outcome.REGRESSED, 0.1, reason=HOSTILE),
     reasons=(recorded_text(HOSTILE),),
     machine=HOSTILE,
-    notes=(recorded_text(HOSTILE),),
+    notes=(replace(recorded_text(HOSTILE), severity=Severity.NOTABLE),),
     arms={
         "candidate": ArmSummary(
             text=HOSTILE, source_id=None, interpreter=None, python=HOSTILE, torch=HOSTILE, stack_id=None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.records.verdict import Outcome
-from perfguard.report.culprits import MOST_SHOWN, change_text, contradiction, culprit_lines, place_of
+from perfguard.report.culprits import MOST_SHOWN, beyond_culprits, change_text, contradiction, culprit_lines, place_of
 from perfguard.report.messages.catalog import describe
 from tests.commented_results import REGRESSED
 from tests.example_attribution import attribution_of
@@ -115,3 +115,12 @@ def test_with_another_torch_a_change_names_both_versions():
     values = {**change.fact.values, "torch_before": "2.12.0", "torch_after": "2.13.0"}
     upgraded = replace(change, fact=replace(change.fact, values=values))
     assert change_text(upgraded) == f"{change_text(change)} (torch 2.12.0 → 2.13.0)"
+
+
+def test_what_a_culprit_shows_is_no_changed_op_count_beside_it():
+    change, other = FOUND.census_changes
+    culprit = replace(
+        FOUND.culprits[0], fact=replace(change.fact, subject=replace(change.fact.subject, place="a.py:1"))
+    )
+    assert beyond_culprits((change, other), replace(FOUND, culprits=(culprit,))) == [other]
+    assert beyond_culprits((change, other), None) == [change, other]

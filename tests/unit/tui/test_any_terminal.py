@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.records.facts import recorded_text
 from perfguard.tui.options import TuiOptions
 from perfguard.tui.themes import THEMES
 from perfguard.watch.view.run_view import RunState, RunView
@@ -136,9 +137,9 @@ def test_every_theme_shows_the_run(drive, theme: str) -> None:
     ("view", "words"),
     [
         (RunView(run_id=None, state=RunState.WAITING), "waiting for the fir"),
-        (a_run(state=RunState.GONE, problems=("the folder vanished",)), "its folder vanished"),
+        (a_run(state=RunState.GONE, problems=(recorded_text("the folder vanished"),)), "its folder vanished"),
         (a_run(state=RunState.SILENT), "it probably died"),
-        (a_run(problems=("line 412 is corrupt: not a JSON line",)), "line 412 is corrupt"),
+        (a_run(problems=(recorded_text("line 412 is corrupt: not a JSON line"),)), "line 412 is corrupt"),
         (a_run(mode="rounds", is_identical=None), "measuring"),
     ],
 )

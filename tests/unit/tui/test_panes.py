@@ -164,14 +164,15 @@ def test_the_status_line_says_the_most_urgent_thing(facts: StatusFacts, expected
 
 
 def test_what_is_wrong_with_the_recording_is_said() -> None:
-    view = a_run(problems=("line 7 is corrupt", "line 9 is corrupt"))
+    view = a_run(problems=(recorded_text("line 7 is corrupt"), recorded_text("line 9 is corrupt")))
     drawn = plain(status_line(view, StatusFacts(), 100))
     assert "! line 9 is corrupt (and 1 more: see the log)" in drawn
 
 
 @pytest.mark.parametrize("width", range(1, 120, 7))
 def test_the_status_line_fits_its_place(width: int) -> None:
-    assert width_of(status_line(a_run(problems=("x" * 300,)), StatusFacts(own_ratio=0.1), width)) <= max(width, 14)
+    drawn = status_line(a_run(problems=(recorded_text("x" * 300),)), StatusFacts(own_ratio=0.1), width)
+    assert width_of(drawn) <= max(width, 14)
 
 
 def test_texts_are_cut_to_columns_not_to_characters() -> None:

@@ -10,7 +10,7 @@ from perfguard.records.facts import fact, recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
 from perfguard.tui.options import TuiOptions
 from perfguard.watch.view.run_view import CaseState, RunState
-from tests.tui_runs import RED, a_case, a_history, a_run, a_watch, with_case
+from tests.tui_runs import RED, a_case, a_history, a_line, a_run, a_watch, with_case
 
 CHECKS = (
     CheckResult(
@@ -266,7 +266,7 @@ def test_a_pane_scrolls_by_keys(drive) -> None:
 
 def test_the_log_follows_its_end_and_finds_warnings(drive) -> None:
     run = a_run()
-    more = replace(run, log=(*run.log, replace(run.log[-1], seq=500, text="the run ended")))
+    more = replace(run, log=(*run.log, a_line(500, 90.0, "the run ended")))
 
     async def script(driver) -> None:
         await driver.press("6")
@@ -307,7 +307,7 @@ def test_history_shows_series_with_changes(drive) -> None:
         assert driver.cursor() == RED
         drawn = driver.screen_text()
         assert "host changed once, software changed once" in drawn
-        assert "1 run could not be read: run-x has no events" in drawn
+        assert "1 run could not be read: run run-x:" in drawn
         await driver.press("j")
         assert driver.cursor() == "kernel.linear[m=512,dtype=bf16]"
         await driver.press("enter")

@@ -28,6 +28,10 @@ def texts(update) -> list[str]:
     return [seen.event.fact.values["text"] for seen in update.events if isinstance(seen.event, Noted)]
 
 
+def codes(update) -> list[str]:
+    return [problem.code for problem in update.problems]
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "events.jsonl"
@@ -88,7 +92,8 @@ class TestOtherFiles:
         path.write_bytes(note(0))
         update = tail.poll()
         assert (texts(update), update.restarted) == (["note 0"], True)
-        assert update.problems == (f"{path} became shorter; it is read again from its beginning",)
+        assert codes(update) == ["recording.shortened"]
+        assert update.problems[0].values == {"path": str(path)}
 
     def test_a_replaced_file_is_read_from_its_beginning(self, path):
         append(path, note(0))
@@ -99,7 +104,7 @@ class TestOtherFiles:
         other.replace(path)
         update = tail.poll()
         assert (texts(update), update.restarted) == (["note 0", "note 1"], True)
-        assert "was replaced" in update.problems[0]
+        assert codes(update) == ["recording.replaced"]
 
     def test_a_file_that_was_written_anew_and_is_longer_already_is_recognised(self, path):
         append(path, start(run_id="first"))
@@ -108,7 +113,7 @@ class TestOtherFiles:
         path.write_bytes(start(run_id="second") + note(1) + note(2))
         update = tail.poll()
         assert (len(update.events), update.restarted) == (3, True)
-        assert "was written anew" in update.problems[0]
+        assert codes(update) == ["recording.rewritten"]
 
     def test_a_run_that_begins_behind_another_one_takes_its_place(self, path):
         append(path, start(run_id="first") + note(1))
@@ -128,7 +133,7 @@ class TestOtherFiles:
         path.unlink()
         gone = tail.poll()
         assert gone.is_gone
-        assert "has vanished" in gone.problems[0]
+        assert codes(gone) == ["recording.vanished"]
         assert (tail.poll().is_gone, tail.poll().problems) == (True, ())
         path.write_bytes(content + note(1))
         back = tail.poll()
@@ -149,19 +154,20 @@ class TestOtherFiles:
     def test_what_is_no_file_is_a_problem_and_nobody_waits_for_it(self, path, kind):
         path.mkdir() if kind == "directory" else os.mkfifo(path)
         tail = EventTail(path)
-        assert tail.poll().problems == (f"{path} is not a file",)
+        assert codes(tail.poll()) == ["recording.not_a_file"]
         assert tail.poll().problems == ()
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_file_that_may_not_be_read_is_a_problem(self, path):
         append(path, note(0))
         path.chmod(0)
-        assert "cannot be read: Permission denied" in EventTail(path).poll().problems[0]
+        (problem,) = EventTail(path).poll().problems
+        assert (problem.code, problem.values["problem"]) == ("recording.unreadable", "Permission denied")
 
 
 class TestDamage:
     @pytest.mark.parametrize(
-        ("line", "said"),
+        ("line", "quoted"),
         [
             (b"\x00\xff not json", "not a JSON line"),
             (b"", "not a JSON line"),
@@ -173,42 +179,44 @@ class TestDamage:
             (b"[" * 100_000, "nested too deeply"),
         ],
     )
-    def test_a_corrupt_line_is_said_and_left_out(self, path, line, said):
+    def test_a_corrupt_line_is_said_and_left_out(self, path, line, quoted):
         append(path, note(0) + line + b"\n" + note(2))
         update = EventTail(path).poll()
         assert texts(update) == ["note 0", "note 2"]
-        assert len(update.problems) == 1, update.problems
-        assert "line 2 of the recording cannot be read and is left out" in update.problems[0]
-        assert said in update.problems[0]
+        assert codes(update) == ["recording.corrupt"]
+        assert update.problems[0].values["line"] == 2
+        assert quoted in update.problems[0].values["problem"]
 
     def test_an_unknown_event_is_said_once_however_often_it_comes(self, path):
         unknown = b'{"event":"quantum","seq":%d,"t_wall":1.0,"t_mono":1.0}\n'
         append(path, note(0) + unknown % 1 + unknown % 2 + note(3))
         update = EventTail(path).poll()
         assert texts(update) == ["note 0", "note 3"]
-        assert len(update.problems) == 1
-        assert "'quantum' are unknown to this perfguard" in update.problems[0]
+        assert [(problem.code, problem.values) for problem in update.problems] == [
+            ("recording.unknown_event", {"kind": "quantum"})
+        ]
 
     def test_a_foreign_schema_is_said_and_what_is_known_of_it_is_shown(self, path):
         append(path, start(schema=EVENT_SCHEMA + 1) + note(1))
         update = EventTail(path).poll()
         assert len(update.events) == 2
-        assert f"schema {EVENT_SCHEMA + 1}, this perfguard reads {EVENT_SCHEMA}" in update.problems[0]
+        assert codes(update) == ["recording.foreign_schema"]
+        assert update.problems[0].values == {"schema": EVENT_SCHEMA + 1, "known_schema": EVENT_SCHEMA}
 
     @pytest.mark.parametrize(
-        ("numbers", "said"),
+        ("numbers", "code", "values"),
         [
-            ((0, 2), "event 1 is missing"),
-            ((0, 4), "events 1 to 3 are missing"),
-            ((3,), "events 0 to 2 are missing"),
-            ((0, 1, 1), "event 1 of the recording comes out of order"),
+            ((0, 2), "recording.events_missing", {"first": 1, "last": None}),
+            ((0, 4), "recording.events_missing", {"first": 1, "last": 3}),
+            ((3,), "recording.events_missing", {"first": 0, "last": 2}),
+            ((0, 1, 1), "recording.out_of_order", {"event": 1}),
         ],
     )
-    def test_a_gap_in_the_numbers_is_said(self, path, numbers, said):
+    def test_a_gap_in_the_numbers_is_said(self, path, numbers, code, values):
         append(path, b"".join(note(number) for number in numbers))
         update = EventTail(path).poll()
         assert len(update.events) == len(numbers)
-        assert [said in problem for problem in update.problems] == [True]
+        assert [(problem.code, problem.values) for problem in update.problems] == [(code, values)]
 
     def test_fields_of_a_later_version_are_passed_over(self, path):
         append(path, note(0).replace(b'"level"', b'"colour":"blue","level"'))
@@ -219,13 +227,14 @@ class TestDamage:
         append(path, b"?\n" * 1000)
         problems = EventTail(path).poll().problems
         assert len(problems) == MAX_PROBLEMS + 1
-        assert problems[-1] == "980 further problems in this part of the recording"
+        assert (problems[-1].code, problems[-1].values) == ("recording.more_problems", {"problems": 980})
 
     def test_a_line_without_an_end_is_given_up_and_the_next_one_read(self):
         reader = LineReader()
         reader.feed(note(0))
         found = reader.feed(b"x" * (MAX_LINE_BYTES + 1))
-        assert "line 2 of the recording cannot be read and is left out: it is longer than 8.0 MiB" in found.problems[0]
+        assert found.problems[0].code == "recording.line_too_long"
+        assert found.problems[0].values == {"line": 2, "limit_bytes": MAX_LINE_BYTES}
         assert reader.is_inside_a_line
         assert reader.feed(b"x" * 1000).problems == ()
         rest = reader.feed(b"x\n" + note(2))

@@ -66,7 +66,7 @@ def test_every_measured_case_of_every_run_is_a_point(project, record):
     record("rounds", "20260101T000000-aaaaaa")
     record("paired", "20260102T000000-bbbbbb")
     found = read(project)
-    assert found.problems == ()
+    assert found.problems == {}
     assert {point.run_id for point in found.points} == {"20260101T000000-aaaaaa", "20260102T000000-bbbbbb"}
     measured = [point.case_id for point in found.points if point.run_id.endswith("bbbbbb")]
     assert set(measured) == set(CASE_IDS) - {FAILING, NEW}
@@ -98,11 +98,11 @@ def test_a_broken_recording_is_a_problem_and_the_others_are_shown(project, recor
     record("rounds", "odd").write_bytes(b"garbage\n")
     found = read(project)
     assert {point.run_id for point in found.points} == {"good"}
-    assert found.problems == ("run odd: its events hold no start of a run",)
+    assert {run_id: problem.code for run_id, problem in found.problems.items()} == {"odd": "recording.no_start"}
 
 
 def test_a_project_without_runs_has_an_empty_history(project):
-    assert (read(project).points, read(project).problems) == ((), ())
+    assert (read(project).points, read(project).problems) == ((), {})
 
 
 def test_what_was_read_once_is_read_again_only_when_it_changed(project, record):
@@ -130,7 +130,7 @@ def test_a_damaged_memory_is_made_anew(project, record, content):
     cache = project / ".perfguard" / "history.json"
     cache.write_text(content)
     assert read(project) == wanted
-    assert json.loads(cache.read_text())["schema"] == 2
+    assert json.loads(cache.read_text())["schema"] == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -99,7 +99,8 @@ def test_a_lost_connection_is_said_and_tried_again_later(ssh, opened, folder):
     now_s = [0.0]
     source = opened("bench-1", str(folder), ssh=ssh(LOST), clock=lambda: now_s[0])
     lost = poll_until(source, lambda update: bool(update.problems))[-1]
-    assert "no connection to bench-1 (ssh: connect to host bench-1 port 22: Connection refused)" in lost.problems[0]
+    assert lost.problems[0].code == "remote.no_connection"
+    assert lost.problems[0].values["problem"] == "ssh: connect to host bench-1 port 22: Connection refused"
     ssh(GOOD)
     assert source.poll().events == ()
     now_s[0] += RETRY_S
@@ -137,7 +138,7 @@ def test_a_file_that_vanishes_there_is_gone_here(ssh, opened, folder):
     source = opened("bench-1", str(folder), ssh=ssh())
     poll_until(source, lambda update: bool(update.events))
     (folder / "events.jsonl").unlink()
-    assert "has vanished" in poll_until(source, lambda update: update.is_gone)[-1].problems[0]
+    assert poll_until(source, lambda update: update.is_gone)[-1].problems[0].code == "recording.vanished"
 
 
 def test_a_run_that_is_not_there_yet_is_waited_for(ssh, opened, folder):
@@ -154,7 +155,7 @@ def test_a_run_that_is_not_there_yet_is_waited_for(ssh, opened, folder):
 
 def test_a_machine_without_ssh_says_so(opened, tmp_path):
     source = opened("bench-1", "/runs/a", ssh=(str(tmp_path / "no-such-ssh"),))
-    assert "ssh cannot be started" in source.poll().problems[0]
+    assert source.poll().problems[0].code == "remote.no_ssh"
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", "", "a b", "a;b", "$(id)"])

@@ -15,7 +15,7 @@ from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.tensors import largest, tensors_of
 from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_variables
-from perfguard.records.facts import Severity, recorded_text
+from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, EnvProfile
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpKey
@@ -56,7 +56,7 @@ def test_the_gravest_come_first_then_the_largest():
 
 
 def test_what_is_new_since_the_baseline_comes_before_what_was_always_so():
-    changes = [change("copies", "3 copies more in forward of Net.body", module="Net.body")]
+    changes = [change("copies", "copies.added", module="Net.body")]
     found = advise(
         evidence(
             op("copy_", 6, **COPY),
@@ -65,7 +65,7 @@ def test_what_is_new_since_the_baseline_comes_before_what_was_always_so():
         )
     )
     assert [(finding.id, finding.since_baseline) for finding in found] == [
-        ("copies", (recorded_text("3 copies more in forward of Net.body"),)),
+        ("copies", (fact("copies.added"),)),
         ("unfused-optimizer", ()),
     ]
 
@@ -81,15 +81,15 @@ def test_what_is_new_since_the_baseline_comes_before_what_was_always_so():
     ],
 )
 def test_a_change_belongs_to_findings_of_its_kind_and_place(rule, module, is_about):
-    compared = comparison(changes=[change(rule, "told", module=module)])
+    compared = comparison(changes=[change(rule, "some.change", module=module)])
     finding = only("unfused_optimizer", op("mul_", 20, calls=62, shapes="[64]", **ADAM), comparison=compared)
     assert bool(finding.since_baseline) is is_about
 
 
 def test_of_many_changes_two_are_told():
-    changes = [change("reorders", f"change {number}") for number in range(4)]
+    changes = [change("reorders", f"reorders.number_{number}") for number in range(4)]
     finding = only("reorders", reorder(9), comparison=comparison(changes=changes))
-    assert finding.since_baseline == (recorded_text("change 0"), recorded_text("change 1"))
+    assert finding.since_baseline == (fact("reorders.number_0"), fact("reorders.number_1"))
 
 
 def test_findings_are_data():

@@ -99,7 +99,7 @@ def test_a_ring_of_one_part_is_closed():
 
 def test_a_forest_has_a_row_for_each_case_and_its_axis_below(compared):
     chart = forest(compared.result.gate.verdicts, {SLOWER: "#there"})
-    rows = {row[0].content: row for row in chart.figure.rows}
+    rows = {row[0].title or row[0].content: row for row in chart.figure.rows}
     assert len(chart.figure.rows) == len(compared.result.gate.verdicts) + 1
     assert rows[SLOWER][0].link == "#there"
     assert places(rows[SLOWER][1].content, "circle", "cx", class_="slower")[0] > 50

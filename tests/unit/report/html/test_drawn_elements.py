@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.report.html.foreign import MOST_CHARACTERS, island, middle_cut, shown
+from perfguard.report.html.foreign import MOST_CHARACTERS, island, shown
 from perfguard.report.html.svg import element, number, percent
+from perfguard.units import cut_middle
 
 
 def test_an_element_writes_its_attributes_and_children():
@@ -55,7 +56,7 @@ def test_what_is_shown_has_no_control_characters_and_an_end(text):
 
 @given(st.text(min_size=1), st.integers(min_value=5, max_value=40))
 def test_a_name_that_is_cut_keeps_its_ends(name, most):
-    cut = middle_cut(name, most)
+    cut = cut_middle(name, most)
     assert len(cut) <= most
     assert cut[0] == name[0]
     assert cut[-1] == name[-1]

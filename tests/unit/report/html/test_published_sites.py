@@ -174,7 +174,7 @@ def test_runs_that_cannot_be_read_are_named_by_the_command(project, runs, monkey
     monkeypatch.chdir(project)
     done = CliRunner().invoke(command, ["-o", "site"])
     assert done.exit_code == 0
-    assert "run rounds: its events hold no start of a run" in done.stderr
+    assert done.stderr.startswith("run rounds: ")
 
 
 @pytest.mark.parametrize("name", ["index.html", "runs/paired.html"])

@@ -14,17 +14,17 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Policy
 from perfguard.watch.sources.line_reader import SeenEvent
-from perfguard.watch.view.run import RunFold
+from perfguard.watch.view.run import WatchedRun
 from perfguard.watch.view.run_view import RunState
 
 CASE_IDS = ("a", "b")
 
 
 class Run:
-    """A run in the making, folded both ways."""
+    """A run in the making, watched and judged."""
 
     def __init__(self, *, mode: str = "paired") -> None:
-        self.fold, self.data, self.random = RunFold(), RunData(), random.Random(3)
+        self.watched, self.data, self.random = WatchedRun(), RunData(), random.Random(3)
         self.emit(
             happened.RunStarted(
                 run_id="r", schema=1, mode=mode, suite="s", case_ids=CASE_IDS, command=("perfguard",), budget_s=100.0
@@ -32,7 +32,7 @@ class Run:
         )
 
     def emit(self, event: happened.Event) -> None:
-        self.fold.add(SeenEvent(seq=-1, t_wall=1.0, t_mono=1.0, event=event))
+        self.watched.add(SeenEvent(seq=-1, t_wall=1.0, t_mono=1.0, event=event))
         self.data.add(event)
 
     def block(self, number: int, *, cases=CASE_IDS, arms=tuple(Arm), steal=0.0, slices=5, finished=True) -> None:
@@ -61,7 +61,7 @@ class Run:
         )  # fmt: skip
 
     def row(self, case_id: str):
-        view = self.fold.view(state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=())
+        view = self.watched.view(state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=())
         return next(case for case in view.cases if case.case_id == case_id)
 
     def judged(self, case_id: str, stage: Stage = Stage.MAIN):
@@ -169,7 +169,7 @@ def test_the_host_is_told_by_its_last_block_and_canary():
     run.block(0, steal=0.01)
     run.block(1, steal=0.03)
     run.emit(happened.CanaryTimed(block=2, value_s=0.0024))
-    view = run.fold.view(state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=())
+    view = run.watched.view(state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=())
     assert view.steal_ratio == 0.03
     assert view.canary_ratio == pytest.approx(0.2)
 
@@ -178,7 +178,7 @@ def test_planned_blocks_are_said_once_the_first_one_has_ended():
     run = Run()
 
     def planned():
-        return run.fold.view(
+        return run.watched.view(
             state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=()
         ).progress.blocks_planned
 

@@ -8,12 +8,15 @@ import pytest
 
 from perfguard.codec import encode_event
 from perfguard.records.events import BlockStarted, SliceTimed
+from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm, Stage
 from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
 from perfguard.watch.view.run_view import CaseState, RunState
 from perfguard.watch.view.watching import RunWatch, host_of, selection_of
 from tests.recorded_runs import BLOCKS, CASE_IDS, CONFIRMING, DATA, FAILING, NEW, NOISY, SAME, SLOWER, STARTED
 from tests.watched_runs import LINES, PAIRED, Clock, case_of, first, polled
+
+MOVED = fact("reader.placed", cpus="0", is_beside=False)
 
 
 class TestTheWholeRun:
@@ -196,9 +199,9 @@ class TestGrowing:
     def test_the_reader_leaves_the_measured_cpus_once_they_are_known(self, folder, write, clock):
         asked = []
 
-        def keep_off(cpus) -> str:
+        def keep_off(cpus) -> Fact:
             asked.append(cpus)
-            return "moved"
+            return MOVED
 
         plan = (folder / "plan.json").read_bytes()
         (folder / "plan.json").unlink()
@@ -211,11 +214,11 @@ class TestGrowing:
         watch.poll()
         watch.poll()
         assert asked == [(1, 2, 3)]
-        assert [line.text for line in watch.view.log if line.seq == -1] == ["moved"]
+        assert [line.what for line in watch.view.log if line.seq == -1] == [MOVED]
 
     def test_nobody_is_moved_for_a_run_that_has_ended(self):
         asked = []
-        watch = RunWatch(LocalSource(PAIRED), Clock(), keep_off=lambda cpus: str(asked.append(cpus)))
+        watch = RunWatch(LocalSource(PAIRED), Clock(), keep_off=lambda cpus: asked.append(cpus) or MOVED)
         watch.poll()
         assert asked == []
 

@@ -9,6 +9,7 @@ import pytest
 from perfguard.codec import encode_event
 from perfguard.records.events import Noted, RunStarted
 from perfguard.records.facts import recorded_text
+from perfguard.report.event_lines import line_text
 from perfguard.report.messages.catalog import describe
 from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
 from perfguard.watch.view.run_view import CaseState, RunState
@@ -80,7 +81,7 @@ class TestDying:
         clock.now_s += 1000.0
         view = watch.poll()
         assert view.state is RunState.SILENT
-        assert "ends in the middle of a line" in view.problems[0]
+        assert view.problems[0].code == "recording.cut"
 
 
 class TestOtherFiles:
@@ -92,8 +93,8 @@ class TestOtherFiles:
         view = watch.poll()
         assert view.state is RunState.GONE
         assert len(view.cases) == len(CASE_IDS)
-        assert "has vanished" in view.problems[0]
-        assert view.log[-1].text == view.problems[0]
+        assert view.problems[0].code == "recording.vanished"
+        assert (view.log[-1].what, view.log[-1].level) == (view.problems[0], "warning")
 
     def test_a_run_that_was_replaced_is_watched_from_its_beginning(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
@@ -103,7 +104,7 @@ class TestOtherFiles:
         (folder / "new").replace(folder / "events.jsonl")
         view = watch.poll()
         assert (view.mode, len(view.cases), view.outcome) == ("rounds", 3, "measured")
-        assert "was replaced" in view.problems[0]
+        assert view.problems[0].code == "recording.replaced"
 
     def test_a_file_of_ops_that_is_missing_leaves_the_largest_ones(self, folder, write, clock):
         write(len(LINES))
@@ -117,7 +118,7 @@ class TestDamage:
         (folder / "events.jsonl").write_bytes(b"".join(lines))
         view = polled(folder, clock).view
         assert (view.state, len(view.problems)) == (RunState.FINISHED, 1)
-        assert "line 51 of the recording cannot be read" in view.problems[0]
+        assert (view.problems[0].code, view.problems[0].values["line"]) == ("recording.corrupt", 51)
 
     def test_problems_do_not_pile_up(self, folder, clock):
         (folder / "events.jsonl").write_bytes(LINES[0])
@@ -139,7 +140,8 @@ class TestDamage:
         view = polled(folder, clock).view
         assert view.run_id is None
         assert SLOWER in [case.case_id for case in view.cases]
-        assert "events 0 to 199 are missing from the recording" in view.problems
+        missing = next(problem for problem in view.problems if problem.code == "recording.events_missing")
+        assert missing.values == {"first": 0, "last": 199}
 
     @pytest.mark.parametrize("value_s", [0.0, -1.0])
     def test_a_slice_that_is_no_time_is_said_in_its_row(self, folder, clock, value_s):
@@ -159,7 +161,7 @@ class TestDamage:
         content = b"".join(encode_event(e, seq=n, t_wall=STARTED, t_mono=1.0) for n, e in enumerate(events))
         (folder / "events.jsonl").write_bytes(content)
         view = polled(folder, clock).view
-        texts = [view.suite, *map(describe, view.notes), *(line.text for line in view.log)]
+        texts = [view.suite, *map(describe, view.notes), *(line_text(line) for line in view.log)]
         assert len(texts) == 4
         assert all(text.isprintable() for text in texts)
 
