@@ -70,6 +70,13 @@ def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():
     assert merged.reasons == (drift, *paired.reasons)
 
 
+def test_a_case_that_runs_the_stored_baselines_own_code_may_have_drifted_all_the_same():
+    now, paired = replace(verdict(0.0), outcome=Outcome.SAME_CODE), verdict(0.079, margin=0.05)
+    (merged,) = merge_drift([now], [paired], "2026-08-01")
+    assert merged.outcome is Outcome.REGRESSED
+    assert merged.reasons[0].values["in_small_steps"] is True
+
+
 def test_of_a_step_that_could_not_be_measured_it_is_not_said_that_it_was_small():
     now = verdict(0.0, error=0.05)
     assert now.outcome is Outcome.INCONCLUSIVE
