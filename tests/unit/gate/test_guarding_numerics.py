@@ -101,6 +101,23 @@ def test_each_dtype_has_its_own_tolerance():
     assert tolerance_of("mine") == tolerance_of("mine[dtype=fp8]") == TOLERANCES["fp32"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "result", "gradient"), [("fp32", 0.001, 0.01), ("bf16", 0.05, 0.3), ("fp16", 0.01, 0.1)]
+)
+def test_a_difference_is_told_from_rounding_at_the_tolerance_of_the_dtype(dtype, result, gradient):
+    case_id = f"kernel.x[dtype={dtype}]"
+    for name, tolerance in (("loss", result), ("gradient_norm", gradient)):
+        for share, outcome in ((0.98, Outcome.IMPROVED), (1.02, Outcome.DIFFERENT)):
+            checks = computed({name: 4.0}, {name: 4.0 * (1 - share * tolerance)}, case_id=case_id)
+            assert guarded(checks, judged(case_id=case_id)).outcome is outcome
+
+
+def test_a_difference_of_the_very_tolerance_is_rounding():
+    case_id = "kernel.x[dtype=fp16]"
+    checks = computed({"gradient_norm": 10.0}, {"gradient_norm": 9.0}, case_id=case_id)
+    assert guarded(checks, judged(case_id=case_id)).outcome is Outcome.IMPROVED
+
+
 def test_gradients_may_differ_more_than_results():
     verdict = judged()
     assert guarded(computed({"gradient_norm": 2.0}, {"gradient_norm": 2.01})) == verdict
@@ -143,3 +160,4 @@ def test_what_was_not_checked_is_said():
     )
     assert unchecked_note(verdicts, [], remedy=remedy)[0].startswith("not checked whether 2 cases still")
     assert unchecked_note(verdicts[2:], [], remedy=remedy) == ()
+    assert len(unchecked_note(verdicts[:1], computed({"loss": 1.0}, {}), remedy=remedy)) == 1

@@ -146,3 +146,11 @@ def test_an_outage_while_writing_is_an_error(hub, github, pauses):
     hub.fail("POST", "comments", refusal(503, "unavailable"), times=99)
     with pytest.raises(GitHubError, match="503"):
         put(github)
+
+
+def test_an_earlier_attempt_that_ends_late_does_not_set_it_back(hub, github):
+    put(github, "second attempt", attempt=2)
+    put(github, "first attempt", attempt=1)
+    (text,) = hub.bodies()
+    assert "second attempt" in text
+    assert hub.count("PATCH") == 0
