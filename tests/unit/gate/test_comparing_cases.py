@@ -159,7 +159,7 @@ def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
 
 @pytest.mark.parametrize(("arm", "outcome"), [(Arm.BASELINE, Outcome.NO_BASELINE), (Arm.CANDIDATE, Outcome.FAILED)])
 def test_a_case_is_new_where_the_baseline_lacks_it_and_lost_where_the_candidate_does(arm, outcome):
-    failure = CaseFailure(case_id="a", arm=arm, reason="no such case", missing=True)
+    failure = CaseFailure(case_id="a", arm=arm, reason=fact("case.missing", error="no such case"), missing=True)
     (of_blocks,) = compare_paired(paired([], failures=(failure,)), [A], POLICY)
     (of_rounds,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
@@ -198,6 +198,6 @@ def test_clean_is_never_wider_than_unchanged():
 
 
 def test_a_case_that_failed_had_no_block_voided():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason="crashed")
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (found,) = compare_paired(paired([], stolen={2}, failures=(failure,)), [A], POLICY)
     assert found.blocks_voided == 0

@@ -82,7 +82,7 @@ def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
     failure = CaseFailure(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="the worker crashed"))
     (verdict,) = apply_confirmations(flags(), confirm(data(0.05, failures=(failure,)), [CASE], POLICY))
     assert verdict.outcome is Outcome.INCONCLUSIVE
-    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.failed"]
+    assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.raised"]
     failed = verdict.reasons[2]
     assert (failed.subject.arm, failed.values["error"]) == ("candidate", "the worker crashed")
 
@@ -318,7 +318,8 @@ class TestAnAnswer:
     @pytest.mark.parametrize(("missing", "outcome"), [(True, Outcome.NO_BASELINE), (False, Outcome.FAILED)])
     def test_is_needed_no_more_of_a_case_that_cannot_have_one(self, missing, outcome):
         other = replace(CASE, benchmark="other")
-        failure = CaseFailure(case_id="case", arm=Arm.BASELINE, reason="gone", missing=missing)
+        reason = fact("case.raised", error="gone")
+        failure = CaseFailure(case_id="case", arm=Arm.BASELINE, reason=reason, missing=missing)
         gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
         found = gate.look(data(0.05, 12, case=other, failures=(failure,)), blocks=12, final=False)
         assert found == {"other": Outcome.REGRESSED}

@@ -126,7 +126,7 @@ def test_the_worst_gating_case_comes_first_and_its_culprit_heads_the_comment():
 def test_the_gate_is_as_sure_as_its_least_sure_regression():
     def how_sure(*confirmed):
         verdicts = [
-            regressed(name, confirmation=Confirmation(confirmed=is_shown, estimate=None, p_slower=0.1, reason="again"))
+            regressed(name, confirmation=Confirmation(confirmed=is_shown, estimate=None, p_slower=0.1))
             for name, is_shown in zip("ab", confirmed, strict=True)
         ]
         text = render_comment(gate_result(GateOutcome.REGRESSED, "2 of 2 cases regressed", *verdicts), CONTEXT)
