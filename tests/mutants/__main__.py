@@ -19,7 +19,9 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import gc
 import hashlib
+import importlib.metadata
 import json
 import os
 import sys
@@ -199,6 +201,11 @@ def _import_what_never_changes() -> None:
     import psutil  # noqa: F401
     import rich.console  # noqa: F401
     import scipy.stats  # noqa: F401
+
+    for plugin in importlib.metadata.entry_points(group="pytest11"):
+        plugin.load()
+    gc.collect()
+    gc.freeze()  # else each fork searches all of this for garbage when pytest ends: half of its time
 
 
 if __name__ == "__main__":
