@@ -82,6 +82,12 @@ def test_differences_up_and_down_do_not_cancel():
     assert (values["is_scattered"], values["change_percent"]) == (True, None)
 
 
+def test_a_change_from_zero_has_no_percentage():
+    values = fact_of(guarded(computed({"loss": 0.0}, {"loss": 1.0})).reasons, "result.different").values
+    assert (values["baseline"], values["candidate"], values["change_percent"]) == (0.0, 1.0, None)
+    assert not values["is_scattered"]
+
+
 def test_rounding_is_the_same_computation():
     verdict = judged()
     assert guarded(computed({"loss": 2.0, "gradient_norm": 1.5}, {"loss": 2.00001, "gradient_norm": 1.4995})) == verdict
