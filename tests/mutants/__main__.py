@@ -1,10 +1,10 @@
 """Changes the deciding modules one place at a time, and says which changes no unit test notices.
 
 `make mutants` goes through the rooms below; `make mutants ARGS=perfguard/stats/voiding.py` through one module. Each
-change is tried against the tests under `tests/unit/` of its room and the property tests that import it: those that run
-the changed line first. What is known is kept in `.mutants/`, so a run that was stopped goes on, and after a change of
-tests only the survivors are tried again (`--fresh` forgets everything). `--share 0.2` tries a fifth of the changes, the
-same ones in every run.
+change is tried against the tests under `tests/unit/` of its room and the property and integration tests that import it:
+those that run the changed line. What is known is kept in `.mutants/`, so a run that was stopped goes on, and after a
+change of tests only the survivors are tried again (`--fresh` forgets everything). `--share 0.2` tries a fifth of the
+changes, the same ones in every run.
 
 Ends with 1 where less than 90 % of a room's changes are noticed, or where `survivors.toml` does not list, with a
 reason, exactly those that are not.
@@ -165,7 +165,8 @@ def _tests_of(folder: Path) -> Iterator[str]:
         home = home.parent
     yield from map(str, sorted(home.glob("test_*.py")))
     package = ".".join(folder.parts)
-    for file in sorted(Path("tests/property").glob("test_*.py")):
+    others = [*Path("tests/property").glob("test_*.py"), *Path("tests/integration", folder.name).glob("test_*.py")]
+    for file in sorted(others):
         imported = {node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)}
         if any(name and name.startswith(package) for name in imported):
             yield str(file)
