@@ -43,7 +43,7 @@ def test_the_level_is_shared_by_the_gating_cases():
     edge = drifted("edge", 0.0665)
     assert edge.p_regressed is not None
     assert 0.00067 < edge.p_regressed < ALPHA
-    assert beyond(edge) == ["edge"]
+    assert beyond(edge) == beyond(edge, alpha=edge.p_regressed) == ["edge"]
     others = [drifted(f"other{n}", 0.0) for n in range(2)]
     assert beyond(edge, *others) == []
     assert beyond(edge, *(replace(other, gating=Gating.ADVISORY) for other in others)) == ["edge"]
