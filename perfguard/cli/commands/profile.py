@@ -250,12 +250,12 @@ def _step_line(case: ProfiledCase) -> str:
 
     of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
     if case.step_s is None or case.overhead_ratio is None:
-        return f"a step takes {format_seconds(case.profiled_step_s)} with the profiler ({of}); without it: not measured"
-    told = ", the middle third of which is told" if leaves_steps_out(case.steps // case.processes) else ""
+        return f"{format_seconds(case.profiled_step_s)} per step with the profiler ({of}); without it: not measured"
+    middle = ", of which the middle third counts" if leaves_steps_out(case.steps // case.processes) else ""
     more = "less" if case.overhead_ratio < 0 else "more"
     return (
-        f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{told}); "
+        f"{format_seconds(case.step_s)} per step, {format_seconds(case.profiled_step_s)} with the profiler "
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{middle}); "
         "shares are of the profiled step"
     )
 
