@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast parity check lint types layers schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -46,6 +46,9 @@ types: $(READY) ## mypy, strict
 
 layers: $(READY) ## import-linter contracts
 	$(BIN)/lint-imports
+
+mutants: $(READY) ## Change the deciding modules one place at a time; which changes does no unit test notice? (half an hour; resumes)
+	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(READY) ## Write the published JSON schemas anew
 	for name in result profile events fingerprint; do \

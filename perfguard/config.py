@@ -77,21 +77,22 @@ class Config:
     pass_env: tuple[str, ...] = ()
     """Further environment variables that your benchmarks need."""
     cpus: str | None = None
-    """CPUs to measure on, as a list such as `2-5,8`; default: one NUMA node less a core for housekeeping."""
+    """CPUs to measure on, as a list such as `2-5,8`; default: one NUMA node without one core, which is left to the
+    system."""
     threads: int | None = None
-    """Number of CPUs and threads to use of them."""
+    """How many of these CPUs to use, with one thread each."""
     numa: str | None = None
     """NUMA node to measure on, or `none` to leave memory unbound."""
     env_profile: EnvProfile = EnvProfile.STABLE
-    """`stable` pins allocator and threading; `production` leaves your environment alone."""
+    """`stable` pins allocator and threading; `production` leaves your environment as it is."""
     budget_s: float | None = None
     """Wall-clock budget of the measurement, seconds; default: the suite's."""
     slice_s: float = 0.02
-    """Wanted length of a slice, seconds."""
+    """Wanted length of a sample, seconds."""
     slices: int = 12
-    """Slices of each arm, case and block."""
+    """Samples of each arm, case and block."""
     warmups: int = 1
-    """Warm-up slices before them."""
+    """Warm-up samples before them."""
     max_blocks: int = 60
     """Upper bound on blocks."""
     seed: int | None = None
@@ -99,27 +100,27 @@ class Config:
     margin: float = 0.005
     """Smallest slowdown worth a flag, as a ratio."""
     alpha: float = 0.008
-    """Family-wise error rate of one gate."""
+    """Error rate of the times of one gate, over all its cases."""
     equivalence: float = 0.02
     """`unchanged` needs the whole interval inside plus or minus this ratio."""
     stored_equivalence: float = 0.05
     """The same against a stored baseline, which can exclude only larger changes."""
     max_block_sd: float = 0.05
-    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
+    """Noisier cases are made advisory, unless an effect is shown in spite of the noise."""
     gating_signals: tuple[str, ...] = ("cpu",)
     """Signals beside wall time that may fail a gate; all are measured and reported."""
     rounds: int = 12
     """Rounds that `baseline update` measures and a gate against a stored baseline repeats."""
     spread_s: float = 120.0
-    """Least time over which `baseline update` spreads its rounds, seconds."""
+    """Minimum time over which `baseline update` spreads its rounds, seconds."""
     anchor: str | None = None
     """Revision that `--anchor` compares with, as `git:REV`; default: the commit of this machine's stored anchor."""
     anchor_margin: float = 0.05
-    """Slowdown since the anchor that is worth a flag, as a ratio, however small the steps were."""
+    """Smallest slowdown since the anchor that is worth a flag, as a ratio."""
     fail_on: tuple[str, ...] = FAIL_ON_CHOICES
     """Gate outcomes that give a non-zero exit code."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Other keys for `perfguard tui`, by what they do: `pause = "p"`; `?` there lists all."""
+    """Other keys for `perfguard tui`, by action: `pause = "p"`; `?` there lists all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ TEXTS = (
     "\x1b[31m\x00\x07\r\x0b\x0c\x85\u2028\u2029::error::x",
     "\u202eevil\u2066\u2069\u200f\u200b\ufeff",
     "x'; rm -rf ~; echo '`$(id)`",
+    "x' --exit-zero -c 'y",
     "\\",
     "*" * 50,
     "[" * 2000,

@@ -60,7 +60,7 @@ MEASURING_KEYS = (
 )
 
 setup_option = click.option(
-    "--setup", metavar="COMMAND", help="Installs a git: arm's tree into a venv of its own: 'pip install .'."
+    "--setup", metavar="COMMAND", help="Command that installs a git: arm's tree into its own venv: 'pip install .'."
 )
 margin_option = click.option(
     "--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %."
@@ -81,7 +81,7 @@ measuring_options = together(
         "budget_s",
         type=float,
         metavar="SECONDS",
-        help="Wall-clock budget of measuring; default: the suite's. Ops of red cases come on top.",
+        help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
     ),
     click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
     click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
@@ -89,19 +89,19 @@ measuring_options = together(
     click.option(
         "--env-profile",
         type=click.Choice(["stable", "production"]),
-        help="stable pins allocator and threading; production leaves your environment alone.",
+        help="stable pins allocator and threading; production leaves your environment as it is.",
     ),
     click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
-    click.option("--slices", type=int, metavar="N", help="Slices of each arm, case and block; default 12."),
-    click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a slice; default 0.02."),
+    click.option("--slices", type=int, metavar="N", help="Samples of each arm, case and block; default 12."),
+    click.option("--slice-s", type=float, metavar="SECONDS", help="Wanted length of a sample; default 0.02."),
     click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
-    click.option("--seed", type=int, metavar="N", help="Seed of everything random; recorded in any case."),
+    click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
 )
 """Options of every command that measures."""
 
 
 def _verbosity(verbosity: Verbosity) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """What a flag does that takes no part in the options itself."""
+    """The callback of a flag that sets `verbosity` and is no option itself."""
 
     def remember(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
         if value:
@@ -113,7 +113,7 @@ def _verbosity(verbosity: Verbosity) -> Callable[[click.Context, click.Parameter
 progress_options = together(
     click.option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET),
-        help="Print nothing but the result.",
+        help="Print the result only.",
     ),
     click.option(
         "-v", "--verbose", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.VERBOSE),
@@ -124,7 +124,7 @@ progress_options = together(
         help="The older name of --quiet.",
     ),
 )  # fmt: skip
-"""Options on how much a command says beside its result; they set `verbosity`."""
+"""Options on how much a command prints beside its result; they set `verbosity`."""
 
 output_options = together(
     click.option(
@@ -133,7 +133,7 @@ output_options = together(
         type=click.Choice(["table", "json", "md", "comment"]),
         default="table",
         show_default=True,
-        help="How to print the result on stdout; comment: as the Action comments on a pull request.",
+        help="Format of the result on stdout; comment: the Action's comment on a pull request.",
     ),
     progress_options,
 )
@@ -147,17 +147,17 @@ verdict_options = together(
         help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
         f"{','.join(FAIL_ON_CHOICES)}.",
     ),
-    click.option("--exit-zero", is_flag=True, help="Report only: exit with 0 whatever the verdict is."),
+    click.option("--exit-zero", is_flag=True, help="Report only: exit with 0, whatever the verdict is."),
     margin_option,
 )
-"""Options on what a verdict does to the exit code."""
+"""Options on how a verdict sets the exit code."""
 
 
 trust_options = together(
     click.option(
         "--policy-from",
         metavar="REV",
-        help="Read configuration, benchmarks, baselines and allow-list as this revision has them.",
+        help="Read configuration, benchmarks, baselines and allow-list from this revision.",
     ),
     click.option(
         "--confine/--no-confine",
@@ -166,12 +166,12 @@ trust_options = together(
         help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
     ),
 )
-"""Options of gates on code that is not trusted."""
+"""Options of gates on untrusted code."""
 
 
 @contextlib.contextmanager
 def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
-    """What a measuring command goes by: the working tree's rules, or those of `--policy-from`.
+    """The rules of a measuring command: those of the working tree, or of `--policy-from`.
 
     Raises:
         ConfigError: A file or option is wrong.
@@ -235,7 +235,7 @@ def command_line() -> tuple[str, ...]:
 
 
 def parse_percentage(option: str, text: str) -> float:
-    """`2%` or `0.02` as a ratio; `2` is taken for a slip, `200%` is not.
+    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not.
 
     Raises:
         UsageError: It is neither.

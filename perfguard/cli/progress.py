@@ -23,7 +23,7 @@ from perfguard.records.events import (
     RunFinished,
     RunStarted,
 )
-from perfguard.records.facts import Severity
+from perfguard.records.facts import Fact, Severity
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
@@ -37,8 +37,8 @@ _MOST_FAILURES = 3
 class Progress(Protocol):
     """Something that watches a run."""
 
-    def step(self, text: str) -> None:
-        """One line before measuring starts."""
+    def step(self, what: Fact) -> None:
+        """Something begins that has no event of its own."""
         ...
 
     def observe(self, event: Event) -> None:
@@ -56,7 +56,7 @@ def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.mon
 
 
 class _Silent:
-    def step(self, text: str) -> None:
+    def step(self, what: Fact) -> None:
         """Say nothing."""
 
     def observe(self, event: Event) -> None:
@@ -102,9 +102,9 @@ class _NowAndThen(_Watching):
         self._blocks = 0
         self._due = -1e18
 
-    def step(self, text: str) -> None:
+    def step(self, what: Fact) -> None:
         if self._clock() >= self._due:
-            self._say(f"· {printable(text)}")
+            self._say(f"· {describe(what)}")
 
     def observe(self, event: Event) -> None:
         match event:
@@ -141,8 +141,8 @@ class _NowAndThen(_Watching):
 class _EveryStep(_Watching):
     """One line for each step, note, case and block."""
 
-    def step(self, text: str) -> None:
-        click.echo(f"· {printable(text)}", err=True)
+    def step(self, what: Fact) -> None:
+        click.echo(f"· {describe(what)}", err=True)
 
     def observe(self, event: Event) -> None:
         for line in self._lines(event):
@@ -177,12 +177,15 @@ class _Live(_Watching):
         self._task: Any = None
         self._block = 0
 
-    def step(self, text: str) -> None:
+    def step(self, what: Fact) -> None:
+        self._show(describe(what))
+
+    def _show(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, description=printable(text), completed=self._clock() - self._started)
+            self._bar.update(self._task, description=text, completed=self._clock() - self._started)
             self._bar.refresh()
         else:
-            click.echo(click.style(f"· {printable(text)}", dim=True), err=True)
+            click.echo(click.style(f"· {text}", dim=True), err=True)
 
     def observe(self, event: Event) -> None:
         match event:
@@ -191,9 +194,9 @@ class _Live(_Watching):
                 self._open(event)
             case BlockStarted():
                 self._block = event.block + 1
-                self.step(f"block {self._block}")
+                self._show(f"block {self._block}")
             case CaseFinished():
-                self.step(f"block {self._block} · {self._name(event.case_id)}")
+                self._show(f"block {self._block} · {self._name(event.case_id)}")
             case CaseFailed(skipped=False):
                 self._print(self._failure(event))
             case LookTaken() if event.decided:

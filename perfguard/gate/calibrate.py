@@ -128,7 +128,7 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     base = secrets.randbelow(2**31) if seed is None else seed
     interrupted = False
     for number in range(1, missing + 1):
-        request.progress(f"A/A gate {number} of {missing}")
+        request.progress(fact("step.aa_gate", number=number, gates=missing))
         draw = random.Random(f"{base}:{len(calibration.gates) if calibration else 0}")  # noqa: S311 - a layout, no secret
         result = run_gate(
             _seeded(request, draw), *same_arms(request), place=_placebo(draw) if options.placebo else None
@@ -138,7 +138,9 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
             break
         gate = _judged(result, placebo=options.placebo)
         calibration = _store(request, calibration, [gate], scope_of_result(result, request))
-        request.progress(f"A/A gate {number} of {missing}: {gate.outcome} after {gate.blocks} blocks, stored")
+        request.progress(
+            fact("step.aa_gate_stored", number=number, gates=missing, outcome=gate.outcome, blocks=gate.blocks)
+        )
     measured = scope if calibration is None else calibration.scope
     return _described(request, calibration, measured, notes=notes, interrupted=interrupted)
 
@@ -233,7 +235,7 @@ def _take_in(
     new = list(gates_of_suite(new, (case.id for case in request.cases)))
     if not new:
         return calibration
-    request.progress(f"taking in {len(new)} banked A/A gates")
+    request.progress(fact("step.banked_gates", gates=len(new)))
     return _store(request, calibration, new, scope)
 
 

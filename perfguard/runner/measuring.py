@@ -82,7 +82,7 @@ def start_arms(
     )
     arms: dict[Arm, ResolvedArm] = {}
     for role, spec in specs.items():
-        session.request.progress(f"preparing the {role.value}: {spec.text}")
+        session.request.progress(fact("step.preparing", arm=role.value, text=spec.text))
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
         for name, value in mismatched_threads(spec.environment, session.selection.threads):
             found: dict[str, Value] = {"name": name, "value": value, "cpus": session.selection.threads}

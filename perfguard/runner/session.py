@@ -51,7 +51,7 @@ class Request:
     """perfguard's own environment."""
     observe: Callable[[Event], None] = lambda _: None
     """Sees every event."""
-    progress: Callable[[str], None] = lambda _: None
+    progress: Callable[[Fact], None] = lambda _: None
     """Sees one line for each step before measuring starts."""
     notes: tuple[Fact, ...] = ()
     """What the reader should know from the beginning."""

@@ -36,7 +36,7 @@ def test_a_canary_that_cannot_start_is_only_noted(rig, tmp_path):
     object.__setattr__(made.starter, "canary_bundle", str(tmp_path / "absent"))
     events = made.measure("good")
     assert completed(events) == ["good", "good"]
-    assert any(isinstance(event, Noted) and event.text.startswith("no canary") for event in events)
+    assert any(isinstance(event, Noted) and event.fact.code == "canary.missing" for event in events)
 
 
 def test_calibration_names_the_case_that_took_the_worker_down_and_measures_the_others(rig):

@@ -124,7 +124,8 @@ class TestPlan:
         done = project.run("plan", "--detect", "900%", "--power", "90%", "--write", "--format", "json")
         assert done.returncode == 0, done.stderr
         plan = json.loads(done.stdout)
-        assert plan["source"].startswith(f"run {project.latest_run().name} alone")
+        source = plan["source"]
+        assert (source["code"], source["values"]["run_id"]) == ("plan.from_run", project.latest_run().name)
         assert [case["case_id"] for case in plan["cases"]] == ["tiny.sum", "tiny.sort"]
         (path,) = (project.path / "baselines").glob("*/tiny/plan.json")
         assert json.loads(path.read_text(encoding="utf-8")) == plan

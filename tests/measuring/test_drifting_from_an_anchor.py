@@ -137,7 +137,7 @@ def test_drift_that_only_the_numbers_of_another_day_show_is_not_red(project_with
     record_as_taking(place / "anchor", 1e-12)
     result = project.result("gate", "--baseline", "stored", **LIMITS)
     assert any(note["values"]["is_beyond"] for note in noted(result, "drift.measured"))
-    assert noted(result, "arms.same_code_as_stored")[0]["values"] == {"of": "anchor"}
+    assert {"of": "anchor"} in [note["values"] for note in noted(result, "arms.same_code_as_stored")]
     assert "regressed" not in outcomes(result).values()
 
 

@@ -22,15 +22,15 @@ _SPAN = re.compile(r"([0-9]{1,4})([dw])")
 @click.argument("case", required=False)
 @click.option("--max", "maximum", metavar="SLOWDOWN", help="Largest slowdown that is accepted, such as 3%.")
 @click.option("--until", metavar="DATE", help="Last day, such as 2027-01-31, 30d or 2w; at most a year ahead.")
-@click.option("--reason", metavar="TEXT", help="Why it is accepted; stands in every report.")
+@click.option("--reason", metavar="TEXT", help="Why it is accepted; printed in every report.")
 @click.option("--list", "listing", is_flag=True, help="Print the entries.")
 @click.option("--remove", metavar="CASE", help="Remove the entry for CASE.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: JSON instead of text.")
 def command(**options: Any) -> None:
-    """Accept a slowdown of CASE for a while: `baselines/allow.toml`, made to be committed.
+    """Accept a slowdown of CASE until a date, in `baselines/allow.toml`; then commit the file.
 
-    CASE is a case id, a benchmark, a glob or tag:NAME. A gate whose case is slower by no more than that says `allowed`
-    and passes.
+    CASE is a case id, a benchmark, a glob or tag:NAME. If the case is slower by no more than that, its verdict
+    is `allowed` and the gate passes.
     """
     adding = [name for name in ("case", "maximum", "until", "reason") if options[name] is not None]
     if sum((bool(adding), options["listing"], options["remove"] is not None)) != 1:
@@ -56,7 +56,7 @@ def command(**options: Any) -> None:
 
 
 def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
-    """Add what the options describe, and say what it covers and which entry it replaces."""
+    """Add the entry of the options; print the cases that it covers and the entry that it replaces."""
     from perfguard.gate.paired.allow_list import allow, utc_today
 
     maximum = parse_percentage("--max", options["maximum"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group("baseline")
 def command() -> None:
-    """Show, update or compare stored baselines: `baselines/<machine_id>/<suite>/`, made to be committed."""
+    """Show, update or compare stored baselines: `baselines/<machine_id>/<suite>/`, to be committed."""
 
 
 @command.command("show")
@@ -56,8 +56,8 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
 def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) -> None:
     """Compare two stored baselines: directories, or git:REV for this machine's baseline as it was committed there.
 
-    AFTER defaults to this machine's baseline in the working tree. Each case is told with the 95 % interval of its
-    difference, and with what changed in its op counts.
+    AFTER defaults to this machine's baseline in the working tree. The output shows the 95 % interval of each case's
+    difference, and its changed op counts.
     """
     from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
@@ -72,13 +72,13 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
 @command.command("anchor")
 @click.option("-s", "--suite", help="Suite.")
 @click.option("--from", "source", metavar="git:REV", help="Freeze the baseline that was committed there.")
-@click.option("--replace", is_flag=True, help="Replace the anchor that exists; what has been added since is accepted.")
+@click.option("--replace", is_flag=True, help="Replace the existing anchor; this accepts all drift since then.")
 @click.option("--remove", is_flag=True, help="Remove the anchor.")
 def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool) -> None:
-    """Freeze this machine's stored baseline as the anchor that drift is told by; then commit the files.
+    """Freeze this machine's stored baseline as the anchor, from which drift is measured; then commit the files.
 
-    `baseline update` leaves it alone. Gates against the stored baseline compare with it, too; `gate --anchor` pairs
-    with its commit.
+    `baseline update` does not change it. Gates against the stored baseline compare with it, too; `gate --anchor`
+    pairs with its commit.
     """
     from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
     from perfguard.host.probe import probe
@@ -99,15 +99,15 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 @measuring_options
 @click.option("--rounds", type=int, metavar="N", help="Independent rounds, each a fresh process.")
 @click.option(
-    "--spread", "spread_s", type=float, metavar="SECONDS", help="Least time from the first round to the last."
+    "--spread", "spread_s", type=float, metavar="SECONDS", help="Minimum time from the first round to the last."
 )
-@click.option("--allow-dirty", is_flag=True, help="Record although the tree has uncommitted changes.")
-@click.option("--allow-unfit", is_flag=True, help="Record although `perfguard doctor` finds the host unfit.")
-@click.option("--allow-few", is_flag=True, help="Record with fewer rounds than are needed.")
+@click.option("--allow-dirty", is_flag=True, help="Store even if the tree has uncommitted changes.")
+@click.option("--allow-unfit", is_flag=True, help="Store even if `perfguard doctor` finds the host unfit.")
+@click.option("--allow-few", is_flag=True, help="Store even with too few rounds.")
 @click.option(
-    "--allow-different", is_flag=True, help="Record although a case computes something else than in the old baseline."
+    "--allow-different", is_flag=True, help="Store even if a case computes another result than in the old baseline."
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Measure and show what would change, but store nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Measure and show the changes, but store nothing.")
 @tui_option
 @output_options
 def update(**options: Any) -> None:
@@ -142,7 +142,7 @@ def update(**options: Any) -> None:
 
 
 def _print_stored(store: BaselineStore, *, as_json: bool) -> None:
-    """One line for each stored baseline; a corrupt one says so instead.
+    """One line per stored baseline; for a corrupt one, its error.
 
     Raises:
         StoreError: One was corrupt; after all lines.
@@ -204,7 +204,7 @@ def _print_baseline(baseline: StoredBaseline, place: Path, *, anchor: BaselineIn
 
 
 def print_changes(changes: Sequence[CaseChange], *, as_json: bool, to_stderr: bool = False) -> None:
-    """Each case before and after, and below it what changed by op counts."""
+    """Each case before and after, and below it its changed op counts."""
     if as_json:
         click.echo(to_json(changes, indent=1))
         return
@@ -230,10 +230,10 @@ def _times(change: CaseChange) -> str:
 
 
 def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
-    """Lines on what changed by op counts; none where that is not known."""
+    """Lines on changed op counts; none if they are unknown."""
     from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 
     if changes is None:
         return []
-    told = change_lines("changed", "in op counts", changes) or [SAME_OP_COUNTS]
-    return [printable(line) for line in told]
+    lines = change_lines("changed", "in op counts", changes) or [SAME_OP_COUNTS]
+    return [printable(line) for line in lines]

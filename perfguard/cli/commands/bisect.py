@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Exit codes: 0 one commit is named; 4 none can be named (no regression between the two, too much noise, skipped
-commits are left, or the cause lies outside --path); 2 usage; 3 the two cannot be compared; 5 no such case;
+commits remain, or the cause is outside --path); 2 usage; 3 the two cannot be compared; 5 no such case;
 130 interrupted.
 For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'pip install .'
 """
@@ -28,9 +28,9 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
     "paths",
     multiple=True,
     metavar="PATH",
-    help="Only commits that touch PATH; all others are like their parent. May be repeated.",
+    help="Test only commits that touch PATH. May be repeated.",
 )
-@click.option("--fresh", is_flag=True, help="Measure everything anew; forget the answers that were kept.")
+@click.option("--fresh", is_flag=True, help="Measure everything anew; ignore stored answers.")
 @measuring_options
 @setup_option
 @margin_option
@@ -38,10 +38,10 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
 def command(**options: Any) -> None:
     """Find the commit that made cases slower, by paired gates of the good revision against commits after it.
 
-    Name the cases with --case: each gate measures them alone, so that its minutes go to them.
-    First good is compared with bad: cases that did not regress are left out. A commit is bad where a case is slower
-    than in the good revision, good where it is shown to be nearer to good than to bad, else skipped. --budget is the
-    length of one gate. Answers are kept in .perfguard/bisect/, so the same command goes on where it ended.
+    Name the cases with --case: each gate measures only these. The first gate compares good with bad and drops cases
+    that did not regress. A commit is bad if a case is slower than in the good revision, good if the case is shown to
+    be nearer to good than to bad, else skipped. --budget is the length of one gate. Answers are stored in
+    .perfguard/bisect/, so the same command continues where it ended.
     """
     from perfguard.cli.measuring import build_request
     from perfguard.errors import UsageError

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     "--placebo/--no-placebo",
     default=True,
     show_default=True,
-    help="Put the identical arms at unequally long paths, with unequally large environments.",
+    help="Put the identical arms at paths of unequal length, with environments of unequal size.",
 )
-@click.option("--resume", is_flag=True, help="Count gates that are stored already: --gates is the number to end with.")
+@click.option("--resume", is_flag=True, help="Include stored gates: --gates is the total.")
 @click.option("--show", "only_show", is_flag=True, help="Measure nothing; show what is stored.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @measuring_options
 @setup_option
 @progress_options
 def command(**options: Any) -> None:
-    """Run A/A gates on this machine and store what they say: false alarms, noise of each case, detectable effects.
+    """Run A/A gates on this machine and store false alarms, noise of each case and detectable effects.
 
-    Gates state it as their error rate while machine, software, CPUs and rule stay the same, for 90 days. --budget is
-    the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
+    Gates print the result as their error rate while machine, software, CPUs and rule stay the same, for 90 days.
+    --budget is the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
@@ -57,7 +57,7 @@ def command(**options: Any) -> None:
 
 
 def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
-    """The error rate, the table of cases, and whether it holds."""
+    """The error rate, the table of cases, and whether the calibration holds."""
     from perfguard.cli.output import print_parts
     from perfguard.codec import to_json
     from perfguard.report.messages.catalog import describe

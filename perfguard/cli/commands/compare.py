@@ -26,7 +26,7 @@ judging_options = together(
     click.option(
         "--anchor",
         is_flag=True,
-        help="Pair with the anchor's revision: many small slips against anchor_margin.",
+        help="Pair with the anchor's revision, with anchor_margin: detects many small slowdowns.",
     ),
     click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
     measuring_options,
@@ -36,16 +36,14 @@ judging_options = together(
         "injections",
         multiple=True,
         metavar="PATTERN=+5%",
-        help="Slow the candidate's cases on purpose (negative: the baseline's), to test the gate itself.",
+        help="Slow down the candidate's cases (negative: the baseline's) to test the gate.",
     ),
-    click.option(
-        "--measure-anyway", is_flag=True, help="Measure arms that run the same code, too: a gate of A against A."
-    ),
+    click.option("--measure-anyway", is_flag=True, help="Measure even if both arms run the same code (A/A)."),
     click.option(
         "--ops/--no-ops",
         "ops",
         default=None,
-        help="Compare the ops of all cases, or of none; default: of those that regressed.",
+        help="Compare the ops of all cases, or of none; default: of regressed cases.",
     ),
     trust_options,
     verdict_options,

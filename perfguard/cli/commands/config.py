@@ -17,7 +17,7 @@ def command() -> None:
 
 
 @command.command("show")
-@click.option("--origin", is_flag=True, help="Also say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Also print where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of TOML-like text.")
 def show(*, origin: bool, as_json: bool) -> None:
     """Print every setting and its value: built-in, user's file, project's file, PERFGUARD_* variables."""

@@ -11,14 +11,14 @@ from perfguard.cli.options import load
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
-@click.option("--cpus", metavar="LIST", help="CPUs that would be measured on.")
-@click.option("--threads", type=int, metavar="N", help="How many of them.")
-@click.option("--numa", metavar="NODE", help="NUMA node.")
-@click.option("--env-profile", type=click.Choice(["stable", "production"]))
+@click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8.")
+@click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use.")
+@click.option("--numa", metavar="NODE", help="NUMA node to measure on.")
+@click.option("--env-profile", type=click.Choice(["stable", "production"]), help="Environment to measure in.")
 def command(*, as_json: bool, **options: Any) -> None:
-    """Check the host for sources of noise: what was seen, why it matters, and the command that mends it.
+    """Check the host for sources of noise: what was found, why it matters, and the command that fixes it.
 
-    Exits with 3 where a check fails outright; warnings alone exit with 0.
+    Exits with 3 if a check fails; warnings alone exit with 0.
     """
     from perfguard.cli.diagnostics import reader_may_leave
     from perfguard.codec import to_json

@@ -7,7 +7,7 @@ import click
 
 @click.group("env")
 def command() -> None:
-    """Make an environment for a software stack of its own."""
+    """Make an environment for another software stack."""
 
 
 @command.command("create")
@@ -16,7 +16,7 @@ def command() -> None:
 def create(*, stack: str, recreate: bool) -> None:
     """Install STACK (ipex) into a virtual environment of its own, about 7 GB; then use --candidate stack:ipex.
 
-    It lies below $PERFGUARD_ENVS, by default in your data directory.
+    It is created below $PERFGUARD_ENVS, by default in your data directory.
     """
     from perfguard.runner.arms.stack_envs import STACKS
     from perfguard.runner.arms.stack_envs import create as create_environment

@@ -15,18 +15,18 @@ import click
     metavar="DIR",
     help="A recorded machine: a directory with proc and sys below it, or a tarball of one.",
 )
-@click.option("--python", metavar="PATH", help="Interpreter whose software stack is asked; default: perfguard's own.")
+@click.option("--python", metavar="PATH", help="Interpreter whose software stack to read; default: perfguard's own.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Another fingerprint's JSON: say whether timings of both may be compared, and why not.",
+    help="Another fingerprint's JSON: check whether timings of both are comparable, and why not.",
 )
-@click.option("--no-software", is_flag=True, help="Do not ask an interpreter for its software stack.")
+@click.option("--no-software", is_flag=True, help="Do not read the software stack of an interpreter.")
 def command(*, as_json: bool, root: Path | None, python: str | None, against: Path | None, no_software: bool) -> None:
-    """Show what this machine is: CPU, usable ISA, topology, state, software; and its two identities.
+    """Show this machine: CPU, usable ISA, topology, state, software, and the ids of machine and software.
 
-    With --against the exit code is 0 where timings may be compared, else 3.
+    With --against the exit code is 0 if timings are comparable, else 3.
     """
     from perfguard.codec import to_json
     from perfguard.errors import ExitCode

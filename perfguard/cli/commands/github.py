@@ -35,7 +35,7 @@ _LABEL_VARIABLE = "PERFGUARD_ACTION_ACCEPT_LABEL"
 
 
 def _accept_label(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
-    """The label; click itself takes an empty variable for none, but here it says that no label accepts."""
+    """The label. click reads an empty variable as unset, but here it means that no label accepts."""
     return os.environ.get(_LABEL_VARIABLE, "perf-accepted") if given is None else given
 
 
@@ -43,7 +43,7 @@ _label_option = click.option(
     "--accept-label",
     callback=_accept_label,
     metavar="LABEL",
-    help="A pull request with this label passes whatever the verdict is; default: perf-accepted; empty: none does.",
+    help="A pull request with this label passes, whatever the verdict; default: perf-accepted; empty: no label does.",
 )
 
 
@@ -62,7 +62,7 @@ def command() -> None:
     show_default=True,
     envvar="PERFGUARD_ACTION_AGAINST",
     metavar="parent|merge-base|REV",
-    help="What the checked-out commit is compared with.",
+    help="What to compare the checked-out commit with.",
 )
 @click.option(
     "--output-dir",
@@ -70,7 +70,7 @@ def command() -> None:
     show_default=True,
     envvar="PERFGUARD_ACTION_OUTPUT_DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Takes the run: report.html, result, events, raw samples, traces, summary.",
+    help="Folder for the run: report.html, result, events, raw samples, traces, summary.",
 )
 @_label_option
 @measuring_options
@@ -80,8 +80,8 @@ def command() -> None:
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 
-    Configuration, benchmarks, baselines and allow-list are the base's. Measured code is confined where the kernel can
-    do that (Landlock), and the command refuses to start beside a token. Exits like `perfguard gate`.
+    Configuration, benchmarks, baselines and allow-list come from the base. Measured code is confined if the kernel
+    supports that (Landlock). The command refuses to start if a token is set. Exits like `perfguard gate`.
     """
     from perfguard.cli.github_job import commands_stopped, this_job
     from perfguard.integrations.github.pull_requests import require_no_token
@@ -121,7 +121,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
 
 
 def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:
-    """Write the page beside the run; a gate that was measured does not fail for want of it."""
+    """Write the page beside the run; a measured gate does not fail without it."""
     from perfguard.report.pages.build import report_on
     from perfguard.report.pages.pages import write_page
 
@@ -141,7 +141,7 @@ def _print(result: RunResult) -> None:
 
 
 def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
-    """Tell the job and its reader; gives the exit code."""
+    """Write summary, annotations and outputs of the job; gives the exit code."""
     from perfguard.cli.github_job import add_summary, annotate, set_outputs
     from perfguard.integrations.github.pull_requests import reproducing, summary_of
     from perfguard.integrations.github.workflow_commands import annotations_of
@@ -181,10 +181,10 @@ def _report_failure(error: PerfguardError) -> int:
 @_repository_option
 @_label_option
 def comment(**options: Any) -> None:
-    """Comment on the pull request that another workflow run measured; updates its own comment.
+    """Comment on the pull request that another workflow run measured, or update that comment.
 
-    Runs on `workflow_run`, with a token and without a checkout. What the measuring run left is taken for data: checked,
-    escaped, and rendered here. Where the token may not comment, the comment goes to the job's summary.
+    Runs on `workflow_run`, with a token and without a checkout. The artifact of the measuring run is only data: it is
+    checked, escaped and rendered here. If the token may not comment, the comment goes to the job's summary.
     """
     from perfguard.cli.github_job import Annotation, Level, add_summary, annotate, this_job
     from perfguard.integrations.github.comments import comment_on
@@ -217,16 +217,16 @@ def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> Workfl
 
 @command.command("propose-baseline")
 @click.option("-s", "--suite", help="The suite whose baseline was updated.")
-@click.option("--into", metavar="BRANCH", help="Branch to propose it for; default: the one that the run is for.")
+@click.option("--into", metavar="BRANCH", help="Branch to propose it for; default: the branch of this workflow run.")
 @click.option(
     "--branch",
     metavar="NAME",
     envvar="PERFGUARD_ACTION_BRANCH",
-    help="Branch that takes the commit; default: perfguard/baseline-SUITE.",
+    help="Branch for the commit; default: perfguard/baseline-SUITE.",
 )
 @_repository_option
 def propose(**options: Any) -> None:
-    """Open a pull request with what `perfguard baseline update` changed; rewrites the one that is open."""
+    """Open a pull request with the changes of `perfguard baseline update`, or update the open one."""
     from perfguard.cli.github_job import set_outputs, this_job
     from perfguard.errors import UsageError
     from perfguard.integrations.github.proposed_baselines import propose_baseline

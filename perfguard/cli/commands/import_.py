@@ -30,14 +30,14 @@ For instance: perfguard import before.json after.json
     type=click.Choice(FORMATS),
     default="auto",
     show_default=True,
-    help="Format of the files; auto goes by their shape.",
+    help="Format of the files; auto detects it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all that was read as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything that was read as JSON.")
 def command(**options: Any) -> None:
-    """Show what a FILE of another benchmark tool holds, what it lacks, and whether a gate could judge by it.
+    """Show what a FILE of another benchmark tool holds, what it lacks, and whether a gate could use it.
 
-    With a second file, what the two have in common is compared, where both hold raw samples of two processes or more.
-    That is no gate and never fails: the exit code says only whether the files could be read. `-` reads stdin.
+    With a second file, compare what both have in common, if both hold raw samples of two processes or more. That is
+    no gate and never fails: the exit code says only whether the files could be read. `-` reads stdin.
     """
     from perfguard.cli.interchange import show_import
     from perfguard.errors import UsageError

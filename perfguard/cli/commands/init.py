@@ -22,23 +22,21 @@ _WOULD = {"written": "would write", "replaced": "would replace", "extended": "wo
     type=click.Path(path_type=Path, file_okay=False),
     default=".",
     show_default=True,
-    help="The project; made where it is missing.",
+    help="The project; created if it is missing.",
 )
-@click.option(
-    "--workflows/--no-workflows", default=True, show_default=True, help="Also GitHub's, below .github/workflows."
-)
+@click.option("--workflows/--no-workflows", default=True, show_default=True, help="Also write .github/workflows.")
 @click.option(
     "--action",
     metavar="OWNER/NAME@REF",
-    help="What the workflows use; default: this version's tag. A commit is safer.",
+    help="Action that the workflows use; default: this version's tag. A commit is safer.",
 )
-@click.option("--force", is_flag=True, help="Replace files that are there.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; print what would be written.")
 def command(*, directory: Path, workflows: bool, action: str | None, force: bool, dry_run: bool) -> None:
     """Write what a repository needs for its first gate.
 
     That is a perfguard.toml with every setting and its default, a benchmark that runs, workflows that gate pull
-    requests, and a line in .gitignore. Files that are there are kept.
+    requests, and a line in .gitignore. Existing files are kept.
     """
     from perfguard.cli.scaffold import ACTION, plan_scaffold, write_scaffold
 

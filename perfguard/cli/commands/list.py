@@ -37,7 +37,7 @@ _BESIDE_ID = 28
 @click.command("list")
 @click.argument("patterns", nargs=-1)
 @click.option("-s", "--suite", help="Only the cases of this suite.")
-@click.option("--cases", is_flag=True, help="Every case, not only the benchmarks.")
+@click.option("--cases", is_flag=True, help="List every case, not only the benchmarks.")
 @click.option("--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(**options: Any) -> None:
     """List suites, benchmarks and cases, your own included. PATTERN is an id, a name, a glob or tag:NAME."""

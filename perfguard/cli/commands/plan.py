@@ -11,18 +11,18 @@ from perfguard.cli.options import load, margin_option, parse_percentage
 
 
 @click.command("plan")
-@click.option("--detect", required=True, metavar="EFFECT", help="Slowdown to find, such as 2%.")
-@click.option("--power", default="80%", show_default=True, metavar="CHANCE", help="Chance to find it, such as 95%.")
+@click.option("--detect", required=True, metavar="EFFECT", help="Slowdown to detect, such as 2%.")
+@click.option("--power", default="80%", show_default=True, metavar="CHANCE", help="Chance to detect it, such as 95%.")
 @click.option("-s", "--suite", help="Suite to plan for.")
 @click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of one gate; default: the suite's.")
 @margin_option
-@click.option("--write", is_flag=True, help="Store the plan: gates on this machine then honour its demotions.")
+@click.option("--write", is_flag=True, help="Store the plan, so that gates on this machine follow it.")
 @click.option("--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(**options: Any) -> None:
-    """Say how many blocks and minutes each gating case needs to find a slowdown, and which cannot within the budget.
+    """Compute the blocks and minutes that each gating case needs to detect a slowdown.
 
-    Those are demoted to advisory, with the reason. From the calibration of this machine, else from the latest recorded
-    gate of the suite. The confirmation of flags is left out.
+    Cases that cannot detect it within the budget become advisory, with the reason. The noise comes from this machine's
+    calibration, else from the latest recorded gate of the suite. The confirmation of flags is not included.
     """
     from perfguard.cli.measuring import build_request
     from perfguard.cli.output import print_parts

@@ -25,7 +25,7 @@ TARGET is a case, a pattern of cases, or a script with its arguments:
   perfguard profile 'step.bert*'
   perfguard profile train.py --epochs 1
   perfguard profile diff before.json.gz after.json.gz
-What follows a script goes to the script. The Chrome traces and the libraries' logs stay in the run's folder.
+Arguments after a script go to the script. The Chrome traces and the libraries' logs stay in the run's folder.
 """
 
 
@@ -42,7 +42,7 @@ class _Unnamed(click.Command):
     context_class = _UnnamedContext
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What follows a script is the script's own, whatever it looks like."""
+        """Arguments after a script are the script's own, even if they look like options."""
         script = next((index for index, word in enumerate(args) if _is_script(word)), len(args))
         return super().parse_args(ctx, [*args[: script + 1], "--", *args[script + 1 :]])
 
@@ -72,7 +72,7 @@ class TargetOrCommand(click.Group):
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Say which ops a training step's time is in."""
+    """Show which ops a training step spends its time in."""
     if ctx.invoked_subcommand is None:
         click.echo(target.get_help(target.make_context("target", ["-"], parent=ctx)))
 
@@ -87,38 +87,40 @@ def command(ctx: click.Context) -> None:
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to profile; see `compare`.")
-@click.option("--processes", type=click.IntRange(1), help="Fresh processes.  [default: 2, of a script 1]")
+@click.option("--processes", type=click.IntRange(1), help="Fresh processes.  [default: 2; 1 for a script]")
 @click.option("--steps", type=click.IntRange(1), default=6, show_default=True, help="Profiled steps in each process.")
-@click.option("--skip", type=click.IntRange(1), default=5, show_default=True, help="Steps of a script before those.")
+@click.option(
+    "--skip", type=click.IntRange(1), default=5, show_default=True, help="Script steps before the profiled ones."
+)
 @click.option("--cpus", metavar="LIST", help="CPUs to run on, such as 2-5,8.")
 @click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 @click.option("--numa", metavar="NODE", help="NUMA node to run on, or 'none' to leave memory unbound.")
 @click.option(
-    "--env-profile", type=click.Choice(["stable", "production"]), help="How much of the environment is pinned."
+    "--env-profile",
+    type=click.Choice(["stable", "production"]),
+    help="stable pins allocator and threading; production leaves your environment as it is.",
 )
 @click.option("--python", metavar="PATH", help="Interpreter of the environment under test.")
-@click.option(
-    "--timeout", "budget_s", type=float, metavar="SECONDS", help="How long a script's start or step may take."
-)
+@click.option("--timeout", "budget_s", type=float, metavar="SECONDS", help="Maximum time for a script's start or step.")
 @click.option("--seed", type=int, metavar="N", help="Seed of data and hashes.")
 @click.option(
     "--project",
     "replays",
     is_flag=True,
-    help="Also replay the step's ops alone, and compare them with what these CPUs can do at best.",
+    help="Also replay the step's ops alone, and compare them with the best that these CPUs can do.",
 )
 @click.option("--top", type=click.IntRange(1), default=15, show_default=True, metavar="N", help="Ops in the table.")
 @click.option("--format", "output_format", type=click.Choice(_FORMATS), default="table", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File instead of stdout.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write; default: stdout.")
 @progress_options
 def target(**options: Any) -> None:
-    """Say which ops a step's time is in: by primitive and direction, by phase, op by op.
+    """Show which ops a step spends its time in: by primitive and direction, by phase, op by op.
 
-    Steps with and without the profiler alternate, so that its own cost is known. The step of a script ends where its
-    optimizer's `step` returns; after the last profiled one the script is ended. All of it takes skip + 2 x steps + 4
-    of a script's steps, 21 by default; where a script makes fewer, what there is is shown.
+    Steps with and without the profiler alternate, to measure the profiler's cost. A script's step ends where its
+    optimizer's `step` returns; the script is ended after the last profiled step. That takes skip + 2 x steps + 4 of
+    its steps, 21 by default. If the script makes fewer, the result covers those.
 
-    What was profiled is shown also where a case or the script failed (exit code 3) or Ctrl-C ended it (130).
+    The result is also printed if a case or the script failed (exit code 3) or Ctrl-C ended it (130).
     """
     from perfguard.cli.measuring import build_request
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
@@ -152,7 +154,7 @@ def target(**options: Any) -> None:
 def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
     """Compare two traces op by op, for instance of your own torch.profiler runs (export_chrome_trace).
 
-    One trace a side gives no intervals: only what is executed otherwise is sure, times are told as they are.
+    One trace per side gives no intervals: changed op counts are certain, times are not.
     """
     from perfguard.cli.output import print_parts
     from perfguard.profile.runs.trace_diff import diff_traces
@@ -248,12 +250,12 @@ def _step_line(case: ProfiledCase) -> str:
 
     of = f"{format_count(case.steps, 'step')} in {case.processes} process{'' if case.processes == 1 else 'es'}"
     if case.step_s is None or case.overhead_ratio is None:
-        return f"a step takes {format_seconds(case.profiled_step_s)} with the profiler ({of}); without it: not measured"
-    told = ", the middle third of which is told" if leaves_steps_out(case.steps // case.processes) else ""
+        return f"{format_seconds(case.profiled_step_s)} per step with the profiler ({of}); without it: not measured"
+    middle = ", of which the middle third counts" if leaves_steps_out(case.steps // case.processes) else ""
     more = "less" if case.overhead_ratio < 0 else "more"
     return (
-        f"a step takes {format_seconds(case.step_s)}, with the profiler {format_seconds(case.profiled_step_s)} "
-        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{told}); "
+        f"{format_seconds(case.step_s)} per step, {format_seconds(case.profiled_step_s)} with the profiler "
+        f"({format_share(abs(case.overhead_ratio))} {more}; {of}{middle}); "
         "shares are of the profiled step"
     )
 

@@ -14,15 +14,15 @@ _MOST_CHARACTERS = 300
 
 
 @click.command("publish", epilog="`perfguard report RUN` writes one run as a single file.")
-@click.option("-o", "--output", default="site", show_default=True, metavar="FOLDER", help="Where to.")
+@click.option("-o", "--output", default="site", show_default=True, metavar="FOLDER", help="Folder to write.")
 @click.option("--force", is_flag=True, help="Overwrite files that perfguard did not write.")
 def command(**options: Any) -> None:
     """Write a static site over the recorded runs: a page for each, a table of all, and series of the cases.
 
-    Only what has changed is written again, and pages of runs that were removed stay. Links are relative and nothing is
-    loaded from elsewhere, so the folder can be served from any place, GitHub Pages among them, or opened as files.
+    Only changed pages are written again, and pages of removed runs stay. Links are relative and nothing is loaded from
+    elsewhere. So you can serve the folder from any place, such as GitHub Pages, or open it as files.
 
-    A run that cannot be read is named and keeps no other from the site; the exit code is 3 where one has no page.
+    A run that cannot be read is named, and the others are still published; the exit code is 3 if a run has no page.
     """
     from perfguard.errors import ExitCode
     from perfguard.report.pages.site import publish

@@ -23,7 +23,7 @@ from perfguard.cli.watching import tui_option
 @tui_option
 @output_options
 def command(**options: Any) -> None:
-    """Measure a suite in fresh, pinned processes; compare with nothing.
+    """Measure a suite in fresh, pinned processes, without a comparison.
 
     The raw samples are pyperf files in the run's folder.
     """

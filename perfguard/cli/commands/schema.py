@@ -14,7 +14,7 @@ from perfguard.codec import SCHEMAS, schema_of
 def command(*, name: str) -> None:
     """Print the JSON schema of an output.
 
-    That is result (--format json of what measures), profile (--format json of `profile`), events (events.jsonl) or
-    fingerprint (--json).
+    NAME is result (--format json of commands that measure), profile (--format json of `profile`), events
+    (events.jsonl) or fingerprint (--json).
     """
     click.echo(json.dumps(schema_of(name), indent=1, sort_keys=True))

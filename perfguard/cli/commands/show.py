@@ -10,9 +10,9 @@ import click
 from perfguard.cli.options import load, output_options, verdict_options
 
 
-@click.command("show", epilog="`perfguard export RUN --format junit|csv|openmetrics|…` writes it for other tools.")
+@click.command("show", epilog="`perfguard export RUN --format junit|csv|openmetrics|…` writes the run for other tools.")
 @click.argument("run", required=False)
-@click.option("--rejudge", is_flag=True, help="Judge again by this version's rule; --margin implies it.")
+@click.option("--rejudge", is_flag=True, help="Judge again, by this version's rule; --margin implies it.")
 @verdict_options
 @output_options
 def command(**options: Any) -> None:

@@ -28,7 +28,7 @@ _PACKAGES = (
 @click.command("version")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(*, as_json: bool) -> None:
-    """Show the versions of perfguard and of what it stands on."""
+    """Show the versions of perfguard and its dependencies."""
     versions = {"perfguard": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:

@@ -10,10 +10,10 @@ from perfguard.gate.bisect.answers import equivalence_for, regressed_cases, unex
 from perfguard.gate.bisect.gates import Gates, RunGate, open_gates
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.records.bisection import Answer, Bisection, BisectionOutcome, BisectionStep, Commit, MeasuredTree
+from perfguard.records.facts import fact
 from perfguard.records.verdict import GateOutcome
 from perfguard.runner.arms.git_bisect import GitBisect, Span, started_bisect
 from perfguard.runner.session import Request
-from perfguard.units import format_count
 
 _NOT_COMPARABLE = (GateOutcome.FAILED.value, GateOutcome.NO_BASELINE.value, GateOutcome.INCOMPARABLE.value)
 
@@ -52,7 +52,7 @@ def bisect(request: Request, span: Span, *, is_fresh: bool = False, run_gate: Ru
             commits=len(commits),
             log=str(gates.path),
         )
-        request.progress(f"{good.short_id} against {bad.short_id}, {format_count(len(commits), 'commit')} later")
+        request.progress(fact("step.bisecting", good=good.short_id, bad=bad.short_id, commits=len(commits)))
         asked: dict[str, BisectionStep] = {}
         try:
             ends = gates.compare_ends(bad)
@@ -88,11 +88,19 @@ def _search(search: GitBisect, gates: Gates, commits: tuple[Commit, ...], asked:
     suspects = search.suspects()
     while any(commit.id not in asked and commit.id != search.bad.id for commit in suspects):
         commit = by_id.pop(search.chosen())  # git chooses none twice
-        progress(f"step {len(asked) + 1}: {commit.short_id} {commit.subject} ({len(suspects)} suspects)")
+        progress(
+            fact(
+                "step.asking",
+                number=len(asked) + 1,
+                commit=commit.short_id,
+                subject=commit.subject,
+                suspects=len(suspects),
+            )
+        )
         step = asked[commit.id] = gates.ask(commit)
         search.tell(commit, step.measured.answer)
         suspects = search.suspects()
-        progress(f"{commit.short_id} is {step.measured.answer.value}")
+        progress(fact("step.answered", commit=commit.short_id, answer=step.measured.answer.value))
 
 
 def _outcome(

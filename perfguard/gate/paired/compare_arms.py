@@ -182,7 +182,7 @@ def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, ju
     chosen = replace(plan, cases=tuple(each for each in plan.cases if each.case.id in flagged))
     if not chosen.cases:
         return
-    session.request.progress(f"confirming {len(chosen.cases)} flagged with relocated arms")
+    session.request.progress(fact("step.confirming", cases=len(chosen.cases)))
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
     first, last = CONFIRMATION_LOOKS
     confirmed: frozenset[str] = frozenset()

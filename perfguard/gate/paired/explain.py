@@ -55,7 +55,7 @@ def count_arms(
         cases = [case for case in cases if stored is not None and case.id in stored.censuses]
     if session.interrupts.asked or not cases:
         return
-    session.request.progress("counting what the arms execute")
+    session.request.progress(fact("step.counting_ops"))
     seed = stored.info.seed if stored is not None and session.request.loaded.config.seed is None else None
     found = _profiled(session, starter, cases, replace(_COUNT_ONLY, seed=seed), arms)
     if found is None:
@@ -90,7 +90,7 @@ def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[C
     cases = _with_ops(cases)
     if not cases:
         return {}
-    session.request.progress("counting what a step executes")
+    session.request.progress(fact("step.counting_ops"))
     arms = (Arm.CANDIDATE,)
     found = _profiled(session, starter, cases, _COUNT_ONLY, arms)
     if found is None:

@@ -17,7 +17,7 @@ from perfguard.stats.multiple import holm
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""
 
-_SMALL_STEP = (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
+_SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 _OVERRULED = (*_SMALL_STEP, Outcome.INCONCLUSIVE)
 
 

@@ -52,13 +52,6 @@ class _Difference:
     candidate: float
     tolerance: float
 
-    @property
-    def ratio(self) -> float:
-        """Relative to the baseline; inf where that is zero."""
-        if self.baseline == 0:
-            return float("inf")
-        return self.candidate / self.baseline - 1
-
 
 def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) -> tuple[Verdict, ...]:
     """Verdicts on cases whose arms do not compute the same thing become `different`.
@@ -170,14 +163,15 @@ def _guarded(verdict: Verdict, differences: tuple[Fact, ...]) -> Verdict:
 
 def _described(difference: _Difference) -> Fact:
     # Where blocks differ up and down, their medians look alike.
-    is_scattered = _relative(difference.baseline, difference.candidate) <= difference.tolerance
+    before, after = difference.baseline, difference.candidate
+    is_scattered = _relative(before, after) <= difference.tolerance
     return fact(
         "result.different",
         severity=Severity.GRAVE,
         name=difference.name,
-        baseline=difference.baseline,
-        candidate=difference.candidate,
-        change_percent=None if is_scattered or not difference.baseline else difference.ratio * 100,
+        baseline=before,
+        candidate=after,
+        change_percent=None if is_scattered or not before else (after / before - 1) * 100,
         is_scattered=is_scattered,
         tolerance_percent=difference.tolerance * 100,
     )

@@ -57,7 +57,6 @@ class SequentialGate:
         self._every = max(2, round(self._planned / LOOKS))
         self._paths = {case.id: _Path() for case in self._cases}
         self._latest = 0
-        self._is_final = False
         self.voiding: Voiding | None = None
         """What the arm-blind rule said at the latest look."""
 
@@ -74,7 +73,7 @@ class SequentialGate:
             final: Whether nothing more will be measured, so that each test spends what is left of its level. Ended by
                 the budget, the block limit or the user, never by what the data showed.
         """
-        self._latest, self._is_final = blocks, final
+        self._latest = blocks
         self.voiding = void_blocks(data.conditions, self._policy.max_void_fraction)
         for comparison in compare_paired(data, self._cases, self._policy, voiding=self.voiding):
             path = self._paths[comparison.case_id]

@@ -121,7 +121,7 @@ def _paired(
     *,
     allowances: Sequence[Allowance],
 ) -> GateResult:
-    session.request.progress(f"{len(cases)} drifted: pairing the anchor's commit with the candidate")
+    session.request.progress(fact("step.pairing", cases=len(cases), of="anchor"))
     specs = {
         Arm.BASELINE: parse_arm(f"git:{commit_of(session.request.loaded, drifted.anchor)}"),
         Arm.CANDIDATE: candidate,

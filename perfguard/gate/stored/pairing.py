@@ -114,7 +114,7 @@ def _paired(
     allowances: Sequence[Allowance],
     reserve: Reserve,
 ) -> GateResult:
-    session.request.progress(f"{len(cases)} open: pairing the baseline's commit with the candidate")
+    session.request.progress(fact("step.pairing", cases=len(cases), of="baseline"))
     commit = commit_of(session.request.loaded, stored)
     specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
     starter, arms = start_arms(session, specs, _PLACE)

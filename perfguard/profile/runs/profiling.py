@@ -71,7 +71,7 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
         cases = []
         for case in request.cases:
             if (case.id, Arm.CANDIDATE) in found.processes and case.id not in found.problems:
-                session.request.progress(f"reading the traces of {case.id}")
+                session.request.progress(fact("step.reading_traces", case_id=case.id))
                 arm = findings_of(found, case, Arm.CANDIDATE, isa_class)
                 advice = _advice(
                     session,

@@ -75,7 +75,7 @@ def project_cases(
         for (case_id, role), processes in found.processes.items():
             if role is not arm or session.interrupts.asked:
                 continue
-            session.request.progress(f"replaying the ops of {case_id}")
+            session.request.progress(fact("step.replaying", case_id=case_id))
             try:
                 projections.append(project_case(case_id, processes, projecting, known=known))
                 known = projections[-1].ceilings

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from perfguard.records.result import RunResult
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
-from perfguard.records.verdict import GateResult, Verdict
+from perfguard.records.verdict import GateResult, Outcome, Verdict
+from perfguard.report.culprits import CulpritLine, culprit_lines
 from perfguard.report.html.cases import CaseSection, profiled_section, section_of
 from perfguard.report.html.charts import Chart, Table
 from perfguard.report.html.content import ArmFacts, RawFile, RunContent
@@ -46,6 +47,8 @@ class RunSection:
     """What is said of it."""
     sentence: str
     """The same as a sentence."""
+    culprits: tuple[CulpritLine, ...]
+    """Of the case that needs a look first; empty where it did not regress or was not profiled."""
     error_rate: str
     """What is known of the gate's error rates; empty where nothing was judged."""
     facts: tuple[tuple[str, str], ...]
@@ -92,6 +95,7 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
         run_id=content.run_id,
         mark=mark_of_verdict(verdict_of(content)),
         sentence=_sentence(content),
+        culprits=_culprits(verdicts, content),
         error_rate=error_rate_of(result) if result is not None else "",
         facts=tuple(_facts(content)),
         problems=(*_problems(content), *_left_out(len(anchors))),
@@ -114,6 +118,12 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
         notes=tuple(_notes(content)),
         files=content.files,
     )
+
+
+def _culprits(verdicts: Sequence[Verdict], content: RunContent) -> tuple[CulpritLine, ...]:
+    first = next((verdict for verdict in verdicts if verdict.outcome is Outcome.REGRESSED), None)
+    attribution = content.attributions.get(first.case_id) if first is not None else None
+    return tuple(culprit_lines(attribution)) if attribution is not None else ()
 
 
 def _ordered(gate: GateResult) -> tuple[Verdict, ...]:

@@ -15,12 +15,14 @@ from perfguard.report.messages.host import HOST
 from perfguard.report.messages.message import Message
 from perfguard.report.messages.profile import PROFILE
 from perfguard.report.messages.run import RUN
+from perfguard.report.messages.steps import STEPS
 from perfguard.report.messages.template import fill
 from perfguard.report.messages.watch import WATCH
 from perfguard.units import printable
 
 CATALOG: Mapping[str, Message] = {
     **GATE,
+    **STEPS,
     RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
     **WATCH,
     **CHANGES,

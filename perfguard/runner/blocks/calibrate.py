@@ -66,7 +66,7 @@ class Calibration:
     """Whether workers import torch at `hello`."""
     should_stop: Callable[[], bool]
     """True once the user wants the run to end."""
-    progress: Callable[[str], None]
+    progress: Callable[[Fact], None]
     """Gets one line for each case."""
 
 
@@ -130,7 +130,7 @@ def _calibrate_cases(
             continue
         # After a restart, cases that are known are only set up again: what they import has to be attested.
         known = report.iteration_s.pop(case.id, None)
-        calibration.progress(f"{arm.value}: checking {case.id}")
+        calibration.progress(fact("step.checking", arm=arm.value, case_id=case.id))
         try:
             prepared = worker.prepare(case, seed=calibration.settings.seed, check=known is None)
             if prepared.instance_s is not None:

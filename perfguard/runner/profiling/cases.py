@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import MeasurementError
-from perfguard.records.facts import Fact
+from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import BlockPlan, MeasureSettings
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
@@ -102,7 +102,7 @@ class Profiling:
     """Whether the step with marks of lines is taken."""
     should_stop: Callable[[], bool]
     """True once the user wants the run to end."""
-    progress: Callable[[str], None]
+    progress: Callable[[Fact], None]
     """Gets one line for each case and process."""
     most_processes: int = 0
     """Processes of each arm where the first ones do not settle a case; of no account where it is not more."""
@@ -171,7 +171,7 @@ def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profil
             case = cases[index]
             if profiling.should_stop():
                 return
-            profiling.progress(f"profiling {case.id}, process {process + 1} of {of}")
+            profiling.progress(fact("step.profiling", name=case.id, process=process + 1, processes=of))
             order = sorted(workers, key=lambda arm: arm is not block.first_arms[index])
             turns = [workers[arm] for arm in order]
             if not _one_case(case, turns, profiling, found, process=process, data_seed=block.data_seed):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
@@ -52,7 +53,7 @@ class ScriptProfiling:
     """Fresh processes, each of which runs the script from its beginning."""
     should_stop: Callable[[], bool]
     """True once the user wants the run to end."""
-    progress: Callable[[str], None]
+    progress: Callable[[Fact], None]
     """Gets one line for each process."""
 
 
@@ -85,7 +86,9 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
     for process in range(profiling.processes):
         if profiling.should_stop():
             break
-        profiling.progress(f"profiling {script.path.name}, process {process + 1} of {profiling.processes}")
+        profiling.progress(
+            fact("step.profiling", name=script.path.name, process=process + 1, processes=profiling.processes)
+        )
         try:
             with ExitStack() as closing:
                 worker = _start(process, profiling, closing, found)

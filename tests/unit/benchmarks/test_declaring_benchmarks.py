@@ -12,3 +12,8 @@ def test_a_factory_inside_a_function_is_refused_with_the_way_out() -> None:
 
     with pytest.raises(ConfigError, match="define its factory at module level"):
         perfguard.benchmark(name="declared.inside")(inner)
+
+
+def test_a_name_that_is_given_by_position_is_refused():
+    with pytest.raises(ConfigError, match="name='train'"):
+        benchmark("train")

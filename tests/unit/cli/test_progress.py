@@ -53,7 +53,7 @@ def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
     clock = Clock()
     progress = make_progress(verbosity, clock=clock)
     for text in ("looking at the machine", "preparing the baseline", "preparing the candidate"):
-        progress.step(text)
+        progress.step(recorded_text(text))
         clock.now_s += 2.0
     progress.observe(a_start(*CASES))
     progress.observe(happened.Noted(fact=recorded_text("seed 7")))
@@ -71,7 +71,7 @@ def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
         )
         decided = {CASES[block // 4]: "unchanged"} if block % 4 == 3 else {}
         progress.observe(happened.LookTaken(blocks=block + 1, final=False, decided=decided))
-    progress.step("counting what the arms execute")
+    progress.step(recorded_text("counting what the arms execute"))
     progress.observe(happened.RunFinished(outcome="pass", exit_code=0))
 
 
@@ -116,7 +116,7 @@ def test_cases_have_their_short_names(capsys):
 def test_names_of_cases_are_no_markup_and_move_no_terminal(capsys, verbosity):
     progress = make_progress(verbosity)
     progress.observe(a_start(HOSTILE))
-    progress.step(HOSTILE)
+    progress.step(recorded_text(HOSTILE))
     progress.observe(a_failure(HOSTILE, error=HOSTILE))
     drawn = capsys.readouterr().err
     assert "evil[/][bold red]x[/bold red]" in drawn

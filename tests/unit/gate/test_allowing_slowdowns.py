@@ -92,6 +92,12 @@ def test_a_slowdown_at_the_very_limit_is_allowed():
     assert ruled(regressed(effect=0.03), entry()).outcome is Outcome.ALLOWED
 
 
+def test_a_slowdown_shown_at_the_very_level_to_be_beyond_is_not_allowed():
+    """An estimate on the limit has the p-value 0.5."""
+    (found,) = apply_allowances([regressed(effect=0.03)], [entry()], TODAY, replace(POLICY, alpha=0.5))
+    assert found.outcome is Outcome.REGRESSED
+
+
 def test_an_entry_applies_on_its_last_day_and_not_on_the_next():
     verdict = regressed()
     assert ruled(verdict, entry(days=0)).outcome is Outcome.ALLOWED
@@ -171,6 +177,25 @@ class TestOtherThanTime:
     def test_cpu_seconds_that_grew_no_further_than_the_time_may_are_covered_with_it(self):
         verdict = replace(regressed(effect=0.15), signals=(cpu(0.01, 0.0115),))
         assert ruled(verdict, entry(percent=20)).outcome is Outcome.ALLOWED
+
+    def test_a_confirmation_does_not_make_up_for_times_that_were_not_red(self):
+        unclear = replace(regressed(), p_adjusted=0.5, signals=(cpu(0.01, 0.0101),))
+        assert ruled(unclear, entry(percent=100)).outcome is Outcome.REGRESSED
+
+    def test_times_exactly_at_the_level_are_red_and_covered(self):
+        assert ruled(replace(regressed(), p_adjusted=POLICY.alpha), entry()).outcome is Outcome.ALLOWED
+
+    @pytest.mark.parametrize(
+        ("finding", "outcome"),
+        [
+            (cpu(2.0, 3.0), Outcome.ALLOWED),
+            (cpu(2.0, 3.001), Outcome.REGRESSED),
+            (cpu(0.0, 1e-6), Outcome.REGRESSED),
+            (cpu(-1.0, 1.0), Outcome.REGRESSED),
+        ],
+    )
+    def test_a_signal_may_grow_to_the_very_limit_and_from_nothing_to_nothing(self, finding, outcome):
+        assert ruled(replace(regressed(), signals=(finding,)), entry(percent=50)).outcome is outcome
 
     @pytest.mark.parametrize("finding", [cpu(0.01, 0.02, gating=False), cpu(0.01, 0.02, outcome=Outcome.INCONCLUSIVE)])
     def test_signals_that_do_not_redden_do_not_stand_in_the_way(self, finding):

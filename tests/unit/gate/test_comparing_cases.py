@@ -10,6 +10,8 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
+from perfguard.stats.one_sided import p_outside
+from perfguard.stats.paired import block_effect, estimate_paired
 
 POLICY = Policy()
 A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gating=Gating.ADVISORY)
@@ -153,3 +155,49 @@ def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
     failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])
     assert comparison.problem_outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(("arm", "outcome"), [(Arm.BASELINE, Outcome.NO_BASELINE), (Arm.CANDIDATE, Outcome.FAILED)])
+def test_a_case_is_new_where_the_baseline_lacks_it_and_lost_where_the_candidate_does(arm, outcome):
+    failure = CaseFailure(case_id="a", arm=arm, reason=fact("case.missing", error="no such case"), missing=True)
+    (of_blocks,) = compare_paired(paired([], failures=(failure,)), [A], POLICY)
+    (of_rounds,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
+    assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
+
+
+def test_blocks_count_by_how_little_their_slices_scatter():
+    scattered = replace(block(A, 3, 1.2, slices=6), baseline_s=(1e-3, 2e-3, 1e-3, 3e-3, 1e-3, 2e-3))
+    steady = [
+        replace(block(A, n, slices=6), candidate_s=tuple(1e-3 * (1.01 + 1e-4 * ((n + k) % 3)) for k in range(6)))
+        for n in range(8)
+        if n != 3
+    ]
+    entries = [*steady[:3], scattered, *steady[3:]]
+    (comparison,) = compare_paired(paired(entries), [A], POLICY)
+    effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in entries]
+    ratios, variances = [e.log_ratio for e in effects], [e.variance for e in effects]
+    assert comparison.estimate == estimate_paired(ratios, POLICY.interval_level, variances)
+    assert abs(comparison.estimate.log_ratio - math.log(1.01)) < 0.01
+    assert abs(estimate_paired(ratios, POLICY.interval_level).log_ratio - math.log(1.01)) > 0.02
+
+
+def test_a_case_tells_how_long_its_latest_block_took():
+    known = replace(
+        paired([block(A, n) for n in (0, 3, 1)]),
+        conditions=tuple(replace(entry, duration_s=10.0 + entry.block) for entry in conditions(8)),
+    )
+    assert [found.block_s for found in compare_paired(known, [A, B], POLICY)] == [13.0, None]
+
+
+def test_clean_is_never_wider_than_unchanged():
+    data = paired([block(A, n, 1 + 0.001 * n) for n in range(8)])
+    for clean in (0.01, 0.05):
+        (found,) = compare_paired(data, [A], replace(POLICY, clean_ratio=clean))
+        assert found.p_outside == p_outside(found.estimate, 0.02)
+        assert found.p_unclean == p_outside(found.estimate, min(clean, 0.02))
+
+
+def test_a_case_that_failed_had_no_block_voided():
+    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
+    (found,) = compare_paired(paired([], stolen={2}, failures=(failure,)), [A], POLICY)
+    assert found.blocks_voided == 0

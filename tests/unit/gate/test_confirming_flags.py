@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.sequential import SequentialGate, plan_looks
@@ -12,6 +13,8 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
+from perfguard.stats.one_sided import p_slower
+from perfguard.stats.spending import Spending, sequential_p
 from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()
@@ -140,7 +143,16 @@ def test_an_open_case_says_how_much_longer_it_would_take():
 
 @pytest.mark.parametrize(
     ("first_block_s", "left_s", "max_blocks", "expected"),
-    [(10.0, 110.0, 60, 15), (10.0, 0.0, 60, 2), (10.0, -5.0, 60, 2), (0.0, 10.0, 60, 60), (1.0, 1e9, 40, 40)],
+    [
+        (10.0, 110.0, 60, 15),
+        (10.0, 0.0, 60, 2),
+        (10.0, -5.0, 60, 2),
+        (0.0, 10.0, 60, 60),
+        (1.0, 1e9, 40, 40),
+        (0.1, 0.5, 60, 8),
+        (0.001, 0.01, 60, 14),
+        (10.0, 110.0, 1, 1),
+    ],
 )
 def test_looks_are_spread_over_what_the_budget_will_hold(first_block_s, left_s, max_blocks, expected):
     assert plan_looks(first_block_s, left_s=left_s, max_blocks=max_blocks) == expected
@@ -155,3 +167,170 @@ def test_looks_come_after_a_few_blocks_and_then_now_and_then():
             taken.append(blocks)
     assert taken[0] >= POLICY.min_blocks
     assert 6 <= len(taken) <= 9
+
+
+def test_both_looks_at_a_confirmation_share_its_level():
+    """A p between half of the level and all of it would confirm a flag at a single look."""
+    level = POLICY.confirm_level
+    effects = [0.001 + step * 1e-5 for step in range(300)]
+    found = [confirm(data(effect), [CASE], POLICY)["case"] for effect in effects]
+    single = [p_slower(each.estimate, 0.0) for each in found]
+    between = [each for each, p in zip(found, single, strict=True) if level / 2 < p <= level]
+    assert between
+    assert not any(each.confirmed for each in between)
+    assert [each.p_slower for each in found] == pytest.approx([min(1.0, 2 * p) for p in single])
+    assert all(each.confirmed for each, p in zip(found, single, strict=True) if p <= level / 2)
+
+
+def test_two_blocks_can_confirm_and_one_cannot():
+    assert confirm(data(0.05, 2), [CASE], POLICY)["case"].confirmed
+    one = confirm(data(0.05, 1), [CASE], POLICY)["case"]
+    assert (one.confirmed, one.estimate, one.p_slower) == (False, None, None)
+
+
+def test_a_case_that_fails_leaves_the_others_to_be_confirmed():
+    absent = Case(benchmark="absent", target="m:f")
+    found = confirm(data(0.05), [absent, CASE], POLICY)
+    assert {case_id: each.confirmed for case_id, each in found.items()} == {"absent": False, "case": True}
+
+
+def test_a_p_value_at_the_level_confirms_and_none_is_above_one():
+    p_value = confirm(data(0.004), [CASE], POLICY)["case"].p_slower
+    assert confirm(data(0.004), [CASE], replace(POLICY, confirm_level=p_value))["case"].confirmed
+    assert confirm(data(-0.05), [CASE], POLICY)["case"].p_slower == 1.0
+
+
+def due(planned, blocks=40):
+    """Blocks after which a gate looks."""
+    gate, taken = SequentialGate((CASE,), POLICY, planned_blocks=planned), []
+    for count in range(1, blocks + 1):
+        if gate.is_due(count):
+            gate.look(data(0.012, count), blocks=count, final=False)
+            taken.append(count)
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("planned", "expected"),
+    [
+        (80, [10, 20, 30, 40]),
+        (40, [5, 10, 15, 20, 25, 30, 35, 40]),
+        (20, [5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39]),
+        (1, [5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39]),
+    ],
+)
+def test_eight_looks_are_spread_over_the_planned_blocks(planned, expected):
+    assert due(planned) == expected
+
+
+class TestWhatALookAddsUpTo:
+    SIGNALS = (
+        ("p_regressed", Spending.CAUTIOUS),
+        ("p_improved", Spending.CAUTIOUS),
+        ("p_unclean", Spending.EVEN),
+        ("p_outside", Spending.EVEN),
+    )
+
+    def expected(self, looks, fractions):
+        """The p-values of looks at so many blocks each, from their own tests."""
+        nominal = [compare_paired(data(0.004, blocks), [CASE], POLICY)[0] for blocks in looks]
+        return {
+            name: sequential_p(
+                spending, [getattr(each, name) for each in nominal], [float(b) for b in looks], fractions
+            )
+            for name, spending in self.SIGNALS
+        }
+
+    def found(self, *looks, planned=12):
+        gate = SequentialGate((CASE,), POLICY, planned_blocks=planned)
+        for blocks, final in looks:
+            gate.look(data(0.004, blocks), blocks=blocks, final=final)
+        (comparison,) = gate.comparisons()
+        return comparison.looks, {name: getattr(comparison, name) for name, _ in self.SIGNALS}
+
+    @pytest.mark.parametrize(
+        ("looks", "counted", "fractions"),
+        [
+            ([(5, False)], [5], [5 / 12]),
+            ([(12, False)], [12], [0.95]),
+            ([(14, False)], [14], [0.95]),
+            ([(5, True)], [5], [1.0]),
+            ([(5, False), (8, False)], [5, 8], [5 / 12, 8 / 12]),
+            ([(5, False), (8, True)], [5, 8], [5 / 12, 1.0]),
+            # Without new blocks an interim look is none; the last one spends what is left all the same.
+            ([(5, False), (5, False)], [5], [5 / 12]),
+            ([(5, False), (5, True)], [5, 5], [5 / 12, 1.0]),
+        ],
+    )
+    def test_is_valid_after_all_of_them(self, looks, counted, fractions):
+        assert self.found(*looks) == (len(counted), self.expected(counted, fractions))
+
+    def test_a_plan_of_too_few_blocks_is_one_of_as_many_as_a_verdict_needs(self):
+        assert self.found((5, False), planned=2) == (1, self.expected([5], [0.95]))
+
+    def test_too_few_blocks_are_kept_and_not_looked_at(self):
+        gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
+        gate.look(data(0.5, 4), blocks=4, final=True)
+        (comparison,) = gate.comparisons()
+        assert comparison == compare_paired(data(0.5, 4), [CASE], POLICY)[0]
+        assert gate.verdicts()[0].outcome is Outcome.INCONCLUSIVE
+
+
+class TestAnAnswer:
+    @pytest.mark.parametrize(
+        ("effect", "outcome", "is_answered"),
+        [
+            (0.05, Outcome.REGRESSED, True),
+            (-0.05, Outcome.IMPROVED, True),
+            (0.0, Outcome.UNCHANGED, True),
+            (0.013, Outcome.UNCHANGED, False),  # inside 2 %, and not inside 1 %
+            (0.02, Outcome.INCONCLUSIVE, False),
+        ],
+    )
+    def test_ends_the_measuring_of_its_case(self, effect, outcome, is_answered):
+        policy = replace(POLICY, margin_ratio=0.03)
+        gate = SequentialGate((CASE,), policy, planned_blocks=12)
+        found = gate.look(data(effect, 12), blocks=12, final=True)
+        assert found == ({"case": outcome} if is_answered else {})
+        assert gate.answered() == ({"case"} if is_answered else set())
+        assert gate.verdicts()[0].outcome is outcome
+
+    def test_needs_the_case_to_be_clean_at_one_side_of_the_interval_level(self):
+        found = {}
+        for step in range(60):
+            gate = SequentialGate((CASE,), replace(POLICY, margin_ratio=0.03), planned_blocks=12)
+            gate.look(data(0.006 + 1e-4 * step, 12), blocks=12, final=True)
+            found[gate.comparisons()[0].p_unclean] = bool(gate.answered())
+        assert any(0.017 < p_value <= 0.025 for p_value in found)
+        assert all(is_answered == (p_value <= 0.025) for p_value, is_answered in found.items())
+
+    def test_of_one_case_does_not_end_the_measuring_of_another(self):
+        other = replace(CASE, benchmark="other")
+
+        def both(blocks):
+            first, second = data(0.2, blocks), data(0.009 if blocks < 12 else 0.05, blocks, case=other)
+            return replace(first, slices=(*first.slices, *second.slices))
+
+        gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
+        assert gate.look(both(6), blocks=6, final=False) == {"case": Outcome.REGRESSED}
+        assert gate.look(both(12), blocks=12, final=True) == {"other": Outcome.REGRESSED}
+
+    @pytest.mark.parametrize(("missing", "outcome"), [(True, Outcome.NO_BASELINE), (False, Outcome.FAILED)])
+    def test_is_needed_no_more_of_a_case_that_cannot_have_one(self, missing, outcome):
+        other = replace(CASE, benchmark="other")
+        reason = fact("case.raised", error="gone")
+        failure = CaseFailure(case_id="case", arm=Arm.BASELINE, reason=reason, missing=missing)
+        gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
+        found = gate.look(data(0.05, 12, case=other, failures=(failure,)), blocks=12, final=False)
+        assert found == {"other": Outcome.REGRESSED}
+        assert gate.answered() == {"case", "other"}
+        assert [verdict.outcome for verdict in gate.verdicts()] == [outcome, Outcome.REGRESSED]
+
+    def test_keeps_the_look_that_gave_it_and_the_rule_of_the_latest(self):
+        gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
+        assert gate.voiding is None
+        gate.look(data(0.2, 6), blocks=6, final=False)
+        answer = gate.comparisons()
+        gate.look(data(0.0, 12), blocks=12, final=True)
+        assert gate.comparisons() == answer
+        assert gate.voiding.blocks_total == 12

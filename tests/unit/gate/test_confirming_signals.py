@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Signal, SignalSlices
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
+from perfguard.stats.signals import ratio_bar, readable_pairs
 from tests.compared_cases import compared
 
 POLICY = Policy()
@@ -87,3 +90,48 @@ def test_luck_comes_back_about_as_seldom_as_the_level_says():
         again = slices(Signal.CPU, 1e-3, 1e-3, blocks=5, sd=0.02, seed=seed)
         red += ruled(TWICE, again)[1].outcome is Outcome.REGRESSED
     assert red <= 300 * POLICY.confirm_level  # half the level at each of two looks; this is the first
+
+
+def test_both_looks_at_a_confirmation_share_its_level():
+    """A p between half of the level and all of it would confirm a flag at a single look."""
+    between = 0
+    for step in range(60):
+        again = slices(Signal.CPU, 1e-3, 1e-3 * (1 + 1e-4 * step), blocks=5, seed=2)
+        p_value = ratio_bar([readable_pairs(entry.baseline, entry.candidate) for entry in again], 0.0).p_up()
+        is_red = ruled(TWICE, again)[1].outcome is Outcome.REGRESSED
+        assert is_red == (p_value <= POLICY.confirm_level / 2)
+        between += POLICY.confirm_level / 2 < p_value <= POLICY.confirm_level
+    assert between
+
+
+def test_what_is_not_red_stays_as_it_is():
+    same = slices(Signal.CPU, 1e-3, 1e-3)
+    flagged, verdict = ruled(same, [])
+    assert flagged.outcome is Outcome.UNCHANGED
+    assert verdict == flagged
+
+
+def test_a_signal_that_is_only_told_confirms_nothing():
+    both = [*TWICE, *slices(Signal.INSTRUCTIONS, 1e9, 2e9)]
+    again = [*slices(Signal.CPU, 1e-3, 1e-3, seed=2), *slices(Signal.INSTRUCTIONS, 1e9, 2e9, seed=2)]
+    assert ruled(both, again)[1].outcome is Outcome.INCONCLUSIVE
+
+
+def test_two_blocks_can_confirm():
+    assert ruled(TWICE, slices(Signal.CPU, 1e-3, 2e-3, blocks=2, seed=2))[1].outcome is Outcome.REGRESSED
+
+
+def test_more_of_a_count_at_all_confirms_it():
+    """Half a fault more in each iteration, seen in thirty slices: far less than the margin that flags."""
+    faults = slices(Signal.FAULTS, 0.0, 400.0)
+    assert ruled(faults, slices(Signal.FAULTS, 0.0, 0.5, blocks=5))[1].outcome is Outcome.REGRESSED
+
+
+def test_a_p_value_at_the_level_confirms():
+    again = slices(Signal.CPU, 1e-3, 1.01e-3, blocks=5, seed=2)
+    p_value = ratio_bar([readable_pairs(entry.baseline, entry.candidate) for entry in again], 0.0).p_up()
+    timed = decide_cases([compared("x", 0.0)], POLICY)
+    judged = judge_signals(TWICE, timed, SIGNALS)
+    for level, outcome in ((2 * p_value, Outcome.REGRESSED), (1.999 * p_value, Outcome.INCONCLUSIVE)):
+        policy = replace(POLICY, confirm_level=level)
+        assert confirm_signals(timed, judged, again, policy)[0].outcome is outcome

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
-from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, false_alarms, pace_of, summarize
+from perfguard.gate.calibration.summary import (
+    block_variances,
+    calibrated_margins,
+    detectable_effects,
+    false_alarms,
+    pace_of,
+    summarize,
+)
 from perfguard.records.calibration import Calibration, CaseSample
 from perfguard.records.facts import fact
 from perfguard.records.pace import Pace
@@ -85,6 +92,16 @@ class TestTheState:
         late = datetime(2026, 2, 2, tzinfo=timezone.utc) + timedelta(days=91)
         state = calibration_state(calibrated(quiet(2)), SCOPE, now=late)
         assert state.reason == fact("calibration.old", days=91, limit=90)
+
+    def test_holds_for_ninety_days_and_where_clocks_differ_by_a_day(self):
+        found = calibrated(quiet(2))
+        latest = datetime(2026, 2, 2, tzinfo=timezone.utc)
+        for age, status in (
+            (timedelta(days=90, hours=23), CalibrationStatus.VALID),
+            (timedelta(days=-1), CalibrationStatus.VALID),
+            (timedelta(days=-1, seconds=-1), CalibrationStatus.EXPIRED),
+        ):
+            assert calibration_state(found, SCOPE, now=latest + age).status is status
 
 
 class TestTheErrorRate:
@@ -190,6 +207,26 @@ class TestTheCases:
         }
         summary = summarize(calibrated([gate(1, cases)]), looks=8, max_blocks=200)
         assert [case.case_id for case in summary.cases] == ["b", "c", "a.advisory"]
+        blocks = math.floor((600 - 20) / 5)
+        for case in summary.cases:
+            expected = sequential_mde(case.block_sd, blocks, level=0.004, margin_ratio=0.005, looks=8)
+            assert [minutes for minutes, _ in case.mde] == [2, 5, 10, 20, 60]
+            assert dict(case.mde)[10] == pytest.approx(expected)
+        gating = [dict(case.mde)[10] for case in summary.cases[:2]]
+        assert self.effects(summary) == pytest.approx((min(gating), max(gating)))
+        assert min(gating) < max(gating)
+
+    def test_tell_since_when_and_until_when_gates_ran(self):
+        summary = summarize(calibrated(quiet(3)), looks=8, max_blocks=200)
+        assert (summary.first_at, summary.latest_at) == ("2026-02-01T00:00:00Z", "2026-02-03T00:00:00Z")
+
+    def test_weights_of_blocks_are_known_where_each_has_one(self):
+        values = sample([0.1, 0.2])
+        assert block_variances(values) is None
+        assert block_variances(replace(values, block_variances=(1e-5,))) is None
+        first, second = block_variances(replace(values, block_variances=(1e-5, None)))
+        assert first == 1e-5
+        assert math.isnan(second)
 
     def test_only_placebo_gates_make_a_floor(self):
         jumps = [0.04, -0.05, 0.03, -0.04, 0.05]
@@ -258,6 +295,25 @@ class TestThePaceOfGatesWhoseCasesLeave:
         pace = pace_of([self.gate(0, 30, 5, 30, is_told=False)])
         assert not pace.knows_cases
         assert pace.blocks_within(20 + 10 * 18, "light") == 10
+
+    def test_is_known_of_cases_only_where_each_tells_what_it_takes(self):
+        told, untold = self.gate(0, 30, 5, 30), self.gate(0, 30, 5, 30, is_told=False)
+        half = replace(told, cases={**told.cases, "light": untold.cases["light"]})
+        for gate in (half, replace(told, startup_s=None)):
+            pace = pace_of([gate])
+            assert not pace.knows_cases
+            assert (pace.block_s, pace.cases) == (18.0, {})
+
+    def test_a_case_that_was_measured_in_the_last_block_was_not_seen_to_leave(self):
+        pace = pace_of([self.gate(0, 5, 5, 5)])
+        assert pace.cases["heavy"].stays == (1.0,) * 6
+
+    def test_counts_the_blocks_that_measured_a_case_voided_ones_too(self):
+        gate = self.gate(0, 30, 5, 30)
+        heavy = replace(gate.cases["heavy"], block_log_ratios=(0.0,) * 3)
+        for blocks, lasted in ((5, 5), (0, 3)):
+            cases = {**gate.cases, "heavy": replace(heavy, blocks=blocks)}
+            assert pace_of([replace(gate, cases=cases)]).cases["heavy"].stays == (*[1.0] * lasted, 0.0)
 
     def test_of_all_cases_together_is_that_of_full_blocks(self):
         pace = pace_of([self.gate(0, 30, 5, 30)])

@@ -82,6 +82,12 @@ def test_differences_up_and_down_do_not_cancel():
     assert (values["is_scattered"], values["change_percent"]) == (True, None)
 
 
+def test_a_change_from_zero_has_no_percentage():
+    values = fact_of(guarded(computed({"loss": 0.0}, {"loss": 1.0})).reasons, "result.different").values
+    assert (values["baseline"], values["candidate"], values["change_percent"]) == (0.0, 1.0, None)
+    assert not values["is_scattered"]
+
+
 def test_rounding_is_the_same_computation():
     verdict = judged()
     assert guarded(computed({"loss": 2.0, "gradient_norm": 1.5}, {"loss": 2.00001, "gradient_norm": 1.4995})) == verdict
@@ -99,6 +105,23 @@ def test_each_dtype_has_its_own_tolerance():
     assert guarded(computed(*moved, case_id=BF16), judged(case_id=BF16)).outcome is Outcome.IMPROVED
     assert tolerance_of("kernel.x[m=1,dtype=fp16,phase=forward]") == TOLERANCES["fp16"]
     assert tolerance_of("mine") == tolerance_of("mine[dtype=fp8]") == TOLERANCES["fp32"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "gradient"), [("fp32", 0.001, 0.01), ("bf16", 0.05, 0.3), ("fp16", 0.01, 0.1)]
+)
+def test_a_difference_is_told_from_rounding_at_the_tolerance_of_the_dtype(dtype, result, gradient):
+    case_id = f"kernel.x[dtype={dtype}]"
+    for name, tolerance in (("loss", result), ("gradient_norm", gradient)):
+        for share, outcome in ((0.98, Outcome.IMPROVED), (1.02, Outcome.DIFFERENT)):
+            checks = computed({name: 4.0}, {name: 4.0 * (1 - share * tolerance)}, case_id=case_id)
+            assert guarded(checks, judged(case_id=case_id)).outcome is outcome
+
+
+def test_a_difference_of_the_very_tolerance_is_rounding():
+    case_id = "kernel.x[dtype=fp16]"
+    checks = computed({"gradient_norm": 10.0}, {"gradient_norm": 9.0}, case_id=case_id)
+    assert guarded(checks, judged(case_id=case_id)).outcome is Outcome.IMPROVED
 
 
 def test_gradients_may_differ_more_than_results():
@@ -143,3 +166,4 @@ def test_what_was_not_checked_is_said():
     (note,) = unchecked_note(verdicts, [], why=why)
     assert note.values["case_ids"] == (FP32, BF16)
     assert unchecked_note(verdicts[2:], [], why=why) == ()
+    assert len(unchecked_note(verdicts[:1], computed({"loss": 1.0}, {}), why=why)) == 1

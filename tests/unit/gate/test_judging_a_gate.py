@@ -7,9 +7,11 @@ import pytest
 
 from perfguard.errors import ExitCode, UsageError
 from perfguard.gate.rules.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
+from perfguard.records.estimate import Interval
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
+from perfguard.stats.power import minimum_detectable_effect
 from perfguard.stats.voiding import VoidedBlock, Voiding
 from tests.compared_cases import compared, unmeasured
 from tests.found_facts import codes_of, fact_of
@@ -162,6 +164,12 @@ def test_noise_cannot_hide_a_regression_that_stands_in_the_family():
     assert result.verdicts[1].gating is Gating.GATING
 
 
+def test_noise_does_not_hide_an_improvement_that_stands_in_the_family():
+    halved = compared("halved", -0.5, sd=0.08)
+    (_, verdict) = judge([SAME, halved], POLICY).verdicts
+    assert (verdict.outcome, verdict.gating) == (Outcome.IMPROVED, Gating.GATING)
+
+
 def test_a_gate_of_noisy_cases_only_is_inconclusive():
     result = judge([NOISY], POLICY)
     assert result.outcome is GateOutcome.INCONCLUSIVE
@@ -185,10 +193,19 @@ def test_one_block_is_inconclusive_whatever_the_policy():
     one = replace(
         SLOW,
         estimate=replace(SLOW.estimate, blocks=1, degrees_of_freedom=0.0, standard_error=math.inf, block_sd=math.nan),
-        p_regressed=1.0,
-        p_improved=1.0,
+        p_regressed=0.0,
+        p_improved=0.0,
     )
     assert outcomes(one, policy=replace(POLICY, min_blocks=0)) == [Outcome.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize(
+    ("p_outside", "outcome"),
+    [(0.0249, Outcome.UNCHANGED), ((1 - 0.95) / 2, Outcome.UNCHANGED), (0.0251, Outcome.INCONCLUSIVE)],
+)
+def test_equivalence_is_shown_at_one_side_of_the_interval_level(p_outside, outcome):
+    """The 95 % interval lies inside the limits where the larger one-sided p is at most 2.5 %."""
+    assert outcomes(replace(WIDE, p_outside=p_outside)) == [outcome]
 
 
 def test_unchanged_needs_the_whole_interval():
@@ -256,3 +273,61 @@ def test_every_regression_is_named_with_its_effect():
     assert (found.code, found.values["outcome"], found.values["cases"]) == ("gate.cases", "regressed", 5)
     assert found.values["case_ids"] == ("c0", "c1", "c2", "c3", "c4")
     assert found.values["log_ratios"] == pytest.approx((math.log1p(0.2),) * 5)
+
+
+class TestLimits:
+    """What lies exactly on a limit."""
+
+    @pytest.mark.parametrize(
+        ("p_value", "slower", "faster"),
+        [
+            (POLICY.alpha, Outcome.REGRESSED, Outcome.IMPROVED),
+            (math.nextafter(POLICY.alpha, 1), Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE),
+        ],
+    )
+    def test_a_p_value_at_the_level_is_significant(self, p_value, slower, faster):
+        assert outcomes(replace(WIDE, p_regressed=p_value)) == [slower]
+        assert outcomes(replace(WIDE, p_improved=p_value)) == [faster]
+
+    @pytest.mark.parametrize("factor", [1.0, 0.999])
+    def test_an_interval_that_touches_the_limit_is_not_inside_it(self, factor):
+        limit = math.log1p(POLICY.equivalence_ratio)
+        for lower, upper in ((-factor * limit, 0.5 * limit), (-0.5 * limit, factor * limit)):
+            interval = Interval(lower=lower, upper=upper, level=0.95)
+            touching = replace(WIDE, estimate=replace(WIDE.estimate, interval=interval))
+            assert outcomes(touching) == [Outcome.UNCHANGED if factor < 1 else Outcome.INCONCLUSIVE]
+
+    def test_as_many_blocks_or_rounds_as_a_verdict_needs_are_enough(self):
+        assert outcomes(compared("five", 1.0, sd=0.001, blocks=5)) == [Outcome.REGRESSED]
+        two = compared("two", 1.0, sd=0.0001, blocks=2, design=Design.ROUNDS)
+        assert outcomes(two) == [Outcome.REGRESSED]
+        assert outcomes(two, policy=replace(POLICY, min_rounds=3)) == [Outcome.INCONCLUSIVE]
+
+
+def test_what_could_not_be_tested_is_never_significant():
+    (verdict,) = judge([replace(SLOW, p_regressed=None, p_improved=None)], POLICY).verdicts
+    assert (verdict.outcome, verdict.p_adjusted) == (Outcome.INCONCLUSIVE, 1.0)
+
+
+@pytest.mark.parametrize(("gating", "level"), [(Gating.GATING, POLICY.alpha / 3), (Gating.ADVISORY, POLICY.alpha)])
+def test_the_mde_is_that_of_the_level_that_a_case_is_tested_at(gating, level):
+    wide = replace(WIDE, gating=gating)
+    others = [SAME, FAST] if gating is Gating.GATING else [SAME]
+    estimate = wide.estimate
+    expected = minimum_detectable_effect(
+        estimate.standard_error, estimate.degrees_of_freedom, alpha=level, margin_ratio=wide.margin_ratio
+    )
+    assert judge([*others, wide], POLICY).verdicts[-1].mde_ratio == expected
+
+
+def test_without_a_voiding_rule_the_gate_has_the_blocks_of_its_longest_case():
+    result = judge([SAME, compared("longer", 0.0, blocks=14), FAILED], POLICY)
+    assert (result.blocks_total, result.blocks_voided) == (14, 0)
+    assert judge([FAILED], POLICY).blocks_total == 0
+
+
+def test_identical_arms_pass_however_little_was_seen_of_their_times():
+    result = replace(judge([WIDE], POLICY), identical=True)
+    assert exit_code(replace(result, outcome=GateOutcome.PASS)) is ExitCode.PASS
+    assert exit_code(result) is ExitCode.INCONCLUSIVE
+    assert exit_code(replace(judge([WIDE], POLICY), outcome=GateOutcome.PASS)) is ExitCode.INCONCLUSIVE

@@ -252,3 +252,83 @@ def test_memory_has_no_part_in_the_margin_of_time():
     verdict = timed()
     tolerant = replace(verdict, comparison=replace(verdict.comparison, margin_ratio=0.9))
     assert finding(measured(Signal.MEMORY, 5e8, 8e8), tolerant).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("signal", "baseline", "margin"),
+    [
+        (Signal.CPU, 0.01, 0.0005),
+        (Signal.MEMORY, 400 * MIB, 20 * MIB),
+        (Signal.MEMORY, 100 * MIB, 8 * MIB),
+        (Signal.FAULTS, 10_000, 5_000),
+        (Signal.FAULTS, 1, 10),
+        (Signal.SWITCHES, 1_000, 500),
+        (Signal.SWITCHES, 0, 2),
+        (Signal.ENERGY, 2.0, 0.1),
+        (Signal.INSTRUCTIONS, 1e9, 2e7),
+    ],
+)
+def test_a_signal_regresses_beyond_its_margin_and_not_below(signal, baseline, margin):
+    blocks = 400 if margin < 20 and signal in (Signal.FAULTS, Signal.SWITCHES) else BLOCKS
+    for share, outcome in ((0.9, Outcome.UNCHANGED), (1.1, Outcome.REGRESSED)):
+        entries = measured(signal, baseline, baseline + share * margin, sd=0.0005, blocks=blocks)
+        assert finding(entries).outcome is outcome
+
+
+@pytest.mark.parametrize("signal", [Signal.CPU, Signal.ENERGY, Signal.INSTRUCTIONS])
+def test_what_follows_time_has_at_least_the_margin_of_time(signal):
+    tolerant = timed()
+    tolerant = replace(tolerant, comparison=replace(tolerant.comparison, margin_ratio=0.5))
+    assert finding(measured(signal, 1.0, 1.3)).outcome is Outcome.REGRESSED
+    assert finding(measured(signal, 1.0, 1.3), tolerant).outcome is Outcome.UNCHANGED
+
+
+def test_signals_have_a_thousandth_as_their_level():
+    """A p-value of exactly the level is significant."""
+    borderline = [finding(measured(Signal.CPU, 0.01, 0.0105 + step * 5e-6, sd=0.01)) for step in range(100)]
+    assert any(0.001 < found.p_adjusted < 0.002 for found in borderline)
+    assert all((found.outcome is Outcome.REGRESSED) == (found.p_adjusted <= 0.001) for found in borderline)
+    entries = measured(Signal.CPU, 0.01, 0.0106, sd=0.01)
+    level = finding(entries).p_adjusted
+    assert finding(entries, policy=SignalPolicy(alpha=level)).outcome is Outcome.REGRESSED
+    assert finding(entries, policy=SignalPolicy(alpha=math.nextafter(level, 0))).outcome is not Outcome.REGRESSED
+
+
+def test_an_improvement_at_the_very_level_is_one():
+    entries = measured(Signal.CPU, 0.0107, 0.01, sd=0.01)
+    (swapped,) = judge_signals(measured_swapped(entries), [timed()], POLICY)
+    level = swapped.signals[0].p_adjusted
+    assert finding(entries, policy=SignalPolicy(alpha=level)).outcome is Outcome.IMPROVED
+    assert finding(entries, policy=SignalPolicy(alpha=math.nextafter(level, 0))).outcome is not Outcome.IMPROVED
+
+
+def measured_swapped(entries):
+    return [replace(entry, baseline=entry.candidate, candidate=entry.baseline) for entry in entries]
+
+
+def test_any_of_several_gating_signals_reddens():
+    entries = [*measured(Signal.CPU, 0.01, 0.01), *measured(Signal.FAULTS, 0, 84)]
+    (judged,) = judge_signals(entries, [timed()], SignalPolicy(gating=(Signal.CPU, Signal.FAULTS)))
+    assert [found.outcome for found in judged.signals] == [Outcome.UNCHANGED, Outcome.REGRESSED]
+    assert judged.outcome is Outcome.REGRESSED
+
+
+def test_identical_amounts_scatter_by_a_thousandth_at_least():
+    """10 KiB beyond the margin of 8 MiB, in every block alike, are less than a peak of 100 MiB is known to."""
+    entries = measured(Signal.MEMORY, 100 * MIB, 108.01 * MIB, sd=0.0)
+    assert finding(entries).outcome is Outcome.INCONCLUSIVE
+
+
+def test_improvements_are_corrected_over_the_family_too():
+    verdicts = [timed(), *(timed(f"c{index}") for index in range(12))]
+    others = [entry for v in verdicts[1:] for entry in measured(Signal.CPU, 0.01, 0.01, case_id=v.case_id, sd=0.01)]
+    alone, together = [], []
+    for step in range(40):
+        entries = measured(Signal.CPU, 0.0105 + step * 1e-5, 0.01, sd=0.01)
+        alone.append(finding(entries).outcome is Outcome.IMPROVED)
+        together.append(judge_signals([*entries, *others], verdicts, POLICY)[0].signals[0].outcome is Outcome.IMPROVED)
+    assert sum(together) < sum(alone)
+
+
+def test_five_blocks_are_enough():
+    assert finding(measured(Signal.CPU, 0.01, 0.02, blocks=5)).outcome is Outcome.REGRESSED

@@ -45,6 +45,21 @@ def test_a_case_that_the_budget_does_not_reach_is_demoted_with_the_reason():
     assert long.reason.code == "plan.enough"
 
 
+def test_a_demoted_case_is_planned_as_the_next_member_of_the_family():
+    found = planned({"a": noise(0.004), "b": noise(0.005), "loud": noise(0.03)})
+    assert [case.gating for case in found] == [True, True, False]
+    assert found[2].blocks == sequential_blocks(0.02, 0.03, level=0.008 / 3, margin_ratio=0.005, power=0.95)
+    assert [case.minutes for case in found] == [round(PACE.minutes_for(case.blocks), 1) for case in found]
+    assert any(case.minutes != round(PACE.minutes_for(case.blocks), 2) for case in found)
+    # Only those that gate are waited for.
+    assert suite_minutes(found) == max(case.minutes for case in found[:2]) < found[2].minutes
+
+
+def test_of_a_case_that_was_never_measured_nothing_is_planned():
+    (case,) = plan_cases(("a",), {}, PACE, TARGET)
+    assert (case.blocks, case.minutes, case.block_sd, case.margin_ratio) == (None, None, None, 0.0)
+
+
 def test_demoting_the_neediest_may_save_the_others():
     # Alone the case fits; in a family of three its stricter level needs more blocks than there are.
     alone = sequential_blocks(0.02, 0.012, level=0.008, margin_ratio=0.005, power=0.95)

@@ -22,7 +22,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
-from perfguard.stats.paired import block_log_ratio
+from perfguard.stats.paired import block_effect, block_log_ratio
 from tests.calibrated_machines import gate_of
 
 SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
@@ -71,6 +71,17 @@ class TestTheSamplesOfARun:
         winsorised = np.clip(steps, steps[1], steps[3])
         assert found.slice_variance == pytest.approx(winsorised.var(ddof=1) * 5 * 4 / (3 * 2), rel=1e-3)
 
+    def test_keep_what_weights_each_block(self):
+        found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
+        entries = [slices("a", n, 1 + 0.01 * n) for n in range(3)]
+        expected = [block_effect(entry.baseline_s, entry.candidate_s).variance for entry in entries]
+        assert found.block_variances == pytest.approx(expected, rel=1e-3)
+
+    def test_pair_as_many_slices_as_both_arms_have(self):
+        entry = slices("a", 0)
+        data = replace(self.data, slices=(replace(entry, candidate_s=entry.candidate_s[:3]),), failures=())
+        assert case_samples(data, (), max_void_fraction=0.25)["a"].slices == 3
+
     def test_of_single_slices_have_no_variance(self):
         one = CaseSlices(case_id="a", block=0, baseline_s=(1e-3,), candidate_s=(2e-3,))
         data = PairedData(case_ids=("a",), slices=(one,), conditions=(block(0),))
@@ -86,6 +97,19 @@ class TestTheSamplesOfARun:
         )
         assert full_block_s(data) == 5.5
         assert full_block_s(PairedData(case_ids=(), slices=(), conditions=())) == 0.0
+        lonely = (block(0, duration_s=6.0), block(1, duration_s=1.0))
+        assert full_block_s(PairedData(case_ids=("a",), slices=(slices("a", 0),), conditions=lonely)) == 6.0
+        assert full_block_s(PairedData(case_ids=("a",), slices=(), conditions=lonely)) == 3.5
+
+    def test_the_start_of_a_block_is_told_only_where_every_case_tells_its_part(self):
+        def data(*walls_s):
+            entries = (replace(slices(name, 0), wall_s=wall_s) for name, wall_s in zip("ab", walls_s, strict=True))
+            return PairedData(case_ids=("a", "b"), slices=tuple(entries), conditions=(block(0, duration_s=4.0),))
+
+        assert startup_s(data(1.0, 2.5)) == 0.5
+        assert startup_s(data(1.0, None)) is None
+        assert startup_s(data(3.0, 2.5)) == 0.0  # clocks differ by a little
+        assert startup_s(data(1.0004, 2.5)) == 0.5  # milliseconds are enough
 
     def test_tell_what_each_case_took_of_a_block_and_what_the_rest_of_it_took(self):
         data = PairedData(
@@ -137,6 +161,15 @@ class TestAGate:
         assert (found.outcome, found.flagged, found.is_counted, found.is_false_alarm) == ("pass", (), True, False)
         assert (found.blocks, found.block_s, found.overhead_s) == (8, 4.0, 18.0)
         assert {case_id: sample.gating for case_id, sample in found.cases.items()} == {"a": True, "n": False}
+
+    @pytest.mark.parametrize(
+        ("duration_s", "measured_s", "kept"), [(50.06, 32.0, (50.1, 18.1)), (31.5, 32.0, (31.5, 0.0))]
+    )
+    def test_keeps_tenths_of_seconds_and_none_below_zero(self, duration_s, measured_s, kept):
+        gate, data = self.judged(0.0)
+        times = {"duration_s": duration_s, "measured_s": measured_s}
+        found = aa_gate(gate, data, run_id="r", finished_at="2026", placebo=True, banked=False, **times)
+        assert (found.duration_s, found.overhead_s) == kept
 
     def test_names_the_gating_cases_that_were_flagged(self):
         found = self.kept(*self.judged(0.1))

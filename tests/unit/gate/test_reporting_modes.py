@@ -23,11 +23,11 @@ RARELY = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
 NEVER = [0] * 20
 
 
-def data_of(baseline_slow, candidate_slow, *, shift=0.0, noise=0.003):
+def data_of(baseline_slow, candidate_slow, *, shift=0.0, noise=0.003, machine=NEVER):
     rng = np.random.default_rng(7)
     entries = []
     for block, slow in enumerate(zip(baseline_slow, candidate_slow, strict=True)):
-        drift = 0.01 * block
+        drift = 0.01 * block + machine[block]
         log_s = drift + SLOW * np.array(slow) + np.array([0.0, shift]) + noise * rng.standard_normal(2)
         slices = np.exp(log_s[:, None] + noise * rng.standard_normal((2, 6))) * 1e-3
         entries.append(CaseSlices(case_id="x", block=block, baseline_s=tuple(slices[0]), candidate_s=tuple(slices[1])))
@@ -67,6 +67,41 @@ def test_where_the_mix_did_not_change_the_difference_is_luck(outcome):
     assert codes_of(after.reasons)[:2] == ["modes.mixed", "modes.luck"]
     assert after.modes is not None
     assert not after.modes.mix_changed
+
+
+@pytest.mark.parametrize(("slow_blocks", "mix_changed"), [(7, False), (8, True)])
+def test_the_mix_has_changed_at_a_level_of_one_percent(slow_blocks, mix_changed):
+    """The exact sign test gives 2 / 128 for seven blocks in which one arm alone is slow, 2 / 256 for eight."""
+    candidate = [1] * slow_blocks + [0] * (20 - slow_blocks)
+    _, after = reported(data_of(NEVER, candidate))
+    assert after.modes.p_mix == pytest.approx(2.0 ** (1 - slow_blocks))
+    assert after.modes.mix_changed is mix_changed
+
+
+@pytest.mark.parametrize("machine_step", [0.03, -0.03])
+def test_a_step_of_the_machine_is_no_mode_and_hides_none(machine_step):
+    """Seven blocks with a slow candidate, one with both arms slow; there the machine changes for good, by less."""
+    candidate = [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    both = [0] * 16 + [1] + [0] * 3
+    machine = [0.0] * 16 + [machine_step] * 4
+    slow = [c or b for c, b in zip(candidate, both, strict=True)]
+    _, after = reported(data_of(both, slow, noise=0.0005, machine=machine))
+    assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (1 / 20, 8 / 20)
+
+
+def test_a_burst_in_one_slice_and_a_block_of_one_arm_change_nothing():
+    data = data_of(RARELY, MOSTLY)
+    _, after = reported(data)
+    both_fast = data.slices[8]
+    burst = replace(
+        both_fast,
+        baseline_s=(40 * both_fast.baseline_s[0], *both_fast.baseline_s[1:]),
+        candidate_s=(40 * both_fast.candidate_s[0], *both_fast.candidate_s[1:]),
+    )
+    slices = (*data.slices[:8], burst, *data.slices[9:], replace(both_fast, block=20, candidate_s=()))
+    (disturbed,) = report_modes([reported(data)[0]], replace(data, slices=slices), POLICY)
+    assert disturbed.modes.baseline_slow_share == after.modes.baseline_slow_share
+    assert disturbed.modes.candidate_slow_share == after.modes.candidate_slow_share
 
 
 def test_a_shift_within_the_modes_stays_what_it_is():

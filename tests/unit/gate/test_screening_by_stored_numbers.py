@@ -98,6 +98,7 @@ def test_a_machine_that_is_faster_than_it_was_is_told():
 
 def test_of_a_machine_that_hardly_moved_nothing_is_said():
     assert speed_note(rounds(0.010), rounds(0.0101)) == ()
+    assert len(speed_note(rounds(0.010), rounds(0.0103))) == 1
     assert speed_note({}, rounds(0.01)) == ()
     assert speed_note({"a": [Round(values_s=(0.01,), canary_s=(), started_at=0.0)]}, rounds(0.01)) == ()
 

@@ -43,7 +43,7 @@ def test_the_level_is_shared_by_the_gating_cases():
     edge = drifted("edge", 0.0665)
     assert edge.p_regressed is not None
     assert 0.00067 < edge.p_regressed < ALPHA
-    assert beyond(edge) == ["edge"]
+    assert beyond(edge) == beyond(edge, alpha=edge.p_regressed) == ["edge"]
     others = [drifted(f"other{n}", 0.0) for n in range(2)]
     assert beyond(edge, *others) == []
     assert beyond(edge, *(replace(other, gating=Gating.ADVISORY) for other in others)) == ["edge"]
@@ -68,6 +68,13 @@ def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():
     assert merged.comparison == paired.comparison
     drift = fact("drift.since_anchor", log_ratio=math.log1p(0.079), since="2026-08-01", in_small_steps=True)
     assert merged.reasons == (drift, *paired.reasons)
+
+
+def test_a_case_that_runs_the_stored_baselines_own_code_may_have_drifted_all_the_same():
+    now, paired = replace(verdict(0.0), outcome=Outcome.SAME_CODE), verdict(0.079, margin=0.05)
+    (merged,) = merge_drift([now], [paired], "2026-08-01")
+    assert merged.outcome is Outcome.REGRESSED
+    assert merged.reasons[0].values["in_small_steps"] is True
 
 
 def test_of_a_step_that_could_not_be_measured_it_is_not_said_that_it_was_small():

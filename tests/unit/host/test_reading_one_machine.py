@@ -69,6 +69,16 @@ def test_without_sibling_lists_cores_come_from_the_core_ids(server: MemoryFiles)
     assert read_fingerprint(server).topology.cores == 4
 
 
+def test_cores_of_one_number_on_two_dies_are_two(server: MemoryFiles) -> None:
+    for cpu in range(8):
+        del server.contents[f"{CPU}/cpu{cpu}/topology/thread_siblings_list"]
+        server.contents[f"{CPU}/cpu{cpu}/topology/core_id"] = "0"
+        server.contents[f"{CPU}/cpu{cpu}/topology/die_id"] = str(cpu % 2)
+    topology = read_fingerprint(server).topology
+    assert (topology.packages, topology.dies, topology.cores) == (2, 4, 4)
+    assert [cpu.core for cpu in topology.cpus] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
 def test_cores_are_unknown_when_nothing_tells(server: MemoryFiles) -> None:
     for cpu in range(8):
         del server.contents[f"{CPU}/cpu{cpu}/topology/thread_siblings_list"]

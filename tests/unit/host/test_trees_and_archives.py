@@ -135,21 +135,32 @@ def test_links_are_followed_inside_the_tree_and_not_out_of_it(tree: MachineTree)
     assert tree.text("proc/../../outside") is None
 
 
-def test_loops_pipes_folders_and_forbidden_files_are_missing(tree: MachineTree) -> None:
+def test_loops_pipes_and_folders_are_missing(tree: MachineTree) -> None:
     proc = tree.root / "proc"
     (proc / "loop").symlink_to("loop")
     (proc / "a").symlink_to("b")
     (proc / "b").symlink_to("a")
     (proc / "dir").mkdir()
     os.mkfifo(proc / "pipe")
-    (proc / "closed").write_text("x")
-    (proc / "closed").chmod(0)
     found = {
         name: tree.text(f"proc/{name}") for name in ("loop", "a", "dir", "pipe", "absent", "version/x", "", "nul\0")
     }
     assert set(found.values()) == {None}
     assert tree.names("proc/loop") == tree.names("proc/version") == ()
-    assert tree.text("proc/closed") is None or os.geteuid() == 0
+
+
+def test_a_file_that_may_not_be_read_is_missing(tree: MachineTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions alone do not keep root out."""
+    plain_open = os.open
+
+    def refuse(path: str, flags: int) -> int:
+        if path.endswith("version"):
+            raise PermissionError(13, "Permission denied", path)
+        return plain_open(path, flags)
+
+    assert tree.text("proc/version") is not None
+    monkeypatch.setattr(os, "open", refuse)
+    assert tree.text("proc/version") is None
 
 
 def test_bad_bytes_become_replacement_marks(tree: MachineTree) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from perfguard.errors import MeasurementError
 from perfguard.profile.runs.projection import Projecting, observed_step, project_case, project_cases
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
@@ -228,11 +228,6 @@ def test_a_case_without_a_traced_step_cannot_be_projected():
         observed_step([ProfiledProcess(process=0)])
 
 
-class Notes(list):
-    def __call__(self, text, *, level="info"):
-        self.append((level, text))
-
-
 def test_cases_that_cannot_be_projected_are_noted_and_the_others_are_projected(process, tmp_path):
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
@@ -243,15 +238,15 @@ def test_cases_that_cannot_be_projected_are_noted_and_the_others_are_projected(p
     found.processes["good", Arm.BASELINE] = [process]
     starter = Starter()
     starter.environments = {Arm.CANDIDATE: {"PATH": "/nowhere"}}
+    noted = []
     session = SimpleNamespace(
         settings=MeasureSettings(),
         selection=SimpleNamespace(cpus=(CPU,), housekeeping=()),
         interrupts=SimpleNamespace(asked=False),
         request=SimpleNamespace(progress=lambda _: None),
-        note=Notes(),
+        note=noted.append,
     )
     projections = project_cases(session, starter, found, Arm.CANDIDATE)
     assert [projection.case_id for projection in projections] == ["good"]
-    ((level, text),) = session.note
-    assert level == "warning"
-    assert text.startswith("bad could not be projected")
+    (note,) = noted
+    assert (note.code, note.subject.case_id, note.severity) == ("profile.not_projected", "bad", Severity.NOTABLE)

@@ -44,7 +44,7 @@ def ran(code, result=None, stderr=""):
 def result(verdict, verdicts=(), **gate):
     return {
         "verdict": verdict,
-        "reason": "because",
+        "reasons": [{"code": "gate.passed"}],
         "folder": "/runs/one",
         "gate": {"verdicts": list(verdicts), "blocks_total": 9, "blocks_voided": 1, **gate},
     }

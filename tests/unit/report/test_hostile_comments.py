@@ -77,7 +77,12 @@ def test_a_commands_case_id_cannot_leave_its_quotes():
         comment = render_comment(poisoned(REGRESSED, text), replace(CONTEXT, reproduce="perfguard compare"))
         lines = comment[comment.find("```sh") :].splitlines()
         for line in (line for line in lines if line.startswith("perfguard ")):
-            assert shlex.split(line)[-1] in (text, "…", "compare")
+            words = shlex.split(line)
+            assert words[1] in ("compare", "allow")
+            if words[1] == "allow":
+                assert [words[2], len(words)] == [text, 9]
+            else:
+                assert words[2:] in ([], ["--ops", "-c", text])
 
 
 def test_a_fork_brings_no_command_of_its_own():

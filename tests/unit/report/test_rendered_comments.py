@@ -11,7 +11,7 @@ import pytest
 
 from perfguard.records.facts import recorded_text
 from perfguard.records.spec import Gating
-from perfguard.records.verdict import GateOutcome, Outcome
+from perfguard.records.verdict import Confirmation, GateOutcome, Outcome
 from perfguard.report.comment.cases import BAR_WIDTH, Detail, axis_labels, interval_bar, reach_of, text_of
 from perfguard.report.comment.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
 from perfguard.report.culprits import culprit_lines
@@ -126,6 +126,20 @@ def test_the_worst_gating_case_comes_first_and_its_culprit_heads_the_comment():
     assert f"**{text_of(culprit.headline)}** (`b`)\n{text_of(culprit.details)}" in text
     assert text.index("  b\n") < text.index("  c\n") < text.index("  a\n")
     assert text.count(text_of(culprit.headline)) == 1
+
+
+def test_the_gate_is_as_sure_as_its_least_sure_regression():
+    def how_sure(*confirmed):
+        verdicts = [
+            regressed(name, confirmation=Confirmation(confirmed=is_shown, estimate=None, p_slower=0.1))
+            for name, is_shown in zip("ab", confirmed, strict=True)
+        ]
+        text = render_comment(gate_result(GateOutcome.REGRESSED, "2 of 2 cases regressed", *verdicts), CONTEXT)
+        (line,) = (line for line in text.splitlines() if line.startswith("How sure:"))
+        return line
+
+    assert how_sure(True, False) == how_sure(False, True) == how_sure(False, False)
+    assert how_sure(True, True) != how_sure(False, False)
 
 
 def test_a_calibrated_gate_quotes_its_error_rate():

@@ -82,3 +82,32 @@ def test_a_place_that_cannot_be_written_is_named_with_the_way_out(tmp_path):
 def test_the_lock_lies_where_all_users_of_the_host_find_it():
     assert lock_path().name == "perfguard-host.lock"
     assert lock_path().parent.is_dir()
+
+
+def test_a_file_that_another_user_left_is_locked_without_being_written(tmp_path, monkeypatch):
+    """In a sticky folder Linux refuses to create or write it, and still lets it be opened and locked."""
+    path = tmp_path / "lock"
+    path.write_text('{"pid": 1, "started": "2020"}')
+    plain_open = os.open
+
+    def sticky_open(file, flags, *mode, **where):
+        if Path(file) == path and flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(13, "Permission denied", str(file))
+        return plain_open(file, flags, *mode, **where)
+
+    monkeypatch.setattr(os, "open", sticky_open)
+    with host_lock(path):
+        assert path.read_text() == '{"pid": 1, "started": "2020"}'
+        with pytest.raises(HostUnfitError, match="pid 1, since 2020"), host_lock(path):
+            pytest.fail("two runs hold the host")
+    with host_lock(path):
+        pass
+
+
+def test_a_file_that_another_user_closed_to_all_is_named(tmp_path, monkeypatch):
+    def refuse(file, flags, *mode, **where):
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(HostUnfitError, match="Permission denied"), host_lock(tmp_path / "lock"):
+        pytest.fail("held without a file")

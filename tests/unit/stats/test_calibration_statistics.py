@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from perfguard.stats.calibration import (
     upper_bound,
 )
 from perfguard.stats.paired import SLICE_TRIM, estimate_paired
-from perfguard.stats.placebo import placebo_spread
+from perfguard.stats.placebo import PlaceboSpread, placebo_spread
 
 
 class TestTheBoundOfARate:
@@ -71,6 +72,26 @@ class TestThePooledSpread:
         assert math.isnan(spread.sd)
         assert spread.interval.upper == math.inf
 
+    def test_leaves_gates_of_one_block_out_and_takes_those_of_two(self):
+        assert pooled_spread([[0.1, 0.3], [7.0]]) == pooled_spread([[0.1, 0.3]])
+        assert pooled_spread([[0.1, 0.3]]).sd == pytest.approx(math.sqrt(0.02))
+        unknown = pooled_spread([[0.1], []])
+        assert (unknown.interval.lower, unknown.degrees_of_freedom) == (0.0, 0)
+
+    def test_its_interval_has_fewer_degrees_of_freedom_the_heavier_the_tails(self):
+        gates = [np.array([0.0, 0.1, -0.1, 0.05, 2.0]), np.array([5.0, 5.1, 4.9, 5.0]), np.array([1.0, 1.1])]
+        found = pooled_spread(gates, 0.9)
+        scaled = np.concatenate([(g - g.mean()) * math.sqrt(g.size / (g.size - 1)) for g in gates])
+        kurtosis = np.mean(scaled**4) / np.mean(scaled**2) ** 2 - 3
+        assert kurtosis > 0.5
+        assert found.degrees_of_freedom == 4 + 3 + 1
+        effective = 8 / (1 + kurtosis / 2)
+        assert found.interval.lower == pytest.approx(found.sd * math.sqrt(effective / stats.chi2.ppf(0.95, effective)))
+        assert found.interval.upper == pytest.approx(found.sd * math.sqrt(effective / stats.chi2.ppf(0.05, effective)))
+
+    def test_of_blocks_that_are_all_alike_is_none(self):
+        assert pooled_spread([[0.5, 0.5, 0.5]]).interval.upper == 0.0
+
 
 class TestTheIntraclassCorrelation:
     def test_equals_the_textbook_from_mean_squares(self):
@@ -97,6 +118,20 @@ class TestTheIntraclassCorrelation:
         told = np.mean([slice_variance(row, SLICE_TRIM) for row in values]) / 12
         assert told == pytest.approx(seen, rel=0.12)
 
+    @pytest.mark.parametrize(
+        ("values", "trim", "expected"),
+        [
+            ([0.1, 0.3], 0.0, 0.02),
+            ([1.0, 2.0, 6.0, 4.0], 0.25, 4 / 3 * 4 * 3 / 2),  # winsorised: 2, 2, 4, 4
+            ([1.0, 2.0, 6.0, 4.0, 9.0], 0.2, 4 * 5 * 4 / 6),  # winsorised: 2, 2, 4, 6, 6
+        ],
+    )
+    def test_the_slice_variance_is_yuens(self, values, trim, expected):
+        assert slice_variance(values, trim) == pytest.approx(expected)
+
+    def test_the_slice_variance_is_unknown_where_one_slice_is_left(self):
+        assert math.isnan(slice_variance([1.0, 2.0, 6.0, 4.0, 9.0], 0.4))
+
 
 class TestTheAutocorrelation:
     def test_equals_the_definition(self):
@@ -121,6 +156,14 @@ class TestTheAutocorrelation:
     def test_is_unknown_without_three_blocks(self):
         assert math.isnan(autocorrelation([[0.1, 0.2]]).value)
         assert not math.isnan(autocorrelation([[0.1, 0.2, 0.5]]).value)
+        band = autocorrelation([[0.1, 0.2]]).band
+        assert (band.lower, band.upper, band.level) == (-1.0, 1.0, 0.95)
+
+    def test_its_band_holds_the_middle_of_all_orders(self):
+        values = np.random.default_rng(8).standard_normal(9)
+        nothing, half, most = (autocorrelation([values], level).band for level in (0.0, 0.5, 0.9))
+        assert nothing.lower == nothing.upper
+        assert most.lower < half.lower < nothing.lower < half.upper < most.upper
 
 
 class TestThePlaceboSpread:
@@ -137,9 +180,37 @@ class TestThePlaceboSpread:
         assert found.upper > found.spread
         assert found.floor_ratio == pytest.approx(math.expm1(2 * found.upper))
 
+    def test_gates_weigh_by_their_blocks(self):
+        few, many = self.gates([0.04], blocks=12)[0], self.gates([0.01], sd=0.002, blocks=12)[0]
+        estimates = [replace(few, blocks=5), replace(many, blocks=20)]
+        excesses = [e.log_ratio**2 - e.standard_error**2 for e in estimates]
+        expected = (5 * excesses[0] + 20 * excesses[1]) / 25
+        assert placebo_spread(estimates).spread == pytest.approx(math.sqrt(expected))
+
     def test_is_nothing_where_the_gates_agree(self):
         found = placebo_spread(self.gates([0.0005, -0.001, 0.0]))
-        assert (found.spread, found.floor_ratio) == (0.0, 0.0)
+        assert (found.spread, found.upper, found.floor_ratio) == (0.0, 0.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("gates", "p_none", "counts"), [(3, 0.01, True), (3, 0.011, False), (0, 1.0, False), (0, 0.001, False)]
+    )
+    def test_counts_where_chance_gives_it_in_fewer_than_one_case_of_a_hundred(self, gates, p_none, counts):
+        found = PlaceboSpread(gates=gates, spread=0.01, upper=0.02, p_none=p_none)
+        assert found.floor_ratio == (pytest.approx(math.expm1(0.04)) if counts else 0.0)
+
+    def test_is_tested_by_the_squares_of_normal_scores(self):
+        estimates = self.gates([0.02, -0.003, 0.001, 0.0])
+        t = [abs(e.log_ratio) / e.standard_error for e in estimates]
+        scores = [
+            stats.norm.isf(stats.t.sf(value, e.degrees_of_freedom)) for value, e in zip(t, estimates, strict=True)
+        ]
+        assert placebo_spread(estimates).p_none == pytest.approx(stats.chi2.sf(np.sum(np.square(scores)), 4))
+
+    def test_leaves_gates_out_whose_noise_is_unknown_or_none(self):
+        known = self.gates([0.02, -0.03])
+        found = placebo_spread([*known, estimate_paired([0.5], 0.95), estimate_paired([0.5, 0.5], 0.95)])
+        assert found == placebo_spread(known)
+        assert found.gates == 2
 
     def test_a_constant_bias_between_the_arms_counts(self):
         assert placebo_spread(self.gates([0.03, 0.03, 0.03])).spread == pytest.approx(0.03, rel=0.01)
@@ -152,4 +223,4 @@ class TestThePlaceboSpread:
 
     def test_is_unknown_without_a_gate(self):
         found = placebo_spread([])
-        assert (found.gates, found.upper, found.floor_ratio) == (0, math.inf, 0.0)
+        assert (found.gates, found.upper, found.p_none, found.floor_ratio) == (0, math.inf, 1.0, 0.0)

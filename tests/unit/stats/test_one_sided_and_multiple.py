@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from perfguard.stats.multiple import benjamini_hochberg, holm
-from perfguard.stats.one_sided import p_faster, p_slower, swapped
-from perfguard.stats.paired import estimate_paired
+from perfguard.stats.one_sided import p_faster, p_outside, p_slower, swapped
+from perfguard.stats.paired import estimate_paired, from_standard_error
 
 
 def test_p_is_the_one_sided_t_test_against_the_margin():
@@ -37,6 +38,45 @@ def test_identical_blocks_are_as_significant_as_their_signs():
 def test_identical_arms_are_significant_in_neither_direction():
     estimate = estimate_paired([0.0] * 10, 0.95)
     assert p_slower(estimate, 0.0) == p_faster(estimate, 0.0) == 1.0
+
+
+def estimated(log_ratio, standard_error, degrees_of_freedom, *, blocks=10):
+    return from_standard_error(
+        log_ratio,
+        standard_error,
+        block_sd=standard_error,
+        blocks=blocks,
+        degrees_of_freedom=degrees_of_freedom,
+        level=0.95,
+    )
+
+
+@pytest.mark.parametrize("p_value", [p_slower, p_faster, p_outside])
+@pytest.mark.parametrize(("standard_error", "degrees_of_freedom"), [(0.001, 0.0), (0.001, -1.0), (math.inf, 9.0)])
+def test_an_estimate_of_unknown_precision_shows_nothing(p_value, standard_error, degrees_of_freedom):
+    unknown = replace(estimated(0.0, 0.001, 9.0), standard_error=standard_error, degrees_of_freedom=degrees_of_freedom)
+    assert p_value(unknown, 0.01) == 1.0
+
+
+@pytest.mark.parametrize("effect", [-0.03, -0.004, 0.0, 0.004, 0.03])
+@pytest.mark.parametrize("degrees_of_freedom", [0.5, 1.0, 7.3])
+def test_equivalence_is_the_larger_of_two_one_sided_tests(effect, degrees_of_freedom):
+    estimate = estimated(effect, 0.006, degrees_of_freedom)
+    limit = math.log1p(0.02)
+    below = stats.t.sf((limit - effect) / 0.006, degrees_of_freedom)
+    above = stats.t.sf((limit + effect) / 0.006, degrees_of_freedom)
+    assert p_outside(estimate, 0.02) == pytest.approx(max(below, above))
+    assert p_slower(estimate, 0.02) == pytest.approx(stats.t.sf((effect - limit) / 0.006, degrees_of_freedom))
+    # The same as whether the two-sided interval lies inside the limits.
+    is_inside = -limit < estimate.interval.lower and estimate.interval.upper < limit
+    assert (p_outside(estimate, 0.02) <= 0.025) == is_inside
+
+
+@pytest.mark.parametrize(
+    ("effect", "p_value"), [(0.0, 2.0**-10), (0.01, 2.0**-10), (-0.01, 2.0**-10), (math.log1p(0.02), 1.0), (-0.5, 1.0)]
+)
+def test_identical_blocks_are_inside_as_surely_as_their_signs_say(effect, p_value):
+    assert p_outside(estimated(effect, 0.0, 9.0), 0.02) == p_value
 
 
 @pytest.mark.parametrize("margin", [-0.01, math.nan, math.inf])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from perfguard.errors import MeasurementError
-from perfguard.stats.paired import block_effect, block_log_ratio, estimate_paired, trimmed_blocks
+from perfguard.stats.paired import block_effect, block_log_ratio, estimate_paired, from_standard_error, trimmed_blocks
 
 
 def test_slices_are_paired_by_position():
@@ -86,7 +86,7 @@ def test_two_blocks_have_one_degree_of_freedom():
 def test_without_two_blocks_nothing_is_known_of_the_variance(values, blocks):
     estimate = estimate_paired(values, 0.95)
     assert estimate.blocks == blocks
-    assert estimate.standard_error == math.inf
+    assert (estimate.standard_error, estimate.degrees_of_freedom) == (math.inf, 0.0)
     assert math.isnan(estimate.block_sd)
     assert (estimate.interval.lower, estimate.interval.upper) == (-math.inf, math.inf)
 
@@ -136,6 +136,24 @@ class TestWeights:
         assert weighted.standard_error < plain.standard_error
         assert weighted.degrees_of_freedom < plain.degrees_of_freedom
 
+    @pytest.mark.parametrize(("blocks", "cut"), [(6, 0), (14, 1), (21, 2)])
+    def test_it_is_the_weighted_trimmed_mean_with_its_robust_variance(self, blocks, cut):
+        """HC2 over winsorised values, and Yuen's factor for what trimming takes; weights 1 / (own + 3 x median)."""
+        rng = np.random.default_rng(8)
+        values, variances = np.sort(rng.normal(0, 0.01, blocks)), rng.uniform(1, 9, blocks)
+        weights = 1 / (variances + 3 * np.median(variances))
+        inside = slice(cut, blocks - cut)
+        winsorised = np.clip(values, values[cut], values[-cut - 1])
+        residuals = winsorised - np.average(winsorised, weights=weights)
+        spread = np.sum(weights**2 * residuals**2 / (1 - weights / weights.sum()))
+        factor = (blocks - 1) / blocks * (blocks - 2 * cut) / (blocks - 2 * cut - 1)
+        estimate = estimate_paired(values, 0.95, variances)
+        assert estimate.log_ratio == pytest.approx(np.average(values[inside], weights=weights[inside]))
+        assert estimate.standard_error == pytest.approx(math.sqrt(spread * factor) / weights[inside].sum())
+        assert estimate.block_sd == pytest.approx(estimate.standard_error * math.sqrt(blocks))
+        effective = weights.sum() ** 2 / np.sum(weights**2)
+        assert estimate.degrees_of_freedom == pytest.approx(effective - 1 - 2 * cut)
+
     @pytest.mark.parametrize("blocks", [6, 14])
     def test_swapping_the_arms_only_turns_the_sign(self, blocks):
         rng = np.random.default_rng(6)
@@ -172,3 +190,23 @@ class TestVarianceOfABlock:
     def test_it_does_not_know_which_arm_is_which(self):
         one, other = [0.010, 0.011, 0.014, 0.010], [0.012, 0.011, 0.013, 0.015]
         assert block_effect(one, other).variance == pytest.approx(block_effect(other, one).variance)
+
+    @pytest.mark.parametrize(
+        ("log_ratios", "effect", "variance"),
+        [
+            ([0.1, 0.3], 0.2, 0.02 * 1 / (2 * 1)),
+            ([0.4, 0.1, 0.2, 0.9, 0.3], 0.3, 0.01 * 4 / (3 * 2)),  # winsorised: 0.2, 0.2, 0.3, 0.4, 0.4
+            ([0.9, 0.1, 0.2, 0.3, 0.4, 0.8, 0.5, 0.6, 0.7, 7.0], 0.55, 0.425 / (6 * 5)),  # 0.3 … 0.8
+        ],
+    )
+    def test_a_fifth_of_the_pairs_is_cut_at_each_end(self, log_ratios, effect, variance):
+        found = block_effect([1.0] * len(log_ratios), np.exp(log_ratios))
+        assert found.log_ratio == pytest.approx(effect)
+        assert found.variance == pytest.approx(variance, rel=1e-4)
+
+
+@pytest.mark.parametrize(("standard_error", "kept"), [(0.99e-12, 0.0), (1.01e-12, 1.01e-12)])
+def test_a_standard_error_below_rounding_is_none(standard_error, kept):
+    found = from_standard_error(0.1, standard_error, block_sd=1.0, blocks=5, degrees_of_freedom=4.0, level=0.95)
+    assert (found.standard_error, found.block_sd) == (kept, 1.0 if kept else 0.0)
+    assert found.interval.upper - 0.1 == pytest.approx(2.776 * kept, abs=1e-15)

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from perfguard.stats.planning import crossing_probability, inflation_factor, sequential_blocks, sequential_mde
-from perfguard.stats.power import blocks_needed
+from perfguard.stats.power import blocks_needed, minimum_detectable_effect
+from perfguard.stats.spending import Spending, nominal_levels
 
 
 @pytest.mark.parametrize(("level", "looks"), [(0.025, 1), (0.025, 4), (0.008, 8), (0.0007, 8)])
@@ -49,3 +51,39 @@ def test_the_mde_of_the_planned_blocks_is_the_planned_effect():
 def test_nonsense_is_refused(level, power, looks):
     with pytest.raises(ValueError, match="give no plan"):
         inflation_factor(level, power, looks)
+
+
+@pytest.mark.parametrize("drift", [-1.0, 1.0, 4.0])
+def test_the_chance_of_crossing_is_that_of_simulated_paths(drift):
+    rng = np.random.default_rng(3)
+    steps = rng.standard_normal((200_000, 4)) + drift / 2
+    z = np.cumsum(steps, axis=1) / np.sqrt([1, 2, 3, 4])
+    bounds = stats.norm.isf(nominal_levels(Spending.CAUTIOUS, 0.05, [1, 2, 3, 4], [0.25, 0.5, 0.75, 1.0]))
+    crossed = (z >= bounds).any(axis=1).mean()
+    assert crossing_probability(drift, 0.05, 4) == pytest.approx(crossed, abs=4e-3 if crossed > 0.01 else 2e-4)
+
+
+def test_a_plan_rounds_up_and_reckons_with_eight_looks():
+    settings = {"margin_ratio": 0.005, "power": 0.95}
+    for sd in np.linspace(0.004, 0.03, 27):
+        once = blocks_needed(0.02, sd, alpha=0.008, **settings)
+        expected = math.ceil(once * inflation_factor(0.008, 0.95, 8))
+        assert sequential_blocks(0.02, sd, level=0.008, **settings) == expected
+
+
+@pytest.mark.parametrize(("blocks", "kept"), [(2, 2), (3, 3), (11, 11), (12, 10), (25, 21)])
+def test_the_mde_is_that_of_the_inflated_error(blocks, kept):
+    error = 0.01 * math.sqrt(inflation_factor(0.008, 0.8, 8) / blocks)
+    expected = minimum_detectable_effect(error, kept - 1.0, alpha=0.008, margin_ratio=0.005)
+    assert sequential_mde(0.01, blocks, level=0.008, margin_ratio=0.005) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("sd", "blocks"), [(0.0, 1), (0.01, 1), (math.nan, 9), (math.inf, 9)])
+def test_without_two_blocks_or_a_known_noise_there_is_no_mde(sd, blocks):
+    assert sequential_mde(sd, blocks, level=0.008, margin_ratio=0.005) == math.inf
+
+
+def test_the_power_must_be_above_the_level():
+    with pytest.raises(ValueError, match="give no plan"):
+        inflation_factor(0.1, 0.1, 8)
+    assert inflation_factor(0.1, 0.11, 4) >= 1.0

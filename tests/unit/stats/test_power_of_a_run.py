@@ -25,6 +25,24 @@ def test_unknown_precision_sees_nothing():
     assert minimum_detectable_effect(1e6, 3, alpha=0.05, margin_ratio=0.005) == math.inf
 
 
+@pytest.mark.parametrize("degrees_of_freedom", [0.0, -1.0])
+def test_a_precision_without_degrees_of_freedom_is_unknown(degrees_of_freedom):
+    assert minimum_detectable_effect(0.01, degrees_of_freedom, alpha=0.05, margin_ratio=0.005) == math.inf
+
+
+@pytest.mark.parametrize(("standard_error", "degrees_of_freedom"), [(0.01, 0.5), (0.01, 1.0), (1.0, 19)])
+def test_every_known_precision_sees_something(standard_error, degrees_of_freedom):
+    expected = math.expm1(math.log1p(0.005) + standard_error * detectable_shift(degrees_of_freedom, 0.05))
+    found = minimum_detectable_effect(standard_error, degrees_of_freedom, alpha=0.05, margin_ratio=0.005)
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("log_effect", "is_seen"), [(49.9, True), (50.1, False)])
+def test_an_effect_beyond_all_numbers_is_not_seen(log_effect, is_seen):
+    error = log_effect / detectable_shift(19, 0.05)
+    assert math.isfinite(minimum_detectable_effect(error, 19, alpha=0.05, margin_ratio=0.0)) is is_seen
+
+
 def test_perfect_precision_sees_the_margin():
     assert minimum_detectable_effect(0.0, 9, alpha=0.05, margin_ratio=0.005) == 0.005
 
@@ -44,3 +62,15 @@ def test_some_effects_cannot_be_promised(effect, sd):
 
 def test_two_blocks_are_the_least():
     assert blocks_needed(0.5, 0.0, alpha=0.008, margin_ratio=0.005) == 2
+
+
+def test_an_effect_at_the_margin_is_never_found():
+    assert blocks_needed(0.005, 0.0, alpha=0.008, margin_ratio=0.005) is None
+    assert blocks_needed(0.0051, 0.0, alpha=0.008, margin_ratio=0.005) == 2
+
+
+@pytest.mark.parametrize("sd", [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007])
+def test_no_fewer_blocks_would_do(sd):
+    settings = {"alpha": 0.008, "margin_ratio": 0.005}
+    enough = [n for n in range(2, 12) if minimum_detectable_effect(sd / n**0.5, n - 1, **settings) <= 0.02]
+    assert blocks_needed(0.02, sd, **settings) == min(enough)

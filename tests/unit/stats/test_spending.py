@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfguard.stats.spending import Spending, nominal_levels, sequential_p, spent
+from perfguard.stats.spending import SMALLEST_LEVEL, Spending, nominal_levels, sequential_p, spent
 
 LOOKS = [1.0, 2.0, 3.0, 4.0, 5.0]
 FIFTHS = [0.2, 0.4, 0.6, 0.8, 1.0]
@@ -87,3 +87,38 @@ def test_levels_far_out_in_the_tail_stay_positive_and_ordered():
     levels = nominal_levels(Spending.CAUTIOUS, 1e-12, LOOKS, FIFTHS)
     assert all(0 <= level <= 1e-12 for level in levels)
     assert math.isclose(levels[-1], 1e-12, rel_tol=0.2)
+
+
+def test_p_values_are_never_above_one_nor_below_what_is_resolved():
+    assert sequential_p(Spending.CAUTIOUS, [1.0], [12.0], [1.0]) == 1.0
+    assert sequential_p(Spending.CAUTIOUS, [0.9, 0.99], [6.0, 12.0], [0.5, 1.0]) == 1.0
+    assert sequential_p(Spending.EVEN, [0.0], [12.0], [1.0]) == SMALLEST_LEVEL == 1e-15
+
+
+@pytest.mark.parametrize("looks", [1, 2, 5])
+@pytest.mark.parametrize("spending", list(Spending))
+def test_a_p_value_is_the_level_whose_bound_it_reaches(looks, spending):
+    """The levels are tabulated; between them the answer is exact to some per cent."""
+    information, fractions = LOOKS[:looks], FIFTHS[:looks]
+    for level in (1e-9, 3e-5, 0.0047, 0.031, 0.2):
+        bound = nominal_levels(spending, level, information, fractions)[-1]
+        p_values = [0.999] * (looks - 1) + [bound]
+        assert sequential_p(spending, p_values, information, fractions) == pytest.approx(level, rel=0.03)
+
+
+def test_information_that_is_not_evenly_spread_is_taken_as_it_is():
+    """By simulation of two looks, the second with nine times the data of the first."""
+    rng = np.random.default_rng(12)
+    first, rest = rng.standard_normal((2, 400_000))
+    z = np.stack([first, (first + math.sqrt(8) * rest) / 3])
+    bounds = stats.norm.isf(nominal_levels(Spending.EVEN, 0.1, [4.0, 36.0], [0.4, 1.0]))
+    assert (z[0] >= bounds[0]).mean() == pytest.approx(0.04, abs=1.5e-3)
+    assert ((z[0] >= bounds[0]) | (z[1] >= bounds[1])).mean() == pytest.approx(0.1, abs=2e-3)
+
+
+def test_a_look_that_may_spend_nothing_has_the_level_zero():
+    first, last = nominal_levels(Spending.EVEN, 0.03, [5.0, 10.0], [0.0, 1.0])
+    assert first == pytest.approx(0.0, abs=1e-290)
+    assert last == pytest.approx(0.03, rel=1e-4)
+    _, again = nominal_levels(Spending.EVEN, 0.03, [5.0, 10.0], [0.5, 0.5])
+    assert again == pytest.approx(0.0, abs=1e-290)

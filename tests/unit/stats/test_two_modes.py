@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+from scipy import optimize, stats
 
 from perfguard.stats.modes import MIN_BLOCKS, Modes, find_modes
 
@@ -96,3 +100,84 @@ def test_the_mix_is_tested_on_the_blocks_whose_arms_differ(only_candidate, only_
     )
     assert modes.p_mix() == pytest.approx(p)
     assert modes.same[-2:] == (True, True)
+
+
+class Expected:
+    """The definition, worked out the long way: every split, every choice of who was slow."""
+
+    def __init__(self, ratios, levels):
+        self.size, self.order = len(ratios), np.argsort(ratios, kind="stable")
+        splits = [
+            self.split(np.sort(ratios), *cut)
+            for cut in itertools.combinations_with_replacement(range(self.size + 1), 2)
+        ]
+        allowed = [split for split in splits if split]
+        self.modes = None
+        if not allowed:
+            return
+        criterion, separation, spread, centre, (below, middle, above) = min(allowed, key=lambda split: split[0])
+        self.evidence = self.criterion_of_one(ratios) - criterion
+        if separation <= 3 * spread or self.evidence < 10:
+            return
+        # Two clusters only: those nearer to no shift are the blocks with equal arms.
+        if below == 0 and abs(centre + separation) < abs(centre):
+            below, middle, above = middle, above, 0
+        elif above == 0 and abs(centre - separation) < abs(centre):
+            below, middle, above = 0, below, middle
+        self.separation = separation
+        unequal = np.zeros(self.size, dtype=int)
+        unequal[self.order[:below]] = -1
+        unequal[self.order[below + middle :]] = 1
+        both = self.both_slow(levels, unequal)
+        self.modes = [(u < 0 or b, u > 0 or b) for u, b in zip(unequal, both, strict=True)]
+
+    def split(self, ratios, first, last):
+        least = max(3, math.ceil(0.1 * self.size))
+        counts = (first, last - first, self.size - last)
+        if counts[1] < least or self.size - counts[1] < least:
+            return None
+        z = np.repeat([-1, 0, 1], counts)
+        (centre, separation), *_ = np.linalg.lstsq(np.stack([np.ones(self.size), z], axis=1), ratios, rcond=None)
+        if separation <= 0:
+            return None
+        squares = np.sum((ratios - centre - separation * z) ** 2)
+        likelihood = stats.norm.logpdf(ratios, centre + separation * z, math.sqrt(squares / self.size)).sum()
+        likelihood += sum(count * math.log(count / self.size) for count in counts if count)
+        parameters = 3 + (counts[0] > 0) + (counts[2] > 0)
+        criterion = parameters * math.log(self.size) - 2 * likelihood
+        return criterion, separation, math.sqrt(squares / (self.size - 2)), centre, counts
+
+    def criterion_of_one(self, ratios):
+        normal = stats.norm.logpdf(ratios, np.mean(ratios), np.std(ratios)).sum()
+        start = [np.median(ratios), math.log(np.median(np.abs(ratios - np.median(ratios))))]
+        fitted = optimize.minimize(
+            lambda at: -stats.t.logpdf(ratios, 3, at[0], math.exp(at[1])).sum(), start, method="Nelder-Mead"
+        )
+        return 2 * math.log(self.size) - 2 * max(normal, -fitted.fun)
+
+    def both_slow(self, levels, unequal):
+        free = [index for index, arms in enumerate(unequal) if not arms]
+        offsets = np.where(unequal != 0, self.separation / 2, 0.0)
+        choices = np.array(list(itertools.product([0.0, 1.0], repeat=len(free))))
+        paths = np.tile(levels - offsets, (len(choices), 1))
+        paths[:, free] -= self.separation * choices
+        best = choices[np.argmin(np.abs(np.diff(paths, axis=1)).sum(axis=1))]
+        both = np.zeros(self.size, dtype=bool)
+        both[free] = best.astype(bool)
+        return both
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_modes_are_those_of_the_definition(seed):
+    rng = np.random.default_rng([9, seed])
+    size = int(rng.integers(5, 17))
+    slow = (rng.random((2, size)) < rng.uniform(0.05, 0.6, (2, 1))).astype(int)
+    noise, machine = rng.choice([0.003, 0.006, 0.012]), 0.01 * np.cumsum(rng.standard_normal(size))
+    ratios, levels = blocks(*slow, noise=noise, machine=machine, shift=rng.choice([0.0, 0.05]), seed=seed)
+    expected, found = Expected(ratios, levels), find_modes(ratios, levels)
+    if expected.modes is None or size < 6:
+        assert found is None
+        return
+    assert found.separation == pytest.approx(expected.separation)
+    assert found.evidence == pytest.approx(expected.evidence, abs=0.05)
+    assert list(zip(found.baseline_slow, found.candidate_slow, strict=True)) == expected.modes

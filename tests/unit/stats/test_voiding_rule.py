@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from perfguard.errors import MeasurementError
@@ -92,3 +94,75 @@ def test_a_block_given_twice_is_refused():
 def test_a_canary_that_is_no_time_is_refused():
     with pytest.raises(MeasurementError, match="canary"):
         void_blocks(run_with(quiet(1, canary_s=(0.0,))), 0.25)
+
+
+def severities(conditions):
+    return {entry.block: entry.severity for entry in void_blocks(conditions, 1.0).voided}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "disturbed", "allowed"), [(4, 4, 1), (5, 5, 1), (6, 6, 2), (9, 9, 2), (10, 10, 3), (11, 1, 1), (0, 0, 0)]
+)
+def test_the_share_that_may_be_voided_is_rounded_to_the_nearest_block(blocks, disturbed, allowed):
+    """A quarter of 4 to 11 blocks is 1, 1.25, 1.5, 2.25, 2.5 and 2.75; halves are rounded up."""
+    voiding = void_blocks([quiet(b, steal_ratio=0.5 if b < disturbed else 0.0) for b in range(blocks)], 0.25)
+    assert voiding.blocks == frozenset(range(allowed))
+    assert len(voiding.spared) == disturbed - allowed
+    assert voiding.host_unstable == (disturbed > allowed)
+
+
+def test_the_limit_of_stolen_time_itself_is_allowed():
+    assert severities(run_with(quiet(3, steal_ratio=0.05), quiet(4, steal_ratio=0.1))) == {4: pytest.approx(2.0)}
+
+
+@pytest.mark.parametrize("signal", [{"canary_s": (2e-3,)}, {"involuntary_switches": 10_000}])
+def test_five_blocks_tell_what_is_normal_and_four_do_not(signal):
+    assert voided(run_with(quiet(0, **signal), blocks=4), 1.0) == []
+    assert voided(run_with(quiet(0, **signal), blocks=5), 1.0) == [0]
+    blind = {"canary_s": ()} if "canary_s" in signal else {"involuntary_switches": None}
+    assert voided([quiet(0, **signal), *(quiet(b, **(blind if b > 3 else {})) for b in range(1, 9))], 1.0) == []
+    assert voided([quiet(0, **signal), *(quiet(b, **(blind if b > 4 else {})) for b in range(1, 9))], 1.0) == [0]
+
+
+def test_a_block_of_no_length_has_no_rate_of_switches():
+    short = [quiet(b, duration_s=0.5) for b in range(6)]
+    assert voided([*short, quiet(6, duration_s=0.5, involuntary_switches=10_000)], 1.0) == [6]
+    assert voided([*short, quiet(6, duration_s=0.0, involuntary_switches=10_000)], 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "duration_s", "limit"),
+    [
+        (0, 10.0, 50),  # 5 a second beyond the typical block
+        (0, 0.4, 4),  # counts scatter by one at least, and four of that are outlying
+        (400, 10.0, 480),  # by their root, 20
+        (16, 1.0, 32),
+    ],
+)
+def test_switches_beyond_the_typical_block_have_a_floor(usual, duration_s, limit):
+    quiet_blocks = [quiet(b, duration_s=duration_s, involuntary_switches=usual) for b in range(11)]
+    at_limit = quiet(11, duration_s=duration_s, involuntary_switches=limit)
+    beyond = quiet(11, duration_s=duration_s, involuntary_switches=limit + 1)
+    assert severities([*quiet_blocks, at_limit]) == {}
+    assert severities([*quiet_blocks, beyond]) == {11: pytest.approx((limit + 1 - usual) / (limit - usual))}
+
+
+def test_switches_are_brought_to_the_length_of_the_typical_block():
+    """25 in half the time are 50, on the limit; in twice the time 102 are 51."""
+    usual = [quiet(b) for b in range(9)]
+    assert severities([*usual, quiet(9, duration_s=5.0, involuntary_switches=25)]) == {}
+    assert severities([*usual, quiet(9, duration_s=20.0, involuntary_switches=102)]) == {9: pytest.approx(51 / 50)}
+
+
+def test_a_scatter_beyond_the_floor_makes_the_limit():
+    """Counts 0 to 100 have the MAD 30 about 50; so 4 x 1.4826 x 30 beyond 50 is outlying."""
+    usual = [quiet(b, involuntary_switches=10 * b) for b in range(11)]
+    limit = 50 + 4 * 1.4826 * 30
+    found = severities([*usual, quiet(11, involuntary_switches=50), quiet(12, involuntary_switches=240)])
+    assert found == {12: pytest.approx((240 - 50) / (limit - 50))}
+
+
+@pytest.mark.parametrize(("ratio", "is_voided"), [(1.061, False), (1.063, True)])
+def test_a_block_less_than_6_percent_slow_is_never_voided(ratio, is_voided):
+    found = severities(run_with(quiet(2, canary_s=(1e-3 * ratio,))))
+    assert found == ({2: pytest.approx(math.log(ratio) / 0.06)} if is_voided else {})

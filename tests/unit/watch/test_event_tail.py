@@ -115,6 +115,19 @@ class TestOtherFiles:
         assert (len(update.events), update.restarted) == (3, True)
         assert codes(update) == ["recording.rewritten"]
 
+    def test_a_file_that_was_written_anew_and_is_as_long_is_recognised(self, path):
+        append(path, start(run_id="first") + note(1))
+        tail = EventTail(path)
+        assert len(tail.poll().events) == 2
+        size, changed_ns = path.stat().st_size, path.stat().st_mtime_ns
+        path.write_bytes(start(run_id="other") + note(2))
+        os.utime(path, ns=(changed_ns + 1, changed_ns + 1))
+        assert path.stat().st_size == size
+        update = tail.poll()
+        assert update.restarted
+        assert [getattr(seen.event, "run_id", None) for seen in update.events] == ["other", None]
+        assert texts(update) == ["note 2"]
+
     def test_a_run_that_begins_behind_another_one_takes_its_place(self, path):
         append(path, start(run_id="first") + note(1))
         tail = EventTail(path)

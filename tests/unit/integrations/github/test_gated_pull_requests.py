@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,9 @@ from perfguard.integrations.github.pull_requests import (
     require_no_token,
     require_own_folder,
     revisions_of,
+    summary_of,
 )
+from perfguard.report.comment.comment import CommentContext, render_comment
 from tests.commented_results import BASE, MERGE, PASSED
 
 
@@ -81,6 +84,7 @@ def test_a_run_is_kept_without_links_and_checkouts(tmp_path):
         (run / name).mkdir()
         (run / name / "big").write_text("x")
     (run / "link").symlink_to("/etc")
+    (tmp_path / "out").mkdir()
     keep_run(replace(PASSED, folder=str(run)), tmp_path / "out")
     kept = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*"))
     assert kept == ["arms.json", "raw", "raw/0000-a.json"]
@@ -95,6 +99,23 @@ def test_an_empty_or_missing_folder_takes_a_run(tmp_path):
     (tmp_path / "empty").mkdir()
     require_fresh(tmp_path / "new", tmp_path)
     require_fresh(tmp_path / "empty", tmp_path)
+
+
+def test_a_folder_that_a_link_of_the_checkout_leads_to_is_refused(tmp_path):
+    checkout = tmp_path / "checkout"
+    (tmp_path / "elsewhere").mkdir()
+    checkout.mkdir()
+    (checkout / "link").symlink_to(tmp_path / "elsewhere")
+    require_fresh(Path("new"), checkout)
+    with pytest.raises(UsageError, match="elsewhere/new by a link"):
+        require_fresh(Path("link/new"), checkout)
+    require_fresh(checkout / "link" / "new", checkout)  # whoever names it in full means it
+
+
+def test_the_summary_is_kept_beside_the_run(tmp_path):
+    text = summary_of(PASSED, CommentContext(marker="gate"), tmp_path, limit=60_000)
+    assert text == render_comment(PASSED, CommentContext(marker="gate"), limit=60_000)
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == text
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):

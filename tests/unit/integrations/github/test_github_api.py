@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -66,7 +67,23 @@ def test_an_enterprise_servers_path_is_kept_on_all_pages(httpserver, connect):
     assert hub.asked == [f"GET /repos/{REPOSITORY}/issues/7/comments"] * 2
 
 
-@pytest.mark.parametrize(("headers", "expected"), [({"Retry_After": "17"}, 17.0), ({}, 0.6)])
+@pytest.fixture
+def at_second_1000(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+
+
+@pytest.mark.usefixtures("at_second_1000")
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Retry_After": "17"}, 17.0),
+        ({"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "1030"}, 30.0),
+        ({"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "970"}, 0.0),
+        ({"X_RateLimit_Remaining": "0"}, 0.6),
+        ({"X_RateLimit_Remaining": "5", "X_RateLimit_Reset": "1030"}, 0.6),
+        ({}, 0.6),
+    ],
+)
 def test_a_429_is_waited_out_as_long_as_github_says(hub, connect, pauses, headers, expected):
     hub.fail("GET", "comments", refusal(429, "too many requests", **headers), times=2)
     hub.add_comment("there")
@@ -90,8 +107,9 @@ def test_a_429_on_the_second_page_loses_no_comment(hub, connect, pauses):
     assert seen == [None]
 
 
-def test_a_limit_that_would_take_too_long_is_an_error(hub, connect, pauses):
-    hub.fail("GET", "comments", refusal(429, "rate limit", Retry_After="3600"), times=99)
+@pytest.mark.parametrize("said", ["rate limit", "slow down"])
+def test_a_limit_that_would_take_too_long_is_an_error(hub, connect, pauses, said):
+    hub.fail("GET", "comments", refusal(429, said, Retry_After="3600"), times=99)
     with pytest.raises(GitHubError, match="rate limit holds .* back"):
         connect(hub).comments(7)
     assert pauses == []
@@ -124,6 +142,7 @@ def test_server_errors_that_stay_are_one_sentence(hub, connect, pauses):
     hub.fail("GET", "comments", refusal(500, "boom"), times=99)
     with pytest.raises(GitHubError, match="GitHub answered 500 for .*comments: boom"):
         connect(hub).comments(7)
+    assert hub.count("GET") == 7
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

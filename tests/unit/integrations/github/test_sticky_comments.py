@@ -146,3 +146,34 @@ def test_an_outage_while_writing_is_an_error(hub, github, pauses):
     hub.fail("POST", "comments", refusal(503, "unavailable"), times=99)
     with pytest.raises(GitHubError, match="503"):
         put(github)
+
+
+def test_an_earlier_attempt_that_ends_late_does_not_set_it_back(hub, github):
+    put(github, "second attempt", attempt=2)
+    put(github, "first attempt", attempt=1)
+    (text,) = hub.bodies()
+    assert "second attempt" in text
+    assert hub.count("PATCH") == 0
+
+
+def test_the_latest_of_several_comments_holds_an_earlier_run_off(hub, github):
+    put(github, "later", run=20)
+    hub.add_comment(f"{MARKER}\n<!-- run 5.1 -->\nold")
+    put(github, "between", run=10)
+    assert hub.count("PATCH") == hub.count("DELETE") == 0
+    assert not any("between" in text for text in hub.bodies())
+
+
+def test_the_token_of_a_person_finds_its_own_comment_beside_a_bots(hub, connect):
+    hub.add_comment(body("of a job"))
+    hub.login = {"login": "carol", "type": "User"}
+    hub.add_comment(body("mine"))
+    put(connect(hub, token="ghp_secret"), "slower")
+    assert hub.count("POST") == 0
+    assert len(hub.bodies()) == 1
+
+
+def test_a_text_that_quotes_the_marker_has_one_run_number(hub, github):
+    put(github, f"quoted:\n{MARKER}")
+    (text,) = hub.bodies()
+    assert text.count("<!-- run 10.1 -->") == 1

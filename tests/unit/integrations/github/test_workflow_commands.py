@@ -68,6 +68,14 @@ def test_ten_of_a_kind_are_told_regressions_first():
     assert all(" r" in annotation.title for annotation in told[:8])
 
 
+def test_what_gates_is_told_before_what_does_not():
+    verdicts = [regressed(f"a{index}", gating=Gating.ADVISORY, signals=()) for index in range(MOST_ANNOTATIONS)]
+    verdicts.append(judged("gating", Outcome.INCONCLUSIVE, 0.0))
+    told = annotations_of(gate_result(GateOutcome.INCONCLUSIVE, "noisy", *verdicts))
+    assert [annotation.level for annotation in told] == [Level.WARNING] * MOST_ANNOTATIONS
+    assert told[0].title == "perfguard: gating inconclusive"
+
+
 def test_an_advisory_regression_is_a_warning():
     (annotation,) = annotations_of(
         gate_result(GateOutcome.PASS, "advisory", regressed("x", gating=Gating.ADVISORY, signals=()))
