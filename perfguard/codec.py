@@ -22,7 +22,6 @@ from perfguard.errors import StoreError
 from perfguard.records.events import (
     EVENT_NAMES,
     CanaryTimed,
-    CaseFailed,
     Event,
     Noted,
     OpsCompared,
@@ -36,6 +35,7 @@ from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
 from perfguard.records.result import RunResult
+from perfguard.records.run import CaseFailed
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
 from perfguard.records.steps.ops import CensusChange, Culprit
 from perfguard.records.steps.profile import ProfileReport

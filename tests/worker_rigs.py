@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from perfguard.records.events import BlockFinished, CaseFailed, CaseFinished
+from perfguard.records.events import BlockFinished, CaseFinished
 from perfguard.records.plan import CasePlan, MeasureSettings
+from perfguard.records.run import CaseFailed
 from perfguard.runner.process.arm_worker import ArmWorker
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 from tests.tiny_projects import wait_for

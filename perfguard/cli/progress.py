@@ -15,7 +15,6 @@ from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CaseCalibrated,
-    CaseFailed,
     CaseFinished,
     Event,
     LookTaken,
@@ -24,6 +23,7 @@ from perfguard.records.events import (
     RunStarted,
 )
 from perfguard.records.facts import Fact, Severity
+from perfguard.records.run import CaseFailed
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 

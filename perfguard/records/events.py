@@ -12,7 +12,7 @@ from typing import Any
 
 from perfguard.records.facts import Fact
 from perfguard.records.plan import DEFAULT_GATE, GateSettings
-from perfguard.records.run import Arm, Stage
+from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, CensusChange
 
@@ -177,29 +177,6 @@ class CaseFinished:
     wall_s: float | None = None
     """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and slices; None in older
     recordings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFailed:
-    """A case cannot be measured (any more); the others go on."""
-
-    case_id: str
-    """The case."""
-    arm: Arm
-    """Where it failed."""
-    missing: bool
-    """True where the arm has no such benchmark."""
-    reason: Fact
-    """Why."""
-    detail: str
-    """End of the traceback or of the worker's stderr."""
-    skipped: bool = False
-    """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
-
-    @property
-    def quoted(self) -> str:
-        """The child's own words; the code of the reason where it left none."""
-        return str(self.reason.values.get("error") or self.reason.code)
 
 
 def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:

@@ -129,21 +129,26 @@ class BlockConditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseFailure:
-    """Why a case has no (more) measurements."""
+class CaseFailed:
+    """A case cannot be measured (any more); the others go on."""
 
     case_id: str
     """The case."""
     arm: Arm
     """The arm that failed first."""
+    missing: bool = False
+    """True where the arm has no such benchmark; in the baseline that is a new case, not a failure."""
     reason: Fact
     """Why."""
     detail: str = ""
-    """Tail of the worker's stderr or traceback."""
-    missing: bool = False
-    """True where the arm has no such benchmark; in the baseline that is a new case, not a failure."""
+    """End of the traceback or of the worker's stderr."""
     skipped: bool = False
-    """True where the suite itself skips it in every arm."""
+    """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
+
+    @property
+    def quoted(self) -> str:
+        """The child's own words; the code of the reason where it left none."""
+        return str(self.reason.values.get("error") or self.reason.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,7 @@ class PairedData:
     """One entry for each case and block that completed."""
     conditions: tuple[BlockConditions, ...]
     """One entry for each block that completed."""
-    failures: tuple[CaseFailure, ...] = ()
+    failures: tuple[CaseFailed, ...] = ()
     """At most one for each case."""
 
 

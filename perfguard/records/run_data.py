@@ -21,7 +21,6 @@ from perfguard.records.events import (
     BlockStarted,
     CanaryTimed,
     CaseCalibrated,
-    CaseFailed,
     CaseFinished,
     Event,
     LooksPlanned,
@@ -39,7 +38,7 @@ from perfguard.records.run import (
     Arm,
     BlockConditions,
     CaseChecks,
-    CaseFailure,
+    CaseFailed,
     CaseIntrusion,
     PairedData,
     Round,
@@ -305,7 +304,7 @@ class RunData:
             case_ids=self.case_ids,
             slices=tuple(block.slices() for block in self._complete(stage) if block.is_finished),
             conditions=self.conditions(stage),
-            failures=tuple(self._failure(failed) for failed in failures.values()),
+            failures=tuple(failures.values()),
         )
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSlices, ...]:
@@ -391,15 +390,4 @@ class RunData:
             steal_ratio=end.steal_ratio,
             involuntary_switches=end.involuntary_switches,
             canary_s=tuple(self._canary.get(end.block, ())),
-        )
-
-    @staticmethod
-    def _failure(failed: CaseFailed) -> CaseFailure:
-        return CaseFailure(
-            case_id=failed.case_id,
-            arm=failed.arm,
-            reason=failed.reason,
-            detail=failed.detail,
-            missing=failed.missing,
-            skipped=failed.skipped,
         )

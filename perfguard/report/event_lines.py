@@ -12,7 +12,6 @@ from perfguard.records.events import (
     BlockFinished,
     BlockStarted,
     CaseCalibrated,
-    CaseFailed,
     Event,
     LooksPlanned,
     LookTaken,
@@ -25,7 +24,7 @@ from perfguard.records.events import (
     VerdictReached,
 )
 from perfguard.records.facts import Fact
-from perfguard.records.run import Stage
+from perfguard.records.run import CaseFailed, Stage
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.sources import short_source

@@ -9,6 +9,7 @@ from enum import Enum
 
 from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
 from perfguard.report.culprits import change_text
+from perfguard.units import format_number
 
 
 class OpLevel(str, Enum):
@@ -229,3 +230,9 @@ def _place_of(key: OpKey) -> str:
 
 def _finite(value_s: float) -> float:
     return value_s if math.isfinite(value_s) else 0.0
+
+
+def calls_text(delta: OpDelta) -> str:
+    """`1 → 1,240`, or one number where it is the same."""
+    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
+    return before if before == after else f"{before} → {after}"

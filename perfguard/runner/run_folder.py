@@ -11,7 +11,8 @@ from pathlib import Path
 
 from perfguard.codec import decode_event, encode_event, to_json
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
-from perfguard.records.events import BlockFinished, CaseFailed, Event, RunFinished
+from perfguard.records.events import BlockFinished, Event, RunFinished
+from perfguard.records.run import CaseFailed
 
 _NEEDED_BYTES = 256 * 1024 * 1024
 """Free space wanted before a run: bundles, logs and raw files of a long run stay well below."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins, to_json, upgraded
 from perfguard.errors import StoreError
@@ -20,6 +20,8 @@ from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, S
 from perfguard.records.run import Round
 from perfguard.store.files import write_text
 from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite
+
+T = TypeVar("T")
 
 CANARY_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
@@ -66,7 +68,7 @@ class BaselineStore:
         """
         if not any(place.glob("*.json")):
             raise StoreError(f"{place} holds no baseline; `perfguard baseline show` lists those that are stored")
-        info = from_builtins(_read_json(place / "info.json"), BaselineInfo, source=str(place / "info.json"))
+        info = _read(place / "info.json", BaselineInfo)
         if info.schema != BASELINE_SCHEMA:
             raise StoreError(
                 f"{place / 'info.json'} has schema {info.schema}, this perfguard reads {BASELINE_SCHEMA}; update "
@@ -74,14 +76,8 @@ class BaselineStore:
             )
         return StoredBaseline(
             info=info,
-            fingerprint=from_builtins(
-                upgraded(_read_json(place / "fingerprint.json"), Fingerprint),
-                Fingerprint,
-                source=str(place / "fingerprint.json"),
-            ),
-            noise=from_builtins(
-                _read_json(place / "noise.json"), dict[str, CaseNoise], source=str(place / "noise.json")
-            ),
+            fingerprint=_read(place / "fingerprint.json", Fingerprint),
+            noise=_read(place / "noise.json", dict[str, CaseNoise]),
             rounds=_rounds_of(read_suite(place / "timings.json"), place / "timings.json"),
         )
 
@@ -132,12 +128,13 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
     return rounds
 
 
-def _read_json(path: Path) -> Any:
+def _read(path: Path, kind: type[T]) -> T:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StoreError(f"{path} is missing; restore it from git, or run `perfguard baseline update`") from None
     except (OSError, ValueError) as error:
         raise StoreError(
             f"{path} is corrupt ({error}); restore it from git, or run `perfguard baseline update`"
         ) from error
+    return from_builtins(upgraded(data, kind), kind, source=str(path))

@@ -20,7 +20,7 @@ from perfguard.stats.voiding import Voiding, void_blocks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perfguard.records.run import CaseFailure, CaseSlices, PairedData, Round
+    from perfguard.records.run import CaseFailed, CaseSlices, PairedData, Round
     from perfguard.records.spec import Case
     from perfguard.records.verdict import Policy
 
@@ -70,7 +70,7 @@ def compare_rounds(
     candidate: Mapping[str, Sequence[Round]],
     cases: Sequence[Case],
     policy: Policy,
-    failures: Sequence[CaseFailure] = (),
+    failures: Sequence[CaseFailed] = (),
 ) -> tuple[Comparison, ...]:
     """Evidence against a stored baseline, in the order of `cases`.
 
@@ -177,7 +177,7 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
     )
 
 
-def _failed(case: Case, failure: CaseFailure, policy: Policy, design: Design) -> Comparison:
+def _failed(case: Case, failure: CaseFailed, policy: Policy, design: Design) -> Comparison:
     if failure.skipped:
         left_out = replace(case, gating=Gating.ADVISORY)
         return _problem(left_out, failure.reason, Outcome.NO_BASELINE, policy, design=design)

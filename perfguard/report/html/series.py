@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
@@ -54,7 +53,7 @@ def series(case: CaseHistory, *, machine_id: str | None = None, run_id: str = ""
 
 
 def _chart(points: Sequence[HistoryPoint], total: int, baseline_s: float | None, run_id: str) -> Chart:
-    known = [*([baseline_s] if baseline_s else ()), *(end for point in points for end in _ends(point))]
+    known = [*([baseline_s] if baseline_s else ()), *(end for point in points for end in point.spread_s)]
     low, high = bounds_of([*known, *(point.median_s for point in points)])
     axis = LinearAxis(low=low, high=high)
     parts = [
@@ -84,12 +83,6 @@ def _x(points: Sequence[HistoryPoint], index: int) -> float:
     return 0.1 + 0.87 * (index + 0.5) / len(points)
 
 
-def _ends(point: HistoryPoint) -> tuple[float, ...]:
-    if point.spread_ratio is None or not math.isfinite(point.spread_ratio):
-        return ()
-    return point.median_s * (1 - point.spread_ratio), point.median_s * (1 + point.spread_ratio)
-
-
 def _baseline(axis: LinearAxis, baseline_s: float | None) -> list[Element]:
     if not baseline_s:
         return []
@@ -111,7 +104,7 @@ def _changes(points: Sequence[HistoryPoint]) -> list[Element]:
 def _point(points: Sequence[HistoryPoint], index: int, axis: LinearAxis, run_id: str) -> Iterable[Element]:
     point = points[index]
     x, y = percent(_x(points, index)), _y(axis, point.median_s)
-    ends = _ends(point)
+    ends = point.spread_s
     if ends:
         yield element("line", x1=x, x2=x, y1=_y(axis, ends[0]), y2=_y(axis, ends[1]), class_="whisker")
     said = f", {point.outcome}" if point.outcome else ""

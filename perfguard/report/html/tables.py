@@ -16,6 +16,7 @@ from perfguard.report.escaping import LONGEST_NAME
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
 from perfguard.report.html.marks import mark_of, urgency
 from perfguard.report.messages.catalog import describe
+from perfguard.report.op_tree import calls_text
 from perfguard.report.terminal.result import format_interval
 from perfguard.units import (
     cut_middle,
@@ -201,14 +202,12 @@ def deltas_table(attribution: Attribution) -> Table | None:
 
 def _delta_row(delta: OpDelta) -> tuple[Cell, ...]:
     key = delta.key
-    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
-    calls = before if before == after else f"{before} → {after}"
     change = f"{delta.change.value}: {delta.detail}" if delta.detail else delta.change.value
     return (
         *text_cells(key.op.removeprefix("aten::"), key.phase.value, key.module or "-"),
         Cell(content=tensors(key), class_="tensors"),
         *numbers(
-            (calls, delta.candidate_calls),
+            (calls_text(delta), delta.candidate_calls),
             (format_seconds(delta.baseline_s), delta.baseline_s),
             (format_seconds(delta.candidate_s), delta.candidate_s),
             (format_signed_seconds(delta.delta_s), delta.delta_s),

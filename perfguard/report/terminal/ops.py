@@ -10,6 +10,7 @@ from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTotal
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
+from perfguard.report.op_tree import calls_text
 from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
     format_count,
@@ -179,7 +180,7 @@ def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
             shorten(delta.key.shapes, 16) or "-",
             delta.key.phase.value,
             delta.key.module or "-",
-            _calls(delta),
+            calls_text(delta),
             format_seconds(delta.baseline_s),
             format_signed_seconds(delta.delta_s),
             format_seconds_interval(delta.lower_s, delta.upper_s) or "-",
@@ -187,8 +188,3 @@ def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
             delta.source or "-",
         )
     return table
-
-
-def _calls(delta: OpDelta) -> str:
-    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
-    return before if before == after else f"{before} → {after}"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import CaseCalibrated, CaseFailed, Event
+from perfguard.records.events import CaseCalibrated, Event
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused

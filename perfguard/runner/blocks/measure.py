@@ -11,19 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CanaryTimed,
-    CaseFailed,
-    CaseFinished,
-    Event,
-    Noted,
-    SliceTimed,
-)
+from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, Event, Noted, SliceTimed
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
 from perfguard.runner.process.starter import Starter

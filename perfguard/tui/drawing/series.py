@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,16 +64,10 @@ def plot_series(
 
 def _frame(points: Sequence[HistoryPoint], baseline_s: float | None, width: int, height: int) -> _Frame:
     values = [point.median_s for point in points] + ([baseline_s] if baseline_s is not None else [])
-    values += [end for point in points for end in _ends(point)]
+    values += [end for point in points for end in point.spread_s]
     low, high = bounds_of(values)
     step = max(1, min(6, (width - _LABELS - 1) // len(points)))
     return _Frame(grid=Grid(width, height + 3), low=low, high=high, height=height, step=step)
-
-
-def _ends(point: HistoryPoint) -> tuple[float, ...]:
-    if point.spread_ratio is None or not math.isfinite(point.spread_ratio):
-        return ()
-    return point.median_s * (1 - point.spread_ratio), point.median_s * (1 + point.spread_ratio)
 
 
 def _draw_axes(frame: _Frame, glyphs: Glyphs) -> None:
@@ -112,7 +105,7 @@ def _draw_point(frame: _Frame, index: int, point: HistoryPoint, glyphs: Glyphs) 
         Outcome.REGRESSED.value: Role.SLOWER,
         Outcome.IMPROVED.value: Role.FASTER,
     }.get(point.outcome or "", Role.CANDIDATE)
-    ends = _ends(point)
+    ends = point.spread_s
     if ends:
         for row in range(frame.row(ends[1]), frame.row(ends[0]) + 1):
             frame.grid.put(column, row, glyphs.whisker, Role.MUTED)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.records.steps.ops import ChangeClass, OpDelta
-from perfguard.report.op_tree import OpLevel, OpNode, OpRow
+from perfguard.report.op_tree import OpLevel, OpNode, OpRow, calls_text
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.units import format_number, format_seconds, format_share, format_signed_seconds
+from perfguard.units import format_seconds, format_share, format_signed_seconds
 
 PAGE = 500
 """Rows that are shown before somebody asks for all."""
@@ -227,12 +227,6 @@ def _candidate(row: OpRow, _: int) -> Line:
 def _calls(row: OpRow, _: int) -> Line:
     delta = row.node.delta
     return line(calls_text(delta)) if delta is not None and _has_times(row.node) else ()
-
-
-def calls_text(delta: OpDelta) -> str:
-    """`1 → 1,240`, or one number where it is the same."""
-    before, after = format_number(delta.baseline_calls), format_number(delta.candidate_calls)
-    return before if before == after else f"{before} → {after}"
 
 
 def called_text(delta: OpDelta) -> str:

@@ -87,52 +87,30 @@ class LocalSource:
         """Nothing is held."""
 
 
-class UpcomingSource:
+class UpcomingSource(LocalSource):
     """The first run of a project that has none yet: once there is one, it is read."""
-
-    is_live = True
 
     def __init__(self, runs: Path) -> None:
         """Wait.
 
         Args:
-            runs: The folder that runs are recorded in; need not exist.
+            runs: The folder that runs are recorded in; it stands for the run until there is one, and need not exist.
         """
-        self._runs = runs
-        self._found: LocalSource | None = None
-
-    @property
-    def name(self) -> str:
-        """What is read; where runs will be, as long as there is none."""
-        return str(self.folder)
-
-    @property
-    def folder(self) -> Path | None:
-        """The run's folder; that of all runs as long as there is none."""
-        return self._found.folder if self._found is not None else self._runs
+        super().__init__(runs)
+        self._is_found = False
 
     def poll(self) -> TailUpdate:
         """What is new; the newest run, if several came at once."""
-        if self._found is None:
-            found = sorted(path.parent for path in self._runs.glob(f"*/{EVENTS_FILE}"))
+        if not self._is_found:
+            found = sorted(path.parent for path in self._folder.glob(f"*/{EVENTS_FILE}"))
             if not found:
                 return TailUpdate()
-            self._found = LocalSource(found[-1])
-        return self._found.poll()
-
-    def wall_s(self, now_s: float) -> float:
-        """The same clock."""
-        return now_s
-
-    def read_file(self, name: str) -> bytes | None:
-        """Another file of the run's folder; None where there is no run yet."""
-        return self._found.read_file(name) if self._found is not None else None
-
-    def close(self) -> None:
-        """Nothing is held."""
+            super().__init__(found[-1])
+            self._is_found = True
+        return super().poll()
 
 
-class ReplaySource:
+class ReplaySource(LocalSource):
     """A recording, played by its own clock or a multiple of it; can be paused and moved about in."""
 
     is_live = False
@@ -145,11 +123,8 @@ class ReplaySource:
             speed: Seconds of the recording in one of the clock; above zero.
             clock: Monotonic seconds.
         """
-        self.folder: Path | None = folder
-        self.name = str(folder)
-        self._folder = folder
+        super().__init__(folder)
         self._clock = clock
-        self._tail = EventTail(folder / EVENTS_FILE)
         self._waiting: deque[SeenEvent] = deque()
         self._latest: SeenEvent | None = None
         self._origin_s, self.length_s = _span(folder / EVENTS_FILE)
@@ -227,13 +202,6 @@ class ReplaySource:
         if self._latest is None:
             return now_s
         return self._latest.t_wall + max(0.0, self.position_s - (self._latest.t_mono - self._origin_s))
-
-    def read_file(self, name: str) -> bytes | None:
-        """Another file of the folder, as the run left it."""
-        return read_beside(self._folder, name)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _refill(self) -> TailUpdate:
         update = self._tail.poll()

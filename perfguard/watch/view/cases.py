@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from perfguard.errors import MeasurementError
 from perfguard.records.case_block import CaseBlock
 from perfguard.records.estimate import Estimate
-from perfguard.records.events import CaseFailed
 from perfguard.records.facts import Fact, Subject, fact
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.run_data import RunData
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.watch.view.run_view import CaseSeries, CaseState, CaseView

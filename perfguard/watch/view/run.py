@@ -13,7 +13,6 @@ from perfguard.records.events import (
     ArmReady,
     ArmsCompared,
     CanaryTimed,
-    CaseFailed,
     CaseFinished,
     Event,
     LookTaken,
@@ -24,7 +23,7 @@ from perfguard.records.events import (
     VerdictReached,
 )
 from perfguard.records.facts import Fact, Severity
-from perfguard.records.run import Arm, Stage
+from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.units import printable

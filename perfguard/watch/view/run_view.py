@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -240,6 +241,13 @@ class HistoryPoint:
     """Value of Outcome where it was compared."""
     commit: str | None = None
     """Commit that the source tree is, or was made from, where known."""
+
+    @property
+    def spread_s(self) -> tuple[float, ...]:
+        """The median less and plus its spread; empty where that is unknown."""
+        if self.spread_ratio is None or not math.isfinite(self.spread_ratio):
+            return ()
+        return self.median_s * (1 - self.spread_ratio), self.median_s * (1 + self.spread_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

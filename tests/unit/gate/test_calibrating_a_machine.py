@@ -19,19 +19,11 @@ from perfguard.gate.rules.policy import judge
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CaseCalibrated,
-    CaseFailed,
-    CaseFinished,
-    RunStarted,
-    SliceTimed,
-)
+from perfguard.records.events import BlockFinished, BlockStarted, CaseCalibrated, CaseFinished, RunStarted, SliceTimed
 from perfguard.records.facts import fact
 from perfguard.records.plan import DEFAULT_GATE, FOR_CALIBRATION, MeasureSettings
 from perfguard.records.result import ArmSummary, RunResult
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy

@@ -7,7 +7,7 @@ import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
 from perfguard.records.facts import Severity, fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData, Round
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from perfguard.stats.one_sided import p_outside
@@ -69,7 +69,7 @@ def test_a_block_in_two_pieces_is_one_unit():
 
 
 def test_a_failed_case_has_a_problem_and_leaves_the_others_alone():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="out of memory"))
+    failure = CaseFailed(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="out of memory"))
     data = paired([block(c, n) for n in range(8) for c in (A, B)], failures=(failure,))
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.estimate is None
@@ -143,7 +143,7 @@ def test_rounds_that_cannot_be_compared_say_why(baseline, candidate, outcome, co
 
 
 def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
-    failure = CaseFailure(
+    failure = CaseFailed(
         case_id="a", arm=Arm.BASELINE, reason=fact("case.skipped", error="no GPU"), missing=True, skipped=True
     )
     (comparison,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
@@ -152,14 +152,14 @@ def test_a_case_that_its_suite_skips_in_both_arms_is_advisory():
 
 
 def test_a_case_that_failed_has_precedence_over_a_missing_baseline():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
+    failure = CaseFailed(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (comparison,) = compare_rounds({}, {}, [A], POLICY, [failure])
     assert comparison.problem_outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(("arm", "outcome"), [(Arm.BASELINE, Outcome.NO_BASELINE), (Arm.CANDIDATE, Outcome.FAILED)])
 def test_a_case_is_new_where_the_baseline_lacks_it_and_lost_where_the_candidate_does(arm, outcome):
-    failure = CaseFailure(case_id="a", arm=arm, reason=fact("case.missing", error="no such case"), missing=True)
+    failure = CaseFailed(case_id="a", arm=arm, reason=fact("case.missing", error="no such case"), missing=True)
     (of_blocks,) = compare_paired(paired([], failures=(failure,)), [A], POLICY)
     (of_rounds,) = compare_rounds({"a": rounds(1.0, 1.0)}, {}, [A], POLICY, [failure])
     assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
@@ -198,6 +198,6 @@ def test_clean_is_never_wider_than_unchanged():
 
 
 def test_a_case_that_failed_had_no_block_voided():
-    failure = CaseFailure(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
+    failure = CaseFailed(case_id="a", arm=Arm.CANDIDATE, reason=fact("case.raised", error="crashed"))
     (found,) = compare_paired(paired([], stolen={2}, failures=(failure,)), [A], POLICY)
     assert found.blocks_voided == 0

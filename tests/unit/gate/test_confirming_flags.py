@@ -10,7 +10,7 @@ from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flag
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.sequential import SequentialGate, plan_looks
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.one_sided import p_slower
@@ -79,7 +79,7 @@ def test_a_flag_that_was_never_confirmed_is_not_red():
 
 
 def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
-    failure = CaseFailure(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="the worker crashed"))
+    failure = CaseFailed(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="the worker crashed"))
     (verdict,) = apply_confirmations(flags(), confirm(data(0.05, failures=(failure,)), [CASE], POLICY))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert codes_of(verdict.reasons) == ["verdict.effect", "confirmation.impossible", "case.raised"]
@@ -117,7 +117,7 @@ def test_what_was_decided_at_a_look_stands():
 
 
 def test_a_failed_case_needs_no_more_measuring():
-    failure = CaseFailure(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="gone"))
+    failure = CaseFailed(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="gone"))
     gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
     gate.look(data(0.0, 6, failures=(failure,)), blocks=6, final=False)
     assert gate.answered() == {"case"}
@@ -319,7 +319,7 @@ class TestAnAnswer:
     def test_is_needed_no_more_of_a_case_that_cannot_have_one(self, missing, outcome):
         other = replace(CASE, benchmark="other")
         reason = fact("case.raised", error="gone")
-        failure = CaseFailure(case_id="case", arm=Arm.BASELINE, reason=reason, missing=missing)
+        failure = CaseFailed(case_id="case", arm=Arm.BASELINE, reason=reason, missing=missing)
         gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
         found = gate.look(data(0.05, 12, case=other, failures=(failure,)), blocks=12, final=False)
         assert found == {"other": Outcome.REGRESSED}

@@ -19,7 +19,7 @@ from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
 from perfguard.records.calibration import Scope
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailure, CaseSlices, PairedData
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_effect, block_log_ratio
@@ -49,7 +49,7 @@ class TestTheSamplesOfARun:
             slices("c", 0),
         ),
         conditions=(*(block(n) for n in range(3)), block(3, steal=0.5)),
-        failures=(CaseFailure(case_id="b", arm=Arm.CANDIDATE, reason=fact("case.raised", error="broken")),),
+        failures=(CaseFailed(case_id="b", arm=Arm.CANDIDATE, reason=fact("case.raised", error="broken")),),
     )
 
     def test_hold_the_block_values_in_the_order_they_ran_without_voided_blocks(self):

@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CanaryTimed,
-    CaseFailed,
-    CaseFinished,
-    Noted,
-    SliceTimed,
-)
+from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, Noted, SliceTimed
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, CPUS, FakeCanary, FakeStarter, FakeWorker, Run, refusal
 from tests.worker_replies import ready

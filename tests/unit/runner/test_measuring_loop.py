@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CanaryTimed,
-    CaseFailed,
-    CaseFinished,
-    SliceTimed,
-    StageStarted,
-)
+from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, SliceTimed, StageStarted
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, Stage
+from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import RunData
 from perfguard.runner.blocks import measure
 from perfguard.runner.blocks.measure import measure_blocks

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.records.events import CaseCalibrated, CaseFailed
+from perfguard.records.events import CaseCalibrated
 from perfguard.records.facts import fact
 from perfguard.records.plan import Injection, MeasureSettings
-from perfguard.records.run import Arm
+from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_slices, plan_cases
 

@@ -18,7 +18,6 @@ from perfguard.records.events import (
     BlockStarted,
     CanaryTimed,
     CaseCalibrated,
-    CaseFailed,
     CaseFinished,
     LooksPlanned,
     LookTaken,
@@ -32,7 +31,7 @@ from perfguard.records.events import (
     VerdictReached,
 )
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, Stage
+from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.ops import (
     Attribution,
     CensusChange,
