@@ -25,9 +25,9 @@ from perfguard.records.events import (
 )
 from perfguard.records.facts import Fact
 from perfguard.records.run import CaseFailed, Stage
+from perfguard.report.case_history import short_source
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.report.sources import short_source
 from perfguard.units import (
     format_count,
     format_duration,

@@ -14,9 +14,8 @@ from textual.message import Message
 from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
-from perfguard.tui.dialogs.asking import export_dialog, start_dialog
+from perfguard.tui.dialogs.asking import NoticeDialog, export_dialog, start_dialog
 from perfguard.tui.dialogs.help import HelpDialog
-from perfguard.tui.dialogs.notice import NoticeDialog
 from perfguard.tui.export import as_markdown, exported
 from perfguard.tui.keymap import KEYS, Scope
 from perfguard.tui.options import StartedCommand

@@ -52,25 +52,25 @@ class CaseSection:
     """Whether its evidence is shown at once."""
     lines: tuple[str, ...]
     """What was seen, one sentence each."""
-    evidence: tuple[Chart, ...]
+    evidence: tuple[Chart, ...] = ()
     """Whether it is real."""
-    signals: Table | None
+    signals: Table | None = None
     """What was measured beside wall time."""
-    step: str
+    step: str = ""
     """How much the profiled step changed; empty where ops were not compared."""
-    culprits: tuple[CulpritLine, ...]
+    culprits: tuple[CulpritLine, ...] = ()
     """What made it slower or faster, at most three."""
-    changes: tuple[str, ...]
+    changes: tuple[str, ...] = ()
     """What changed by op counts, gravest first."""
     ops_charts: tuple[Chart, ...]
     """Where the difference is."""
-    ops_tables: tuple[Table, ...]
+    ops_tables: tuple[Table, ...] = ()
     """The same in numbers."""
     every_op: Table | None
     """Long; folded away."""
     findings: tuple[Finding, ...]
     """Advice."""
-    history: tuple[Chart, ...]
+    history: tuple[Chart, ...] = ()
     """Since when, a picture for each machine."""
     history_note: str = ""
     """What changed between the runs."""
@@ -140,16 +140,9 @@ def profiled_section(case: ProfiledCase, anchor: str) -> CaseSection:
         summary=format_seconds(case.step_s if case.step_s is not None else case.profiled_step_s),
         is_open=True,
         lines=(*_projected(projection), *map(describe, case.notes)),
-        evidence=(),
-        signals=None,
-        step="",
-        culprits=(),
-        changes=(),
         ops_charts=(*donuts(case.breakdown), *(rooflines(projection) if projection else ())),
-        ops_tables=(),
         every_op=ops_table(case.ops, case.breakdown.step_s),
         findings=case.findings,
-        history=(),
     )
 
 

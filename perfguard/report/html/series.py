@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
 from perfguard.records.verdict import Outcome
-from perfguard.report.case_history import CaseHistory, changes_before
+from perfguard.report.case_history import CaseHistory, changes_before, short_source
 from perfguard.report.html.axes import LinearAxis
 from perfguard.report.html.charts import Cell, Chart, Table, levels, numbers
 from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.scales import bounds_of
-from perfguard.report.sources import short_source
 from perfguard.units import format_count, format_ratio, format_seconds
 from perfguard.watch.view.run_view import HistoryPoint
 

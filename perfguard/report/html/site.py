@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from perfguard.records.result import RunResult
-from perfguard.report.case_history import CaseHistory, changes_text, histories_of, unread_runs
+from perfguard.report.case_history import CaseHistory, changes_text, histories_of, short_source, unread_runs
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.content import RunContent
 from perfguard.report.html.marks import mark_of_verdict
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
-from perfguard.report.sources import short_source
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 from perfguard.watch.view.run_view import History
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from perfguard.records.steps.ops import Attribution
+from perfguard.report.culprits import Part, parts_of
 from perfguard.report.html.axes import LinearAxis
 from perfguard.report.html.charts import Cell, Chart, Table
 from perfguard.report.html.svg import Element, element, percent, picture
-from perfguard.report.step_parts import Part, parts_of
 from perfguard.report.terminal.ops import balance_line
 from perfguard.units import format_seconds, format_share
 

@@ -1,4 +1,4 @@
-"""A line of text that is asked for: proposed, changed, checked, and taken only on enter."""
+"""Dialogs: a line that is asked for, checked and taken only on enter, and a sentence that must be read."""
 
 from __future__ import annotations
 
@@ -110,3 +110,31 @@ def checked_words(text: str) -> tuple[str, ...]:
     if not any(tuple(words[: len(start)]) == start for start in _STARTABLE):
         raise UsageError("only perfguard run, compare, gate and baseline update can be started from here")
     return tuple(words)
+
+
+class NoticeDialog(ModalScreen[None]):
+    """Stays until a key closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "close", id="dialog-close")]
+
+    def __init__(self, title: str, sentence: str) -> None:
+        super().__init__()
+        self._title, self._sentence = title, sentence
+        self.text = Lines(id="notice")
+
+    def compose(self) -> ComposeResult:
+        """The sentence."""
+        yield Container(self.text, classes="dialog notice")
+
+    def on_mount(self) -> None:
+        """Write it."""
+        self.text.show(lambda width, _: self._lines(width))
+
+    def _lines(self, width: int) -> list[Line]:
+        return [
+            line(Span(self._title, Role.STRONG)),
+            EMPTY,
+            *wrapped(self._sentence, width, Role.BROKEN),
+            EMPTY,
+            line(Span("esc or enter closes", Role.MUTED)),
+        ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from perfguard.records.steps.ops import Attribution
-from perfguard.report.step_parts import Part, parts_of
+from perfguard.report.culprits import Part, parts_of
 from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.grid import position
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, fitted, line

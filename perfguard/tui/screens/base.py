@@ -15,7 +15,7 @@ from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, wrapped
 from perfguard.tui.panes.head import HeadFacts
 from perfguard.tui.session import Session
-from perfguard.tui.tables.filtering import Filter, parse_filter
+from perfguard.tui.tables.columns import Filter, parse_filter
 from perfguard.tui.widgets.frame import FilterLine, Head, KeyBar
 from perfguard.tui.widgets.painting import inks_of
 from perfguard.tui.widgets.row_table import RowTable

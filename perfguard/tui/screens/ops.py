@@ -31,7 +31,7 @@ from perfguard.tui.drawing.waterfall import plot_waterfall
 from perfguard.tui.keymap import Scope
 from perfguard.tui.panes.op import balance_lines, op_lines
 from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.tables.filtering import Filter
+from perfguard.tui.tables.columns import Filter
 from perfguard.tui.tables.ops import PAGE, OpsView, Order, ops_table, rows_of
 from perfguard.tui.widgets.bindings import bindings_in
 from perfguard.tui.widgets.row_table import RowTable

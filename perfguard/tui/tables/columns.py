@@ -1,8 +1,9 @@
-"""Columns of a table and the room that each gets; widths depend on the terminal, never on the rows."""
+"""Columns of a table, the room that each gets (which depends on the terminal, never on the rows), and filters."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -140,3 +141,30 @@ def _stretched(columns: Sequence[Column[Any]], spare: int) -> list[int]:
     if spare > given:
         widths[first] += spare - given
     return widths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A filter as typed, ready to be used."""
+
+    text: str
+    """As typed."""
+    accepts: Callable[[str], bool]
+    """Whether a row's text is shown."""
+    problem: str = ""
+    """Why it is taken as plain text; empty where it is a regular expression."""
+
+
+def parse_filter(text: str) -> Filter:
+    """`conv.*bf16` or `!unchanged`; capitals do not matter. What is no regular expression is looked for as it is."""
+    is_inverse = text.startswith("!")
+    wanted = text[1:] if is_inverse else text
+    problem = ""
+    try:
+        pattern = re.compile(wanted, re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
+        problem = f"{wanted!r} is no regular expression ({error}); it is looked for as it is"
+        pattern = re.compile(re.escape(wanted), re.IGNORECASE)
+    if not wanted:
+        return Filter(text=text, accepts=lambda _: True)
+    return Filter(text=text, accepts=lambda row: bool(pattern.search(row)) is not is_inverse, problem=problem)

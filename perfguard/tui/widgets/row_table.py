@@ -20,8 +20,7 @@ from textual.strip import Strip
 
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, fitted, line, width_of
 from perfguard.tui.keymap import Scope
-from perfguard.tui.tables.columns import GAP, Column, Place, TableSpec, place_columns
-from perfguard.tui.tables.filtering import Filter
+from perfguard.tui.tables.columns import GAP, Column, Filter, Place, TableSpec, place_columns
 from perfguard.tui.widgets.bindings import bindings_in
 from perfguard.tui.widgets.painting import inks_of
 

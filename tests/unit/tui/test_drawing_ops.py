@@ -8,9 +8,9 @@ import pytest
 
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, LogicalCpu, NumaNode, Topology
+from perfguard.report.culprits import parts_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import Frame, frames_of, tree_of
-from perfguard.report.step_parts import parts_of
 from perfguard.tui.drawing.flame import plot_flame
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE
 from perfguard.tui.drawing.spans import plain, width_of

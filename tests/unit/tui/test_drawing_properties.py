@@ -20,7 +20,7 @@ from perfguard.tui.drawing.pairs import plot_pairs
 from perfguard.tui.drawing.spans import cut, fitted, line, plain, shortened, tail, width_of, wrapped
 from perfguard.tui.drawing.sparklines import sparkline, thinned
 from perfguard.tui.drawing.waterfall import plot_waterfall
-from perfguard.tui.tables.filtering import parse_filter
+from perfguard.tui.tables.columns import parse_filter
 from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import a_case, a_delta, an_attribution
 

@@ -16,8 +16,7 @@ from perfguard.report.op_tree import (
 )
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.spans import plain
-from perfguard.tui.tables.columns import place_columns
-from perfguard.tui.tables.filtering import parse_filter
+from perfguard.tui.tables.columns import parse_filter, place_columns
 from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
 from tests.tui_runs import CENSUS, RED, a_delta, an_attribution, some_deltas
 

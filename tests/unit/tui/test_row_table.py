@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from textual.app import App
 
 from perfguard.tui.drawing.spans import line
-from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.tui.tables.filtering import parse_filter
+from perfguard.tui.tables.columns import Column, TableSpec, parse_filter, titled
 from perfguard.tui.themes import THEMES, styles_for
 from perfguard.tui.widgets.painting import Inks
 from perfguard.tui.widgets.row_table import RowTable

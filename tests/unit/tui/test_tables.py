@@ -9,8 +9,7 @@ from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.spans import plain
 from perfguard.tui.session import swapped_case, swapped_series
 from perfguard.tui.tables.cases import axis_for, forest_table, live_table, text_of_case
-from perfguard.tui.tables.columns import place_columns
-from perfguard.tui.tables.filtering import parse_filter
+from perfguard.tui.tables.columns import parse_filter, place_columns
 from perfguard.tui.tables.history import history_table
 from perfguard.tui.tables.log import elapsed_text
 from tests.tui_runs import RED, a_case, a_history, a_run, a_series

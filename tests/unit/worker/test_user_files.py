@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perfguard.worker
-from perfguard.worker.profiling.user_files import UserFiles
+from perfguard.worker.profiling.lines import UserFiles
 
 WORKER = Path(perfguard.worker.__file__).parent
 
