@@ -31,6 +31,7 @@ Plain dictionaries on purpose: the worker runs in environments that hold nothing
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -101,3 +102,17 @@ def receive(reader: LineReader) -> Message | None:
     """
     line = reader.readline(MAX_LINE_BYTES)
     return decode(line) if line else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptExit:
+    """How a script ended."""
+
+    exit_code: int
+    """What Python would have exited with; 0 where it was ended."""
+    problem: str | None = None
+    """What it raised, as one sentence; None where it came to its end, exited or was ended."""
+    detail: str = ""
+    """Traceback of what it raised, from the script's own first frame on."""
+    was_ended: bool = False
+    """Whether it was ended at a step boundary."""

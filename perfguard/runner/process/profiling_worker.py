@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.records.facts import Fact, fact
-from perfguard.records.protocol import Message, StepKind
+from perfguard.records.protocol import Message, ScriptExit, StepKind
 from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, decoded
 
@@ -16,17 +16,9 @@ CEILING_DTYPES = ("fp32", "bf16", "fp64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptEnd:
-    """How a script ended."""
+class ScriptEnd(ScriptExit):
+    """How a script ended, and what it had done by then."""
 
-    exit_code: int
-    """Its own exit code; 0 where it was ended."""
-    problem: str | None
-    """What it raised, as one sentence; None where it raised nothing."""
-    detail: str
-    """The traceback of that, from the script's first frame on."""
-    was_ended: bool
-    """Whether it was ended at a step boundary."""
     steps: int
     """Optimizer steps that it made; 0 means that it can only be profiled as a whole."""
 

@@ -8,8 +8,9 @@ import runpy
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfguard.records.protocol import ScriptExit
 
 _DETAIL_CHARACTERS = 8000
 _SENTENCE_CHARACTERS = 300
@@ -17,20 +18,6 @@ _SENTENCE_CHARACTERS = 300
 
 class ScriptEnded(BaseException):
     """Raised in a script whose further steps nobody wants to see; passes those that catch every Exception."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptExit:
-    """How a script ended."""
-
-    exit_code: int
-    """What Python would have exited with; 0 where it was ended."""
-    problem: str | None = None
-    """What it raised, as one sentence; None where it came to its end, exited or was ended."""
-    detail: str = ""
-    """Traceback of what it raised, from the script's own first frame on."""
-    was_ended: bool = False
-    """Whether it was ended by `ScriptEnded`."""
 
 
 def run_script(path: str, arguments: Sequence[str]) -> ScriptExit:

@@ -16,12 +16,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from perfguard.records.protocol import Message, StepKind
+from perfguard.records.protocol import Message, ScriptExit, StepKind
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
-from perfguard.worker.profiling.running import ScriptEnded, ScriptExit, run_script
+from perfguard.worker.profiling.running import ScriptEnded, run_script
 from perfguard.worker.timing.slices import Baton
 
 _HOOK = "profile_hook_step"
@@ -155,10 +156,7 @@ def _start(profiler: StepProfiler, command: Message) -> None:
 def _send_end(control: Baton, found: ScriptExit, steps: int) -> None:
     control.send(
         "ended",
-        exit_code=found.exit_code,
-        problem=found.problem,
-        detail=found.detail,
-        was_ended=found.was_ended,
+        **asdict(found),
         steps=steps,
         affinity=sorted(os.sched_getaffinity(0)),
     )
