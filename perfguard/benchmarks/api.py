@@ -74,7 +74,6 @@ def benchmark(
     Raises:
         ConfigError: The name is taken or malformed, a parameter has no values, or the phase is unknown.
     """
-
     if function is not None and not callable(function):
         raise ConfigError(f"a benchmark's name goes by keyword: @benchmark(name={function!r})")
 
