@@ -12,7 +12,7 @@ import pytest
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
-from perfguard.gate.calibration.machine_rates import bank, gate_contract, is_bankable, planned_cases
+from perfguard.gate.calibration.machine_rates import bank, gate_contract, is_bankable, planned_cases, scope_of
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
@@ -299,6 +299,19 @@ class TestBanking:
         assert is_bankable(session.request, result)
         changed = replace(session.request, **request_changes)
         assert not is_bankable(changed, replace(result, **result_changes))
+
+    def test_one_gating_case_is_enough(self, session):
+        cases = (CASES[0], replace(CASES[1], gating=Gating.ADVISORY))
+        result = result_of(session.request, session.folder, session.data)
+        assert is_bankable(replace(session.request, cases=cases), result)
+
+    def test_its_scope_names_the_software_where_that_is_known(self):
+        known = {"machine_id": "m", "cpus": 4}
+        found = scope_of(Config(alpha=0.01, margin=0.02), arm=arm(), **known)
+        assert (found.stack_id, found.software) == (arm().stack_id, {"python": platform.python_version()})
+        assert (found.machine_id, found.cpus, found.alpha, found.margin_ratio) == ("m", 4, 0.01, 0.02)
+        nothing = scope_of(Config(), arm=None, **known)
+        assert (nothing.stack_id, nothing.software) == (None, {})
 
 
 class TestTheContractOfAGate:
