@@ -13,6 +13,7 @@ from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, stored_contract
 from perfguard.gate.calibration.machine_rates import bank, gate_contract, is_bankable, planned_cases, scope_of
+from perfguard.gate.calibration.summary import calibrated_margins
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
@@ -64,8 +65,15 @@ def machine_id():
 class Gates:
     """Stands in for `compare_arms`: writes the events of identical arms, and remembers what it was asked for."""
 
-    def __init__(self, project, *, sd=0.002, ends_with=(), fails=False, blocks=8):
-        self.project, self.sd, self.ends_with, self.fails, self.blocks = project, sd, list(ends_with), fails, blocks
+    def __init__(self, project, *, sd=0.002, shift=0.0, ends_with=(), fails=False, blocks=8):
+        self.project, self.sd, self.shift, self.ends_with, self.fails, self.blocks = (
+            project,
+            sd,
+            shift,
+            list(ends_with),
+            fails,
+            blocks,
+        )
         self.asked = []
         self.rng = np.random.default_rng(0)
 
@@ -97,7 +105,7 @@ class Gates:
         for block in range(self.blocks):
             yield BlockStarted(block=block, hash_seed=1, data_seed=1, case_ids=())
             for case in request.cases:
-                ratio = float(np.exp(self.sd * self.rng.standard_normal()))
+                ratio = float(np.exp(self.shift + self.sd * self.rng.standard_normal()))
                 yield from (
                     SliceTimed(
                         block=block,
@@ -322,6 +330,17 @@ class TestTheContractOfAGate:
         assert contract.state.is_valid
         assert contract.sentence == found.contract
         assert contract.margins == {}
+
+    def test_has_the_margins_of_its_cases_while_it_is_valid(self, session, request_, tmp_path):
+        found = calibrate_machine(request_, CalibrateOptions(gates=3), run_gate=Gates(tmp_path, shift=0.05))
+        margins = gate_contract(session).margins
+        assert margins == calibrated_margins(found.calibration, request_.loaded.config.margin)
+        assert margins.keys() == {case.id for case in CASES}
+        stored = json.loads(found.path.read_text())
+        stored["scope"]["cpus"] += 1
+        found.path.write_text(json.dumps(stored))
+        expired = gate_contract(session)
+        assert (expired.state.is_valid, expired.margins) == (False, {})
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
         self, session, request_, tmp_path
