@@ -163,3 +163,25 @@ def printable(text: str, *, keep: str = "") -> str:
 def _significant(value: float) -> str:
     digits = 3 - math.floor(math.log10(abs(value)))
     return f"{value:.{max(0, digits)}f}"
+
+
+_RATE_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def format_flops(flops_per_s: float | None) -> str:
+    """`23.4 GFLOP/s`; `-` for None."""
+    return _rate(flops_per_s, "FLOP/s")
+
+
+def format_bandwidth(bytes_per_s: float | None) -> str:
+    """`11.2 GB/s`, decimal as bandwidths are; `-` for None."""
+    return _rate(bytes_per_s, "B/s")
+
+
+def _rate(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    for size, prefix in _RATE_STEPS:
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

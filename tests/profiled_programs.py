@@ -15,7 +15,7 @@ from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.runs.profiles import read_arm
 from perfguard.records.steps.program import ProgramFacts
-from perfguard.runner.process.arm_worker import profiled_step
+from perfguard.runner.process.arm_worker import ProfiledStep, decoded
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
 
@@ -76,9 +76,12 @@ def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None =
     *traced, joined, facts = json.loads((folder / "told.json").read_text())
     process = ProfiledProcess(process=0)
     process.traced += [
-        StepFiles(step=profiled_step(step), trace=folder / f"{number}.json.gz") for number, step in enumerate(traced)
+        StepFiles(step=decoded(step, ProfiledStep), trace=folder / f"{number}.json.gz")
+        for number, step in enumerate(traced)
     ]
-    process.joined = StepFiles(step=profiled_step(joined), trace=folder / "joined.json.gz", log=folder / "joined.log")
+    process.joined = StepFiles(
+        step=decoded(joined, ProfiledStep), trace=folder / "joined.json.gz", log=folder / "joined.log"
+    )
     found = read_arm("case", [process], isa_class="", torch="")
     assert found.joined is not None
     shortest = shortest_calls(found.profile.profile)

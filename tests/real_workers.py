@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from perfguard.benchmarks.catalog import builtin_catalog
+from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.records.plan import ArmSpec, EnvProfile
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case, Phase
@@ -47,7 +47,7 @@ def plain_case(name: str) -> Case:
 
 def catalogue_case(name: str, **parameters: ParameterValue) -> Case:
     """A training step of the catalogue."""
-    target = {spec.name: spec.target for spec in builtin_catalog().benchmarks}[name]
+    target = {spec.name: spec.target for spec in BENCHMARKS}[name]
     return Case(benchmark=name, target=target, parameters=tuple(parameters.items()), phase=Phase.STEP)
 
 

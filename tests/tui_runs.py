@@ -223,7 +223,7 @@ RED = "step.resnet[batch=8,dtype=bf16]"
 def a_run(**fields) -> RunView:
     """A gate in its ninth block: one case red, one faster, others open; advisory ones among them."""
     deltas = some_deltas()
-    red = a_case(RED, census=CENSUS, attribution=an_attribution(RED, deltas), ops_file="ops-1.json")
+    red = a_case(RED, census=CENSUS, attribution=an_attribution(RED, deltas))
     cases = (
         an_open_case("kernel.softmax[rows=4096,dtype=fp32]"),
         a_case("kernel.linear[m=512,dtype=bf16]", outcome="unchanged", log_ratio=0.002, lower=-0.006, upper=0.01),

@@ -8,9 +8,8 @@ are fixed properties of the benchmark, and its one-line description names the on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from perfguard.records.spec import BenchmarkSpec, Catalog, ParameterValue, Phase, SuiteSpec
+from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase, SuiteSpec
 
 _PACKAGE = "perfguard.benchmarks"
 _DTYPES = ("fp32", "bf16")
@@ -164,9 +163,3 @@ SUITES: tuple[SuiteSpec, ...] = (
     ),
 )
 """All built-in suites, shortest first."""
-
-
-@lru_cache(maxsize=1)
-def builtin_catalog() -> Catalog:
-    """The built-in benchmarks and suites."""
-    return Catalog(benchmarks=BENCHMARKS, suites=SUITES)

@@ -25,7 +25,7 @@ from perfguard.integrations.formats.series import (
 from perfguard.records.facts import Fact
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.tables import plain_table
-from perfguard.store.whole_files import write_whole
+from perfguard.store.files import write_whole
 from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
 
 _SHOWN = 200

@@ -1,10 +1,11 @@
-"""Short names of cases, for wherever people read: `step.bert` instead of `step.bert[batch=2,dtype=bf16]`."""
+"""Ids of cases taken apart, and their short names: `step.bert` instead of `step.bert[batch=2,dtype=bf16]`."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 _ID = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]")
@@ -39,3 +40,24 @@ def _names(case_ids: tuple[str, ...]) -> Mapping[str, str]:
 def _name(benchmark: str, own: Mapping[str, str], alike: list[dict[str, str]]) -> str:
     telling = [f"{name}={value}" for name, value in own.items() if any(other.get(name) != value for other in alike)]
     return f"{benchmark}[{','.join(telling)}]" if telling else benchmark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseName:
+    """The parts of a case id."""
+
+    benchmark: str
+    """Name of the benchmark; the whole id where it does not come apart."""
+    parameters: tuple[tuple[str, str], ...]
+    """Names and values, in the order of the id."""
+
+
+def split_case_id(case_id: str) -> CaseName:
+    """The parts of a case id; an id whose brackets hold anything else than `key=value` stays whole."""
+    benchmark, bracket, rest = case_id.partition("[")
+    if not bracket or not rest.endswith("]"):
+        return CaseName(benchmark=case_id, parameters=())
+    pairs = [part.partition("=") for part in rest[:-1].split(",")]
+    if not all(key and equals for key, equals, _ in pairs):
+        return CaseName(benchmark=case_id, parameters=())
+    return CaseName(benchmark=benchmark, parameters=tuple((key, value) for key, _, value in pairs))

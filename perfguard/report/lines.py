@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfguard.gate.calibration.error_rate import nominal
+from perfguard.records.case_names import short_names
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
 from perfguard.records.steps.ops import Attribution, CensusChange
@@ -107,3 +108,14 @@ def notes_of(result: RunResult) -> tuple[Fact, ...]:
     if result.gate is None:
         return result.notes
     return (*result.notes, *result.gate.notes, *result.gate.missing_signals)
+
+
+def names_in(result: RunResult) -> Mapping[str, str]:
+    """Short names of a result's cases, by id."""
+    verdicts = result.gate.verdicts if result.gate is not None else ()
+    return short_names([*(verdict.case_id for verdict in verdicts), *(case.case_id for case in result.measured)])
+
+
+def name_in(result: RunResult, case_id: str) -> str:
+    """What one of them is called."""
+    return names_in(result).get(case_id, case_id)

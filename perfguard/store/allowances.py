@@ -27,7 +27,7 @@ import msgspec
 from perfguard.config import read_toml
 from perfguard.errors import ConfigError
 from perfguard.records.allowance import ALLOW_SCHEMA, LARGEST_RATIO, LONGEST_DAYS, Allowance, AllowList
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import write_text
 from perfguard.units import format_ratio, printable
 
 _HEAD = """\

@@ -18,7 +18,8 @@ from perfguard.errors import StoreError
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
-from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite, write_text
+from perfguard.store.files import write_text
+from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite
 
 CANARY_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"

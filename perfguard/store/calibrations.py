@@ -17,8 +17,7 @@ from perfguard.errors import StoreError
 from perfguard.records.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
 from perfguard.records.planning import PLAN_SCHEMA, SuitePlan
 from perfguard.records.verdict import GateOutcome
-from perfguard.store.json_files import load_json
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import load_json, write_text
 
 T = TypeVar("T")
 

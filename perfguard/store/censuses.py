@@ -23,8 +23,7 @@ from typing import Any
 
 from perfguard.errors import StoreError
 from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
-from perfguard.store.json_files import load_json
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import load_json, write_text
 
 CENSUS_SCHEMA = 1
 """Layout of the file."""

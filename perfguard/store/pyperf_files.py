@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.errors import StoreError
-from perfguard.store.whole_files import write_whole
+from perfguard.store.files import write_text
 
 PRIVATE_METADATA = (
     "boot_time",
@@ -49,7 +49,7 @@ def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any
             runs.setdefault(benchmark.get_name(), []).extend(benchmark.get_runs())
     if not runs:
         return None
-    return pyperf.BenchmarkSuite([pyperf.Benchmark(found) for _, found in sorted(runs.items())])
+    return suite_from_runs(runs)
 
 
 def suite_from_runs(runs: dict[str, list[Any]]) -> Any:
@@ -95,19 +95,6 @@ def read_suite(path: Path) -> Any:
         raise StoreError(
             f"{path} is not a pyperf file ({error}); restore it from git, or run `perfguard baseline update`"
         ) from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step, so that a crash leaves the old one or the new one.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
-    write_whole(path, text.encode())
 
 
 def _drop_private(document: dict[str, Any]) -> None:

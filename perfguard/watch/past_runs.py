@@ -19,7 +19,7 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
 from perfguard.store.baselines import BaselineStore
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import write_text
 from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.view.run_view import History, HistoryPoint

@@ -77,7 +77,7 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
         UnsoundCaseError: Nothing callable, no result, not finite, or not reproducible.
     """
     if adopted_target(case["target"]) is not None:
-        from perfguard.worker.adopted.preparing import prepare_adopted
+        from perfguard.worker.adopted.instances import prepare_adopted
 
         return prepare_adopted(case, seed=seed, check=check, instances=instances)
     factory = load_factory(case["target"])

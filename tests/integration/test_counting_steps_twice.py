@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.benchmarks.catalog import builtin_catalog
+from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.records.spec import Phase, expand
 from perfguard.records.steps.ops import CensusKind
 from tests.counted_cases import count_cases, differences
@@ -21,7 +21,7 @@ def smallest(spec):
     return cases[0]
 
 
-CASES = [smallest(spec) for spec in builtin_catalog().benchmarks]
+CASES = [smallest(spec) for spec in BENCHMARKS]
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfguard.benchmarks.networks import box_coder, matcher  # noqa: E402 - torch must be there first
+from perfguard.benchmarks.networks import anchors as anchor_boxes  # noqa: E402 - torch must be there first
 from perfguard.benchmarks.networks.anchors import AnchorGenerator  # noqa: E402
 from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss  # noqa: E402
-from perfguard.benchmarks.networks.frozen_bn import FrozenBatchNorm2d  # noqa: E402
+from perfguard.benchmarks.networks.fpn import FrozenBatchNorm2d  # noqa: E402
 from perfguard.benchmarks.networks.retinanet import (  # noqa: E402
     Detections,
     RetinaNet,
@@ -112,31 +112,31 @@ def test_focal_loss_and_gradient_equal_the_stable_formula(gamma: float) -> None:
 def test_matches_follow_the_thresholds() -> None:
     # The first anchor is the best of both objects, so that only the thresholds speak for the others.
     iou = torch.tensor([[0.95, 0.5, 0.49, 0.4, 0.39, 0.0], [0.9, 0.6, 0.1, 0.1, 0.1, 0.0]])
-    assert matcher.match(iou).tolist() == [
+    assert anchor_boxes.match(iou).tolist() == [
         0,
         1,
-        matcher.IGNORED,
-        matcher.IGNORED,
-        matcher.BACKGROUND,
-        matcher.BACKGROUND,
+        anchor_boxes.IGNORED,
+        anchor_boxes.IGNORED,
+        anchor_boxes.BACKGROUND,
+        anchor_boxes.BACKGROUND,
     ]
 
 
 def test_object_without_a_good_anchor_takes_its_best_ones_with_ties() -> None:
     iou = torch.tensor([[0.2, 0.2, 0.1, 0.0], [0.0, 0.0, 0.0, 0.7]])
-    assert matcher.match(iou).tolist() == [0, 0, matcher.BACKGROUND, 1]
+    assert anchor_boxes.match(iou).tolist() == [0, 0, anchor_boxes.BACKGROUND, 1]
 
 
 def test_low_quality_match_goes_to_the_object_that_the_anchor_overlaps_most() -> None:
     # Anchor 0 is the best of object 1, but overlaps object 0 more.
     iou = torch.tensor([[0.45, 0.9], [0.3, 0.1]])
-    assert matcher.match(iou).tolist() == [0, 0]
+    assert anchor_boxes.match(iou).tolist() == [0, 0]
 
 
 def test_intersection_over_union() -> None:
     boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0]])
     others = torch.tensor([[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 3.0, 3.0], [2.0, 2.0, 4.0, 4.0]])
-    torch.testing.assert_close(matcher.box_iou(boxes, others), torch.tensor([[1.0, 1 / 7, 0.0]]))
+    torch.testing.assert_close(anchor_boxes.box_iou(boxes, others), torch.tensor([[1.0, 1 / 7, 0.0]]))
 
 
 def test_box_coder_round_trip() -> None:
@@ -144,7 +144,7 @@ def test_box_coder_round_trip() -> None:
     corners, anchor_corners = torch.rand(100, 2) * 200, torch.rand(100, 2) * 200
     boxes = torch.cat([corners, corners + 1 + torch.rand(100, 2) * 300], dim=1)
     anchors = torch.cat([anchor_corners, anchor_corners + 16 + torch.rand(100, 2) * 300], dim=1)
-    decoded = box_coder.decode(box_coder.encode(boxes, anchors), anchors)
+    decoded = anchor_boxes.decode(anchor_boxes.encode(boxes, anchors), anchors)
     torch.testing.assert_close(decoded, boxes, rtol=1e-4, atol=1e-2)
 
 
@@ -152,8 +152,8 @@ def test_box_coder_values_and_size_limit() -> None:
     anchors = torch.tensor([[0.0, 0.0, 10.0, 20.0]])
     boxes = torch.tensor([[5.0, 5.0, 25.0, 25.0]])
     expected = torch.tensor([[1.0, 0.25, math.log(2.0), 0.0]])
-    torch.testing.assert_close(box_coder.encode(boxes, anchors), expected)
-    huge = box_coder.decode(torch.tensor([[0.0, 0.0, 100.0, 0.0]]), anchors)
+    torch.testing.assert_close(anchor_boxes.encode(boxes, anchors), expected)
+    huge = anchor_boxes.decode(torch.tensor([[0.0, 0.0, 100.0, 0.0]]), anchors)
     assert (huge[0, 2] - huge[0, 0]).item() == pytest.approx(625.0)
 
 
@@ -166,19 +166,19 @@ def test_losses_are_sums_over_anchors_per_foreground_and_means_over_images() -> 
         Target(boxes=torch.tensor([[7.0, 0, 15, 9]]), labels=torch.tensor([0])),
     ]
     matches = [
-        torch.tensor([0, matcher.IGNORED, 1, matcher.BACKGROUND]),
-        torch.full((4,), matcher.BACKGROUND),
+        torch.tensor([0, anchor_boxes.IGNORED, 1, anchor_boxes.BACKGROUND]),
+        torch.full((4,), anchor_boxes.BACKGROUND),
     ]
     classification, regression = 0.0, 0.0
     for image, (target, matched) in enumerate(zip(targets, matches, strict=True)):
         foreground = max(1, sum(int(m) >= 0 for m in matched))
         for anchor, match in enumerate(matched.tolist()):
-            if match == matcher.IGNORED:
+            if match == anchor_boxes.IGNORED:
                 continue
             one_hot = torch.zeros(3)
             if match >= 0:
                 one_hot[target.labels[match]] = 1
-                wanted = box_coder.encode(target.boxes[match : match + 1], anchors[anchor : anchor + 1])[0]
+                wanted = anchor_boxes.encode(target.boxes[match : match + 1], anchors[anchor : anchor + 1])[0]
                 regression += float((detections.offsets[image, anchor] - wanted).abs().sum()) / foreground / 2
             loss = sigmoid_focal_loss(detections.logits[image, anchor], one_hot)
             classification += float(loss) / foreground / 2

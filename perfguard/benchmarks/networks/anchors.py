@@ -1,4 +1,4 @@
-"""RetinaNet's anchor boxes.
+"""RetinaNet's anchor boxes: where they lie, which object each is assigned to, and offsets from them.
 
 Boxes are (x1, y1, x2, y2) in pixels throughout.
 Source: arXiv 1708.02002, section 4; rounding and order of torchvision `AnchorGenerator`.
@@ -6,6 +6,7 @@ Source: arXiv 1708.02002, section 4; rounding and order of torchvision `AnchorGe
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -54,3 +55,80 @@ def _cell_anchors(size: int) -> Tensor:
     widths = (width_ratios[:, None] * scales[None, :]).view(-1)
     heights = (height_ratios[:, None] * scales[None, :]).view(-1)
     return (torch.stack([-widths, -heights, widths, heights], dim=1) / 2).round()
+
+
+MAX_LOG_SCALE = math.log(1000.0 / 16)
+"""Decoded boxes are at most 62.5 times as wide or high as their anchor."""
+
+
+def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
+    """Offsets (dx, dy, dw, dh), shape (N, 4): centre shifts in anchor sizes, and log of the size ratios."""
+    widths, heights, x, y = _centred(anchors)
+    box_widths, box_heights, box_x, box_y = _centred(boxes)
+    return torch.cat(
+        (
+            (box_x - x) / widths,
+            (box_y - y) / heights,
+            torch.log(box_widths / widths),
+            torch.log(box_heights / heights),
+        ),
+        dim=1,
+    )
+
+
+def decode(offsets: Tensor, anchors: Tensor) -> Tensor:
+    """The boxes of `offsets`, shape (N, 4); the inverse of `encode` up to the size limit."""
+    widths, heights, x, y = _centred(anchors)
+    dx, dy, dw, dh = offsets.to(anchors.dtype).split(1, dim=1)
+    centre_x, centre_y = dx * widths + x, dy * heights + y
+    half_width = torch.exp(dw.clamp(max=MAX_LOG_SCALE)) * widths / 2
+    half_height = torch.exp(dh.clamp(max=MAX_LOG_SCALE)) * heights / 2
+    return torch.cat(
+        (centre_x - half_width, centre_y - half_height, centre_x + half_width, centre_y + half_height), dim=1
+    )
+
+
+def _centred(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x1, y1, x2, y2 = boxes.split(1, dim=1)
+    widths, heights = x2 - x1, y2 - y1
+    return widths, heights, x1 + 0.5 * widths, y1 + 0.5 * heights
+
+
+FOREGROUND_IOU = 0.5
+"""An anchor with at least this overlap is assigned."""
+BACKGROUND_IOU = 0.4
+"""An anchor below this overlap is background."""
+BACKGROUND = -1
+"""Match of an anchor without an object."""
+IGNORED = -2
+"""Match of an anchor between the thresholds: it has no part in the classification loss."""
+
+
+def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """Intersection over union of every pair: (N, 4) and (M, 4) to (N, M)."""
+    area1 = (boxes1[:, 2] - boxes1[:, 0]) * (boxes1[:, 3] - boxes1[:, 1])
+    area2 = (boxes2[:, 2] - boxes2[:, 0]) * (boxes2[:, 3] - boxes2[:, 1])
+    top_left = torch.max(boxes1[:, None, :2], boxes2[:, :2])
+    bottom_right = torch.min(boxes1[:, None, 2:], boxes2[:, 2:])
+    extent = (bottom_right - top_left).clamp(min=0)
+    intersection = extent[:, :, 0] * extent[:, :, 1]
+    return intersection / (area1[:, None] + area2 - intersection)
+
+
+def match(iou: Tensor) -> Tensor:
+    """The object of each anchor, or `BACKGROUND` or `IGNORED`; shape (anchors,), int64.
+
+    Every object also takes the anchors that overlap it most, ties included, however small the overlap
+    (`allow_low_quality_matches`); such an anchor goes to the object that *it* overlaps most.
+
+    Args:
+        iou: Shape (objects, anchors), at least one object.
+    """
+    best_iou, best_object = iou.max(dim=0)
+    matches = best_object.clone()
+    matches[best_iou < BACKGROUND_IOU] = BACKGROUND
+    matches[(best_iou >= BACKGROUND_IOU) & (best_iou < FOREGROUND_IOU)] = IGNORED
+    highest_of_object, _ = iou.max(dim=1)
+    _, anchors = torch.where(iou == highest_of_object[:, None])
+    matches[anchors] = best_object[anchors]
+    return matches

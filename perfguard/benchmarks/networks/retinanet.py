@@ -14,11 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perfguard.benchmarks.networks import box_coder, matcher
-from perfguard.benchmarks.networks.anchors import ANCHORS_PER_CELL, AnchorGenerator
+from perfguard.benchmarks.networks.anchors import ANCHORS_PER_CELL, IGNORED, AnchorGenerator, box_iou, encode, match
 from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss
-from perfguard.benchmarks.networks.fpn import FeaturePyramidNetwork
-from perfguard.benchmarks.networks.frozen_bn import FrozenBatchNorm2d
+from perfguard.benchmarks.networks.fpn import FeaturePyramidNetwork, FrozenBatchNorm2d
 from perfguard.benchmarks.networks.resnet import resnext50_32x4d
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ class Detections:
     logits: Tensor
     """Shape (batch, anchors, classes)."""
     offsets: Tensor
-    """Shape (batch, anchors, 4), as in `box_coder`."""
+    """Shape (batch, anchors, 4), as in `encode`."""
     anchors: Tensor
     """Shape (anchors, 4), the same for all images."""
 
@@ -161,7 +159,7 @@ class RetinaNet(nn.Module):
     def forward(self, images: Tensor, targets: Sequence[Target]) -> Tensor:
         """The training loss: classification plus box regression, a 0-d tensor."""
         detections = self.detect(images)
-        matches = [matcher.match(matcher.box_iou(target.boxes, detections.anchors)) for target in targets]
+        matches = [match(box_iou(target.boxes, detections.anchors)) for target in targets]
         return classification_loss(detections, targets, matches) + regression_loss(detections, targets, matches)
 
 
@@ -172,7 +170,7 @@ def classification_loss(detections: Detections, targets: Sequence[Target], match
         foreground = matched >= 0
         wanted = torch.zeros_like(logits)
         wanted[foreground, target.labels[matched[foreground]]] = 1.0
-        counted = matched != matcher.IGNORED
+        counted = matched != IGNORED
         loss = sigmoid_focal_loss(logits[counted], wanted[counted])
         losses.append(loss / torch.clamp(foreground.sum(), min=1))
     return torch.stack(losses).mean()
@@ -184,7 +182,7 @@ def regression_loss(detections: Detections, targets: Sequence[Target], matches: 
     for offsets, target, matched in zip(detections.offsets, targets, matches, strict=True):
         foreground = torch.where(matched >= 0)[0]
         boxes = target.boxes[matched[foreground]]
-        wanted = box_coder.encode(boxes, detections.anchors[foreground])
+        wanted = encode(boxes, detections.anchors[foreground])
         loss = functional.l1_loss(offsets[foreground], wanted, reduction="sum")
         losses.append(loss / max(1, foreground.numel()))
     return torch.stack(losses).mean()

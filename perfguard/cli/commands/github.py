@@ -144,7 +144,7 @@ def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
     """Write summary, annotations and outputs of the job; gives the exit code."""
     from perfguard.cli.github_job import add_summary, annotate, set_outputs
     from perfguard.integrations.github.pull_requests import reproducing, summary_of
-    from perfguard.integrations.github.remarks import annotations_of
+    from perfguard.integrations.github.workflow_commands import annotations_of
     from perfguard.report.comment.comment import SUMMARY_CHARACTERS, CommentContext
 
     destination, label, pull = options["output_dir"], options["accept_label"], job.pull_request

@@ -11,7 +11,7 @@ import click
 from perfguard.cli.options import load, progress_options
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, StoreError, UsageError
-from perfguard.store.whole_files import write_whole
+from perfguard.store.files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from perfguard.records.verdict import GateOutcome
 from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.session import Request
-from perfguard.store.json_files import load_json
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import load_json, write_text
 
 RunGate = Callable[[Request, ArmSpec, ArmSpec], RunResult]
 """Measures and judges one gate; `compare_arms`, or a fake of it."""

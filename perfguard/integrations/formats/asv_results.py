@@ -37,8 +37,9 @@ from perfguard.integrations.formats.series import (
     ProcessSamples,
     RunExport,
     SeriesSummary,
+    quantile,
+    summarize,
 )
-from perfguard.integrations.formats.summaries import quantile, summarize
 from perfguard.records.facts import fact
 from perfguard.units import printable
 

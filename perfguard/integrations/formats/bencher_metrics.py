@@ -13,8 +13,15 @@ import msgspec
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
 from perfguard.integrations.formats.checks import MAX_NAME, checked_name, checked_suite, checked_values, number_or_none
-from perfguard.integrations.formats.series import SECONDS, TIME, ImportedSeries, ImportedSuite, SeriesSummary
-from perfguard.integrations.formats.summaries import process_medians, quantile
+from perfguard.integrations.formats.series import (
+    SECONDS,
+    TIME,
+    ImportedSeries,
+    ImportedSuite,
+    SeriesSummary,
+    process_medians,
+    quantile,
+)
 from perfguard.records.facts import fact
 from perfguard.units import printable
 

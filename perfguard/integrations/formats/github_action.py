@@ -10,8 +10,7 @@ import json
 import statistics
 
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.series import SECONDS, ImportedSeries, ImportedSuite, RunExport
-from perfguard.integrations.formats.summaries import process_medians
+from perfguard.integrations.formats.series import SECONDS, ImportedSeries, ImportedSuite, RunExport, process_medians
 from perfguard.records.verdict import Verdict
 from perfguard.units import format_effect, printable
 

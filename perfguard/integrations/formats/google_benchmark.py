@@ -21,8 +21,7 @@ from perfguard.integrations.formats.checks import (
     left_out_failed,
     text_or_none,
 )
-from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples
-from perfguard.integrations.formats.summaries import summarize
+from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, summarize
 from perfguard.records.facts import Fact, fact
 from perfguard.units import printable
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from perfguard.integrations.formats.case_names import split_case_id
 from perfguard.integrations.formats.moments import utc_text
 from perfguard.integrations.formats.series import RunExport
+from perfguard.records.case_names import split_case_id
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome

@@ -23,8 +23,14 @@ from perfguard.integrations.formats.checks import (
     text_or_none,
 )
 from perfguard.integrations.formats.moments import utc_text
-from perfguard.integrations.formats.series import SECONDS, TIME, ImportedSeries, ImportedSuite, ProcessSamples
-from perfguard.integrations.formats.summaries import summarize
+from perfguard.integrations.formats.series import (
+    SECONDS,
+    TIME,
+    ImportedSeries,
+    ImportedSuite,
+    ProcessSamples,
+    summarize,
+)
 from perfguard.records.facts import Fact, fact
 from perfguard.units import printable
 

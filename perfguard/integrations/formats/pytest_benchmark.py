@@ -21,8 +21,13 @@ from perfguard.integrations.formats.checks import (
     parameters_of,
     text_or_none,
 )
-from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, SeriesSummary
-from perfguard.integrations.formats.summaries import summarize
+from perfguard.integrations.formats.series import (
+    ImportedSeries,
+    ImportedSuite,
+    ProcessSamples,
+    SeriesSummary,
+    summarize,
+)
 from perfguard.records.facts import fact
 
 _KEEPS_SAMPLES = "--benchmark-json or --benchmark-save-data"

@@ -14,7 +14,6 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.case_names import split_case_id
 from perfguard.integrations.formats.checks import (
     MAX_NAME,
     SECONDS_IN,
@@ -32,8 +31,10 @@ from perfguard.integrations.formats.series import (
     ImportedSuite,
     ProcessSamples,
     RunExport,
+    process_medians,
+    summarize,
 )
-from perfguard.integrations.formats.summaries import process_medians, summarize
+from perfguard.records.case_names import split_case_id
 from perfguard.records.facts import fact
 from perfguard.units import printable
 

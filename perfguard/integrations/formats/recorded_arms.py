@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from perfguard.integrations.formats.case_names import split_case_id
 from perfguard.integrations.formats.checks import checked_values, is_usable, number_or_none
-from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples
-from perfguard.integrations.formats.summaries import summarize
+from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, summarize
+from perfguard.records.case_names import split_case_id
 from perfguard.records.events import BlockFinished, Event
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm

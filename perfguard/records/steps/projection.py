@@ -67,11 +67,6 @@ class RooflinePoint:
         return None if self.flops is None or not self.size_bytes else self.flops / self.size_bytes
 
     @property
-    def attainable_flops_per_s(self) -> float | None:
-        """The height of the roof at its intensity."""
-        return None if self.flops is None else self.flops / self.best_s
-
-    @property
     def achieved_flops_per_s(self) -> float | None:
         """What it does in the step."""
         return None if self.flops is None else self.flops / self.call_s
@@ -194,3 +189,31 @@ class CaseProjection:
     """Problems whose work is known, longest in the step first; empty without ceilings."""
     notes: tuple[Fact, ...] = ()
     """What the reader should know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmCeiling:
+    """A product of two square matrices."""
+
+    dtype: str
+    """`fp32`, `bf16` or `fp64`."""
+    size: int
+    """Rows and columns."""
+    call_s: float
+    """Seconds of the fastest product."""
+    flops_per_s: float
+    """Two floating-point operations for each multiplication with its addition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCeiling:
+    """A pass over arrays in memory."""
+
+    kernel: str
+    """`copy` (reads one array, writes one) or `triad` (reads two, writes one)."""
+    array_bytes: int
+    """Size of each array."""
+    call_s: float
+    """Seconds of the fastest pass."""
+    bytes_per_s: float
+    """Bytes read and written by the program; what the caches fetch before a write is not counted, as in STREAM."""

@@ -17,11 +17,10 @@ from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.report.case_names import name_in
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
 from perfguard.report.escaping import code_block
-from perfguard.report.lines import attribution_of, error_rate_of, notes_of
+from perfguard.report.lines import attribution_of, error_rate_of, name_in, notes_of
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count

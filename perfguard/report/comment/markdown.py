@@ -6,9 +6,8 @@ from perfguard.records.case_names import short_names
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.report.case_names import name_in, names_in
 from perfguard.report.escaping import code, escape
-from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.lines import blame_lines, name_in, names_in, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.report.terminal.result import PLAIN, SIGNS, format_interval

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from perfguard.report.escaping import island, shown
 from perfguard.report.html.charts import Table
 from perfguard.report.html.content import RawFile, RunContent
-from perfguard.report.html.foreign import island, shown
 from perfguard.report.html.sections import RunSection, run_section
 from perfguard.report.html.svg import Element
 from perfguard.report.terminal.findings import finding_heading, finding_rows

@@ -8,8 +8,7 @@ from perfguard.records.steps.projection import CaseProjection, RooflineCeilings,
 from perfguard.report.html.axes import LogAxis
 from perfguard.report.html.charts import Cell, Chart, Table, gridlines, levels, numbers
 from perfguard.report.html.svg import Element, element, percent, picture, stretched
-from perfguard.report.terminal.rates import format_bandwidth, format_flops
-from perfguard.units import format_count, format_number, format_seconds, format_share
+from perfguard.units import format_bandwidth, format_count, format_flops, format_number, format_seconds, format_share
 
 _HEIGHT, _TOP, _FLOOR = 260, 18, 232
 _DECADES_BELOW = 1000.0

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from perfguard.report.html.foreign import shown
+from perfguard.report.escaping import shown
 
 Value = str | float | int | None
 _TAGS = frozenset({"svg", "g", "rect", "line", "circle", "path", "text", "title"})

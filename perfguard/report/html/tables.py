@@ -12,8 +12,8 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpKey
 from perfguard.records.steps.profile import ProfiledCase
 from perfguard.records.verdict import SignalFinding, Verdict
 from perfguard.report.culprits import place_of_culprit
+from perfguard.report.escaping import LONGEST_NAME
 from perfguard.report.html.charts import Cell, Table, numbers, text_cells
-from perfguard.report.html.foreign import LONGEST_NAME
 from perfguard.report.html.marks import mark_of, urgency
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.result import format_interval

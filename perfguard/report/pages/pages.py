@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfguard.errors import UsageError
 from perfguard.report.html.page import MARKER
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import write_text
 
 _HEAD_BYTES = 8192
 

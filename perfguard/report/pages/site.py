@@ -11,12 +11,12 @@ from perfguard.codec import from_builtins, to_builtins
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.report.case_history import unread_runs
-from perfguard.report.html.foreign import island
+from perfguard.report.escaping import island
 from perfguard.report.html.page import MARKER, look, render_report
 from perfguard.report.html.site import PAGES, SiteRow, page_name, render_index, site_row
 from perfguard.report.pages.build import read_run, source_of
 from perfguard.report.pages.pages import may_overwrite, page_head, write_page
-from perfguard.store.pyperf_files import write_text
+from perfguard.store.files import write_text
 from perfguard.watch.past_runs import MAX_RUNS, read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.view.run_view import History

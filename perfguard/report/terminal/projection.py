@@ -15,11 +15,12 @@ from perfguard.records.steps.projection import (
     RooflinePoint,
 )
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import MARKS, roofline_chart
 from perfguard.report.terminal.tables import FittedTable, plain_table
 from perfguard.units import (
+    format_bandwidth,
     format_count,
+    format_flops,
     format_number,
     format_seconds,
     format_share,

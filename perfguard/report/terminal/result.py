@@ -12,8 +12,7 @@ from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.report.case_names import names_in
-from perfguard.report.lines import blame_lines, note_lines, signal_lines
+from perfguard.report.lines import blame_lines, names_in, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution

@@ -7,7 +7,7 @@ import string
 from collections.abc import Sequence
 
 from perfguard.records.steps.projection import RooflineCeilings, RooflinePoint
-from perfguard.report.terminal.rates import format_flops
+from perfguard.units import format_flops
 
 MARKS = string.ascii_uppercase
 """A letter for each problem, in the order given; so many can be shown."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import (
@@ -24,8 +24,7 @@ from perfguard.records.events import (
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.host_counters import read_steal, steal_ratio
-from perfguard.runner.blocks.intrusion import IntrusionWatch
+from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
 from perfguard.runner.process.starter import Starter
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
@@ -278,16 +277,7 @@ class _Loop:
                 arm=worker.arm,
                 index=position if warmup else position - self._m.settings.warmups,
                 warmup=warmup,
-                value_s=timed.value_s,
-                cpu_s=timed.cpu_s,
-                minor_faults=timed.minor_faults,
-                involuntary_switches=timed.involuntary_switches,
-                iterations=timed.iterations,
-                voluntary_switches=timed.voluntary_switches,
-                waited_s=timed.waited_s,
-                peak_memory_bytes=timed.peak_memory_bytes,
-                energy_j=timed.energy_j,
-                instructions=timed.instructions,
+                **asdict(timed),
             )
         )
         return 0 if warmup else timed.involuntary_switches

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import fact
@@ -18,7 +18,8 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
 
-N = TypeVar("N", int, float)
+T = TypeVar("T")
+_WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 
 
 class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives on
@@ -47,15 +48,15 @@ class TimedSlice:
     """Involuntary context switches of the slice."""
     iterations: int
     """Iterations of the slice."""
-    voluntary_switches: int | None
+    voluntary_switches: int | None = None
     """Voluntary context switches of the slice; None, here and below, where the worker cannot tell."""
-    waited_s: float | None
+    waited_s: float | None = None
     """Seconds of the slice in which the thread that runs the steps was ready but had no CPU."""
-    peak_memory_bytes: int | None
+    peak_memory_bytes: int | None = None
     """Peak of resident memory in the slice."""
-    energy_j: float | None
+    energy_j: float | None = None
     """Joules of the CPU packages for one iteration."""
-    instructions: float | None
+    instructions: float | None = None
     """Instructions of one iteration, user space."""
 
 
@@ -65,9 +66,9 @@ class Prepared:
 
     digest: float
     """Result of its first call, reduced to one number."""
-    checks: dict[str, float]
+    checks: dict[str, float] = field(default_factory=dict)
     """Named numbers of that call; equal seeds give equal numbers."""
-    instance_s: float | None
+    instance_s: float | None = None
     """Seconds of one further set-up; None where it was not checked."""
     compile_events: dict[str, int] = field(default_factory=dict)
     """What torch.compile did meanwhile, by name: `unique_graphs`, `frames`, `graph_break: REASON`, `recompile: REASON`.
@@ -150,14 +151,7 @@ class ArmWorker:
         self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
         prepared = self._expect("prepared", self._settings.setup_timeout_s)
         self._require_mask(prepared)
-        with _in_form("prepared"):
-            instance_s = prepared.get("instance_s")
-            return Prepared(
-                digest=float(prepared["digest"]),
-                checks={str(name): float(value) for name, value in prepared.get("checks", {}).items()},
-                instance_s=None if instance_s is None else float(instance_s),
-                compile_events=dict(prepared.get("compile_events", {})),
-            )
+        return decoded(prepared, Prepared)
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first slice then waits."""
@@ -170,7 +164,9 @@ class ArmWorker:
         self._worker.send("go")
         reply = self._expect("slice", self._settings.slice_timeout_s)
         self._require_mask(reply)
-        timed = _timed_slice(reply)
+        timed = decoded(reply, TimedSlice)
+        if not (math.isfinite(timed.value_s) and timed.value_s > 0):
+            raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {_WHY_NOT_IN_FORM}")
         self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
         return timed
 
@@ -206,7 +202,7 @@ class ArmWorker:
         # Exporting a trace takes longer than the step itself.
         profiled = self._expect("profiled", self._settings.setup_timeout_s)
         self._require_mask(profiled)
-        return profiled_step(profiled)
+        return decoded(profiled, ProfiledStep)
 
     def program(self, case: Case) -> Message:
         """What the process knows of the program behind a prepared case, as `ProgramFacts` has it.
@@ -261,60 +257,18 @@ class ArmWorker:
         return message
 
 
-@contextlib.contextmanager
-def _in_form(answer: str) -> Iterator[None]:
-    """What a worker answers may be anything: the code that is measured runs in its process."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise WorkerFailure(
-            f"the worker's answer {answer!r} is not of the form that it has ({type(error).__name__}: {error}); does "
-            "code of the benchmark change perfguard's own?"
-        ) from error
-
-
-def _timed_slice(reply: Message) -> TimedSlice:
-    with _in_form("slice"):
-        value_s = float(reply["value_s"])
-        if not (math.isfinite(value_s) and value_s > 0):
-            raise ValueError(f"{value_s} s is no time")
-        return TimedSlice(
-            value_s=value_s,
-            cpu_s=float(reply["cpu_s"]),
-            minor_faults=int(reply["minor_faults"]),
-            involuntary_switches=int(reply["involuntary_switches"]),
-            iterations=int(reply["iterations"]),
-            voluntary_switches=_known(int, reply.get("voluntary_switches")),
-            waited_s=_known(float, reply.get("waited_s")),
-            peak_memory_bytes=_known(int, reply.get("peak_memory_bytes")),
-            energy_j=_known(float, reply.get("energy_j")),
-            instructions=_known(float, reply.get("instructions")),
-        )
-
-
-def _known(kind: Callable[[Any], N], value: object) -> N | None:
-    return None if value is None else kind(value)
-
-
-def profiled_step(reply: Message) -> ProfiledStep:
-    """A step from the worker's reply.
+def decoded(reply: Message, kind: type[T]) -> T:
+    """A worker's reply as a value.
 
     Raises:
-        WorkerFailure: It is none.
+        WorkerFailure: It is not of that form: the code that is measured runs in the worker's process.
     """
-    with _in_form("profiled"):
-        return ProfiledStep(
-            kind=StepKind(reply["kind"]),
-            wall_s=float(reply["wall_s"]),
-            thread_s=float(reply["thread_s"]),
-            process_s=float(reply["process_s"]),
-            minor_faults=int(reply["minor_faults"]),
-            event_s=reply["event_s"],
-            own_share=reply["own_share"],
-            module_s=reply["module_s"],
-            compile_events=dict(reply["compile_events"]),
-            logs=tuple(reply["logs"]),
-        )
+    try:
+        return msgspec.convert(reply, kind)
+    except msgspec.ValidationError as error:
+        raise WorkerFailure(
+            f"the worker's answer {reply.get('reply')!r} is not of the form that it has ({error}); {_WHY_NOT_IN_FORM}"
+        ) from error
 
 
 def _described(case: Case) -> dict[str, Any]:

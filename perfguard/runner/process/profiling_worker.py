@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
-from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
-from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, profiled_step
+from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
+from perfguard.runner.process.arm_worker import ArmWorker, ProfiledStep, decoded
 
 CEILING_DTYPES = ("fp32", "bf16", "fp64")
 
@@ -126,7 +126,7 @@ class ProfilingWorker(ArmWorker):
         if reply["reply"] == "ended":
             return self._script_end(reply)
         self._require_mask(reply)
-        return profiled_step(reply)
+        return decoded(reply, ProfiledStep)
 
     def stop_script(self, *, timeout_s: float) -> ScriptEnd:
         """End a held script where it is."""
@@ -149,7 +149,7 @@ class ProfilingWorker(ArmWorker):
             CaseRefused: A file cannot be written, or the script runs a profiler of its own.
         """
         self._worker.send("whole", path=str(path), arguments=list(arguments), kind=kind.value, **_files(trace, log))
-        step = profiled_step(self._expect("profiled", timeout_s))
+        step = decoded(self._expect("profiled", timeout_s), ProfiledStep)
         return WholeScript(step=step, end=self._script_end(self._expect("ended", timeout_s)))
 
     def replay(self, op: RecordedOp, *, budget_s: float = 0.1) -> ReplayedOp:
@@ -157,13 +157,8 @@ class ProfilingWorker(ArmWorker):
         self._worker.send("replay", op=asdict(op), budget_s=budget_s)
         reply = self._expect("replayed", self._settings.setup_timeout_s)
         self._require_mask(reply)
-        return ReplayedOp(
-            call_s=reply["call_s"],
-            reason=None if reply["reason"] is None else fact("replay.refused", error=reply["reason"]),
-            overload=reply.get("overload"),
-            batches=int(reply.get("batches", 0)),
-            assumed=tuple(reply.get("assumed", ())),
-        )
+        refused = None if reply["reason"] is None else fact("replay.refused", error=reply["reason"])
+        return replace(decoded({**reply, "reason": None}, ReplayedOp), reason=refused)
 
     def ceilings(self, dtypes: Sequence[str] = CEILING_DTYPES, *, cache_bytes: int | None = None) -> Ceilings:
         """Measure what the worker's CPUs can do at best; some seconds for each dtype.
@@ -175,23 +170,11 @@ class ProfilingWorker(ArmWorker):
         self._worker.send("ceilings", dtypes=list(dtypes), cache_bytes=cache_bytes)
         reply = self._expect("ceilings", self._settings.setup_timeout_s)
         self._require_mask(reply)
-        return Ceilings(
-            gemms=tuple(GemmCeiling(**gemm) for gemm in reply["gemms"]),
-            streams=tuple(StreamCeiling(**stream) for stream in reply["streams"]),
-            cache_bytes=int(reply["cache_bytes"]),
-            is_beyond_caches=bool(reply["is_beyond_caches"]),
-            threads=int(reply["threads"]),
-        )
+        return decoded(reply, Ceilings)
 
     def _script_end(self, reply: Message) -> ScriptEnd:
         self._require_mask(reply)
-        return ScriptEnd(
-            exit_code=int(reply["exit_code"]),
-            problem=reply["problem"],
-            detail=str(reply["detail"]),
-            was_ended=bool(reply["was_ended"]),
-            steps=int(reply["steps"]),
-        )
+        return decoded(reply, ScriptEnd)
 
 
 def _files(trace: Path | None, log: Path | None) -> dict[str, str | None]:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from perfguard.report.scales import bounds_of
-from perfguard.tui.drawing.canvas import Canvas
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.grid import Grid
+from perfguard.tui.drawing.grid import Canvas, Grid
 from perfguard.tui.drawing.spans import Line, Role, Span, line, width_of
 from perfguard.units import format_seconds
 from perfguard.watch.view.run_view import CaseSeries

@@ -42,8 +42,6 @@ class Glyphs:
     """Spread around a point."""
     block: str
     """Full cell of a bar."""
-    shade: str
-    """Cell of a bar that is context."""
     levels: str
     """From the lowest to the highest cell of a sparkline."""
     pinned: str
@@ -80,7 +78,6 @@ UNICODE = Glyphs(
     corner="└",
     whisker="│",
     block="█",
-    shade="░",
     levels="▁▂▃▄▅▆▇█",
     pinned="■",
     free="□",
@@ -108,7 +105,6 @@ ASCII = Glyphs(
     corner="+",
     whisker="|",
     block="#",
-    shade=":",
     levels="_.-~=+*#",
     pinned="#",
     free=".",

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from perfguard.report.scales import ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.scales import position
+from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, line
 from perfguard.units import format_change
 from perfguard.watch.view.run_view import CaseView

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from perfguard.report.scales import limit_for, ratio_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.grid import Grid
+from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.intervals import format_limit
-from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.drawing.sparklines import thinned
 from perfguard.units import format_count

@@ -10,8 +10,7 @@ from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import changes_before
 from perfguard.report.scales import bounds_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.scales import position
+from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.units import format_count, format_seconds
 from perfguard.watch.view.run_view import HistoryPoint

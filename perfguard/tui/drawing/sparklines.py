@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.scales import position
+from perfguard.tui.drawing.grid import position
 
 
 def sparkline(values: Sequence[float], width: int, glyphs: Glyphs, *, low: float, high: float) -> str:

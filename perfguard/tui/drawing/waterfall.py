@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from perfguard.records.steps.ops import Attribution
 from perfguard.report.step_parts import Part, parts_of
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.scales import position
+from perfguard.tui.drawing.grid import position
 from perfguard.tui.drawing.spans import Line, Role, Span, cut, fitted, line
 from perfguard.units import format_seconds, format_signed_seconds
 

@@ -18,7 +18,7 @@ from perfguard.tui.drawing.intervals import (
 )
 from perfguard.tui.drawing.spans import Line, Role, Span, line, plain, shortened
 from perfguard.tui.drawing.verdicts import mark_of, urgency
-from perfguard.tui.tables.columns import Column, TableSpec, titled
+from perfguard.tui.tables.columns import Column, TableSpec, descending, falling, titled
 from perfguard.units import format_count, format_ratio, format_seconds, printable
 from perfguard.watch.view.run_view import CaseState, CaseView
 
@@ -99,13 +99,6 @@ def _width_of_interval(case: CaseView) -> float:
     return ends[1] - ends[0] if ends else math.inf
 
 
-def _known(value: float | None, *, descending: bool = False) -> float:
-    """A value to sort by; what is unknown comes last."""
-    if value is None or math.isnan(value):
-        return math.inf
-    return -value if descending else value
-
-
 _CASE: Column[CaseView] = Column(
     id="case",
     head=titled("case"),
@@ -123,35 +116,14 @@ _BLOCKS: Column[CaseView] = Column(
     align_right=True,
     sort=lambda case: case.blocks,
 )
-_BASELINE: Column[CaseView] = Column(
-    id="baseline",
-    head=titled("baseline"),
-    draw=lambda case, _: line(format_seconds(case.baseline_s)),
-    width=9,
-    rank=5,
-    align_right=True,
-    sort=lambda case: _known(case.baseline_s, descending=True),
-    is_falling=True,
+_BASELINE: Column[CaseView] = falling(
+    "baseline", lambda case: line(format_seconds(case.baseline_s)), lambda case: case.baseline_s, width=9, rank=5
 )
-_CANDIDATE: Column[CaseView] = Column(
-    id="candidate",
-    head=titled("candidate"),
-    draw=lambda case, _: line(format_seconds(case.candidate_s)),
-    width=9,
-    rank=4,
-    align_right=True,
-    sort=lambda case: _known(case.candidate_s, descending=True),
-    is_falling=True,
+_CANDIDATE: Column[CaseView] = falling(
+    "candidate", lambda case: line(format_seconds(case.candidate_s)), lambda case: case.candidate_s, width=9, rank=4
 )
-_EFFECT: Column[CaseView] = Column(
-    id="effect",
-    head=titled("effect"),
-    draw=lambda case, _: (effect_span(case),),
-    width=9,
-    rank=1,
-    align_right=True,
-    sort=lambda case: _known(case.log_ratio, descending=True),
-    is_falling=True,
+_EFFECT: Column[CaseView] = falling(
+    "effect", lambda case: (effect_span(case),), lambda case: case.log_ratio, width=9, rank=1
 )
 _INTERVAL: Column[CaseView] = Column(
     id="bounds",
@@ -161,22 +133,15 @@ _INTERVAL: Column[CaseView] = Column(
     rank=4,
     is_picture=True,
 )
-_NOISE: Column[CaseView] = Column(
-    id="noise",
-    head=titled("noise"),
-    draw=lambda case, _: line(format_ratio(case.noise_ratio)),
-    width=8,
-    rank=6,
-    align_right=True,
-    sort=lambda case: _known(case.noise_ratio, descending=True),
-    is_falling=True,
+_NOISE: Column[CaseView] = falling(
+    "noise", lambda case: line(format_ratio(case.noise_ratio)), lambda case: case.noise_ratio, width=8, rank=6
 )
 _VERDICT: Column[CaseView] = Column(
     id="verdict",
     head=titled("verdict"),
     draw=_verdict_cell,
     width=16,
-    sort=lambda case: (urgency(case), _known(case.log_ratio, descending=True)),
+    sort=lambda case: (urgency(case), descending(case.log_ratio)),
     is_falling=True,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -74,6 +75,32 @@ class TableSpec(Generic[T]):
 def titled(title: str) -> Callable[[int], Line]:
     """The head of a column that is only a word."""
     return lambda _: (Span(title, Role.TITLE),)
+
+
+def falling(
+    title: str,
+    draw: Callable[[T], Line],
+    value: Callable[[T], float | None],
+    *,
+    width: int,
+    rank: int = 0,
+) -> Column[T]:
+    """A column of numbers that puts the largest first; what is unknown comes last."""
+    return Column(
+        id=title,
+        head=titled(title),
+        draw=lambda row, _: draw(row),
+        width=width,
+        rank=rank,
+        align_right=True,
+        sort=lambda row: descending(value(row)),
+        is_falling=True,
+    )
+
+
+def descending(value: float | None) -> float:
+    """What a number is sorted by where the largest comes first; what is unknown comes last."""
+    return math.inf if value is None or math.isnan(value) else -value
 
 
 def place_columns(columns: Sequence[Column[Any]], width: int) -> list[Place]:

@@ -8,7 +8,7 @@ from perfguard.tui.drawing.glyphs import Glyphs
 from perfguard.tui.drawing.spans import Line, Role, Span, line, shortened
 from perfguard.tui.drawing.sparklines import sparkline
 from perfguard.tui.drawing.verdicts import Mark, mark_of_outcome
-from perfguard.tui.tables.columns import Column, TableSpec, titled
+from perfguard.tui.tables.columns import Column, TableSpec, falling, titled
 from perfguard.units import format_effect, format_seconds, printable
 from perfguard.watch.view.run_view import HistoryPoint
 
@@ -27,16 +27,7 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
                 stretch=2,
                 sort=lambda row: row.case_id,
             ),
-            Column(
-                id="runs",
-                head=titled("runs"),
-                draw=lambda row, _: line(str(len(row.points))),
-                width=5,
-                rank=3,
-                align_right=True,
-                sort=lambda row: -len(row.points),
-                is_falling=True,
-            ),
+            falling("runs", lambda row: line(str(len(row.points))), lambda row: len(row.points), width=5, rank=3),
             Column(
                 id="trend",
                 head=titled("trend"),
@@ -46,24 +37,8 @@ def history_table(glyphs: Glyphs) -> TableSpec[CaseHistory]:
                 rank=1,
                 is_picture=True,
             ),
-            Column(
-                id="latest",
-                head=titled("latest"),
-                draw=lambda row, _: line(format_seconds(row.latest.median_s)),
-                width=9,
-                align_right=True,
-                sort=lambda row: -row.latest.median_s,
-                is_falling=True,
-            ),
-            Column(
-                id="change",
-                head=titled("change"),
-                draw=_change,
-                width=9,
-                align_right=True,
-                sort=lambda row: -(row.log_ratio or 0.0),
-                is_falling=True,
-            ),
+            falling("latest", _latest, lambda row: row.latest.median_s, width=9),
+            falling("change", _change, lambda row: row.log_ratio or 0.0, width=9),
             Column(id="since", head=titled("since"), draw=_since, width=12, rank=4),
             Column(id="verdict", head=titled("last verdict"), draw=_verdict, width=15, rank=2),
         ),
@@ -79,7 +54,11 @@ def _trend(row: CaseHistory, width: int, glyphs: Glyphs) -> Line:
     return line(Span(sparkline(values, width, glyphs, low=low, high=high), Role.CANDIDATE))
 
 
-def _change(row: CaseHistory, _: int) -> Line:
+def _latest(row: CaseHistory) -> Line:
+    return line(format_seconds(row.latest.median_s))
+
+
+def _change(row: CaseHistory) -> Line:
     ratio = row.log_ratio
     spread = max(row.latest.spread_ratio or 0.0, 0.02)
     role = Role.MUTED if ratio is None or abs(ratio) < spread else Role.SLOWER if ratio > 0 else Role.FASTER

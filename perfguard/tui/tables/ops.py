@@ -9,8 +9,7 @@ from enum import Enum
 from perfguard.records.steps.ops import ChangeClass, OpDelta
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow
 from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.grid import Grid
-from perfguard.tui.drawing.scales import position
+from perfguard.tui.drawing.grid import Grid, position
 from perfguard.tui.drawing.spans import Line, Role, Span, line
 from perfguard.tui.tables.columns import Column, TableSpec, titled
 from perfguard.units import format_number, format_seconds, format_share, format_signed_seconds

@@ -97,7 +97,6 @@ class WatchedCase:
             reasons=verdict.reasons if verdict else _why(failure) if failure else obstacles,
             census=data.census_changes.get(case_id),
             attribution=data.attributions.get(case_id),
-            ops_file=data.ops_files.get(case_id),
             findings=data.findings.get(case_id, ()),
         )
 

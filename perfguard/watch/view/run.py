@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from perfguard.errors import MeasurementError
 from perfguard.records.case_names import short_names
-from perfguard.records.events import ArmReady
-from perfguard.records.facts import Fact
+from perfguard.records.events import (
+    ArmReady,
+    ArmsCompared,
+    CanaryTimed,
+    CaseFailed,
+    CaseFinished,
+    Event,
+    LookTaken,
+    Noted,
+    RunFinished,
+    SliceTimed,
+    StepsCounted,
+    VerdictReached,
+)
+from perfguard.records.facts import Fact, Severity
 from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
-from perfguard.records.verdict import Policy
+from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.units import printable
 from perfguard.watch.sources.line_reader import SeenEvent
 from perfguard.watch.view.cases import WatchedCase
-from perfguard.watch.view.log import level_of
-from perfguard.watch.view.run_view import ArmView, CaseSeries, CaseView, LogLine, Progress, RunState, RunView
+from perfguard.watch.view.run_view import ArmView, CaseSeries, CaseView, Level, LogLine, Progress, RunState, RunView
 
 MAX_LOG_LINES = 2000
 """The latest ones are kept; all of them are in the recording."""
@@ -184,3 +196,34 @@ def _arm_view(ready: ArmReady) -> ArmView:
 def _whole(value_s: float) -> float:
     """Full seconds: a view that differs in less is not worth a repaint."""
     return float(round(value_s)) if math.isfinite(value_s) else 0.0
+
+
+_ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}
+_WARNINGS = {
+    *(Outcome.DIFFERENT.value, Outcome.INCOMPARABLE.value, Outcome.NO_BASELINE.value, Outcome.INCONCLUSIVE.value),
+    *(GateOutcome.HOST_UNSTABLE.value, "interrupted"),
+}
+
+
+def level_of(event: Event) -> Level | None:
+    """How grave an event is; None for what comes many times a second and for what its neighbours say, too."""
+    match event:
+        case SliceTimed() | CanaryTimed() | CaseFinished() | ArmsCompared(identical=False) | StepsCounted(changes=()):
+            return None
+        case LookTaken():
+            return _worst(event.decided.values()) if event.decided or event.final else None
+        case CaseFailed(skipped=False):
+            return "error"
+        case StepsCounted() | Noted():
+            return "info" if isinstance(event, Noted) and event.fact.severity is Severity.INFO else "warning"
+        case VerdictReached() | RunFinished():
+            return _worst([event.outcome])
+        case _:
+            return "info"
+
+
+def _worst(outcomes: Iterable[str]) -> Level:
+    found = set(outcomes)
+    if found & _ERRORS:
+        return "error"
+    return "warning" if found & _WARNINGS else "info"

@@ -89,8 +89,6 @@ class CaseView:
     """What changed by op counts; None where it was not counted."""
     attribution: Attribution | None = None
     """Which ops are to blame, where they were compared."""
-    ops_file: str | None = None
-    """File of the run's folder that holds all of the attribution's differences."""
     findings: tuple[Finding, ...] = ()
     """Advice on what the candidate does and the baseline does not, the gravest first."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.records.protocol import Message
-from perfguard.records.steps.ceilings import GemmCeiling, StreamCeiling
+from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.worker.profiling.replay import time_call
 
 GEMM_SIZES = (256, 512, 1024, 2048)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from perfguard.worker.profiling.capture import captured_output
 
 TIMESTAMP_VARIABLE = "ONEDNN_VERBOSE_TIMESTAMP"
 """oneDNN reads it once, at its first message: it has to be set before torch is imported."""
@@ -71,3 +70,42 @@ def _switch_on(switch: Callable[[], AbstractContextManager[Any]], switched: Exit
     except (AssertionError, RuntimeError):  # the library was built without it
         return False
     return True
+
+
+_STDOUT = 1
+
+
+@contextmanager
+def captured_output(path: Path) -> Iterator[None]:
+    """Send what is printed to file descriptor 1 to a file, by this process and by those that it starts meanwhile.
+
+    May be nested: the innermost file takes it. Whatever happens, the descriptor leads to its old place afterwards.
+
+    Args:
+        path: Is created, or emptied.
+
+    Raises:
+        OSError: The file cannot be written, or descriptor 1 is closed.
+    """
+    saved = os.dup(_STDOUT)
+    try:
+        with path.open("wb", buffering=0) as target:
+            _flush()
+            try:
+                os.dup2(target.fileno(), _STDOUT)
+                yield
+            finally:
+                _flush()
+                os.dup2(saved, _STDOUT)
+    finally:
+        os.close(saved)
+
+
+def _flush() -> None:
+    """Write out what Python and C still hold, so that it ends up on the side where it was printed."""
+    for stream in (sys.stdout, sys.__stdout__):
+        # A script may have closed or replaced them.
+        with suppress(Exception):
+            stream.flush()  # type: ignore[union-attr]
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)

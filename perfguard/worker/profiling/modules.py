@@ -38,11 +38,6 @@ class ModuleHooks:
         self._calls = threading.local()
         self._handles: list[Any] = []
 
-    @property
-    def installed(self) -> bool:
-        """Whether calls of modules are seen."""
-        return bool(self._handles)
-
     def install(self) -> None:
         """See every call of every module from now on; a second time does nothing."""
         if self._handles:

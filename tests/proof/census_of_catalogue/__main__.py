@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfguard.benchmarks.catalog import builtin_catalog
+from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.host.probe import probe
 from perfguard.records.spec import Case, expand
 from perfguard.units import format_count
@@ -50,7 +50,7 @@ def main() -> None:
 
 def groups() -> Iterator[list[Case]]:
     """Cases that share two workers: all eager ones of a benchmark; compiled ones, at last, each by itself."""
-    cases = [expand(spec) for spec in builtin_catalog().benchmarks]
+    cases = [expand(spec) for spec in BENCHMARKS]
     yield from ([case for case in found if COMPILED not in case.id] for found in cases)
     yield from ([case] for found in cases for case in found if COMPILED in case.id)
 
@@ -120,7 +120,7 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
     machine_id = rows[0]["machine_id"]
     stem = REPOSITORY / "docs" / "measurements" / f"census-{machine_id}"
     stem.with_suffix(".json").write_text(json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    left = sum(len(expand(spec)) for spec in builtin_catalog().benchmarks) - len(rows)
+    left = sum(len(expand(spec)) for spec in BENCHMARKS) - len(rows)
     counted = [row for row in rows if "problem" not in row]
     alike = sum(not row["differences"] for row in counted)
     known = next(iter(counted), {})

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import perfguard
-from perfguard.benchmarks.catalog import BENCHMARKS, SUITES, builtin_catalog
+from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
 from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.errors import NothingSelectedError, UsageError
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog, Gating, Phase, SuiteSpec, expand
 
-CATALOG = builtin_catalog()
+CATALOG = Catalog(benchmarks=BENCHMARKS, suites=SUITES)
 ROOT = Path(perfguard.__file__).parent.parent
 ORDER = ("dtype", "memory_format", "mode", "phase")
 
@@ -176,9 +176,11 @@ def test_unknown_suite_names_the_nearest_one() -> None:
 
 def test_selection_imports_no_torch() -> None:
     code = (
-        "import sys; from perfguard.benchmarks.catalog import builtin_catalog\n"
+        "import sys; from perfguard.benchmarks.catalog import BENCHMARKS, SUITES\n"
         "from perfguard.benchmarks.selection import suite_cases\n"
         "import perfguard.benchmarks.api\n"
-        "suite_cases(builtin_catalog(), 'full'); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+        "from perfguard.records.spec import Catalog\n"
+        "suite_cases(Catalog(benchmarks=BENCHMARKS, suites=SUITES), 'full')\n"
+        "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
-from perfguard.gate.calibration.pace import pace_of
 from perfguard.gate.calibration.summary import (
     block_variances,
     calibrated_margins,
     detectable_effects,
     false_alarms,
+    pace_of,
     summarize,
 )
 from perfguard.records.calibration import Calibration, CaseSample

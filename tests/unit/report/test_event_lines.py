@@ -11,7 +11,7 @@ from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.report.event_lines import line_text, plain_line
 from perfguard.watch.sources.event_tail import EventTail
-from perfguard.watch.view.log import level_of
+from perfguard.watch.view.run import level_of
 from perfguard.watch.view.run_view import LogLine
 from tests.recorded_runs import DATA
 

@@ -12,9 +12,8 @@ import pytest
 from perfguard.records.facts import recorded_text
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Confirmation, GateOutcome, Outcome
-from perfguard.report.comment.cases import Detail, text_of
+from perfguard.report.comment.cases import BAR_WIDTH, Detail, axis_labels, interval_bar, reach_of, text_of
 from perfguard.report.comment.comment import COMMENT_CHARACTERS, SHEDDING, CommentContext, render_comment
-from perfguard.report.comment.interval_bars import BAR_WIDTH, axis_labels, interval_bar, reach_of
 from perfguard.report.culprits import culprit_lines
 from tests.commented_results import (
     BASE,

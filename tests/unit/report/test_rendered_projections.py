@@ -19,8 +19,8 @@ from perfguard.records.steps.projection import (
     RooflinePoint,
 )
 from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection
-from perfguard.report.terminal.rates import format_bandwidth, format_flops
 from perfguard.report.terminal.roofline_chart import roofline_chart
+from perfguard.units import format_bandwidth, format_flops
 from tests.printed_text import printed
 
 NEW = fact("replay.refused", error="it is [new]")

@@ -16,9 +16,8 @@ from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
-from perfguard.report.case_names import names_in
 from perfguard.report.comment.markdown import escape, render_markdown
-from perfguard.report.lines import note_lines
+from perfguard.report.lines import names_in, note_lines
 from perfguard.report.terminal.result import format_interval, render_result, word_of
 from perfguard.units import printable
 from tests.printed_text import printed

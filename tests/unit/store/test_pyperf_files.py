@@ -6,7 +6,8 @@ import pyperf
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.store.pyperf_files import PRIVATE_METADATA, join_suites, read_suite, write_suite, write_text
+from perfguard.store.files import write_text
+from perfguard.store.pyperf_files import PRIVATE_METADATA, join_suites, read_suite, write_suite
 
 
 def suite(*names, value=0.5, **metadata):

@@ -14,9 +14,9 @@ from perfguard.report.scales import limit_for
 from perfguard.tui.drawing.ecdf import plot_ecdf
 from perfguard.tui.drawing.flame import plot_flame
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
+from perfguard.tui.drawing.grid import position
 from perfguard.tui.drawing.intervals import EffectAxis, axis_line, interval_bar
 from perfguard.tui.drawing.pairs import plot_pairs
-from perfguard.tui.drawing.scales import position
 from perfguard.tui.drawing.spans import cut, fitted, line, plain, shortened, tail, width_of, wrapped
 from perfguard.tui.drawing.sparklines import sparkline, thinned
 from perfguard.tui.drawing.waterfall import plot_waterfall

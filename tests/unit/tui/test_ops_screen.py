@@ -150,7 +150,7 @@ def test_ops_that_come_later_are_shown_when_they_come(drive) -> None:
     from dataclasses import replace
 
     run = a_run()
-    cases = tuple(replace(case, attribution=None, ops_file=None) for case in run.cases)
+    cases = tuple(replace(case, attribution=None) for case in run.cases)
 
     async def script(driver) -> None:
         await to_ops(driver)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.worker.profiling.capture import captured_output
+from perfguard.worker.profiling.library_logs import captured_output
 
 
 def say(text):

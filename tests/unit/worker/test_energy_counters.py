@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.worker.timing.energy import EnergyMeter
+from perfguard.worker.timing.signals import EnergyMeter
 
 
 def zone(root, name, label, energy_uj, range_uj=1_000_000):

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.formats import github_action, junit, open_metrics, tables
-from perfguard.integrations.formats.case_names import split_case_id
 from perfguard.integrations.formats.formats import WITH_SAMPLES, WRITERS, ExportRequest, export_run
 from perfguard.integrations.formats.recorded_arms import arms_of
 from perfguard.integrations.formats.series import RunExport
+from perfguard.records.case_names import split_case_id
 from perfguard.records.events import SliceTimed
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.result import CaseMeasured

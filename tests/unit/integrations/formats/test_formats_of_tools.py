@@ -13,8 +13,8 @@ from perfguard.cli.commands.export import FORMATS as EXPORTED
 from perfguard.cli.commands.import_ import FORMATS as IMPORTED
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.formats.checks import MAX_NAME
+from perfguard.integrations.formats.exchange import MIN_PROCESSES, gate_objection, objections_of
 from perfguard.integrations.formats.formats import AUTO, READERS, WRITERS, import_suite
-from perfguard.integrations.formats.objections import MIN_PROCESSES, gate_objection, objections_of
 from perfguard.integrations.formats.series import Objection
 from perfguard.stats.rounds import MIN_ROUNDS
 from tests.interchange_files import EXAMPLES, measured, read, suite_of

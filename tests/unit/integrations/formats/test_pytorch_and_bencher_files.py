@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
 from perfguard.integrations.formats import bencher_metrics, pytorch_records
-from perfguard.integrations.formats.objections import comparison_objection
-from perfguard.integrations.formats.summaries import process_medians
+from perfguard.integrations.formats.exchange import comparison_objection
+from perfguard.integrations.formats.series import process_medians
 from perfguard.records.facts import fact
 from tests.interchange_files import BENCHER, PYTORCH, measured, read, recorded, series_of, suite_of
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 from werkzeug import Response
 
+from perfguard.integrations.github.comments import RunNumber, put_comment
 from perfguard.integrations.github.connection import GitHubError
-from perfguard.integrations.github.sticky import RunNumber, put_comment
 from tests.fake_github import BOT, FakeGitHub, refusal
 
 MARKER = "<!-- perfguard:gate -->"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.integrations.github.remarks import annotations_of
 from perfguard.integrations.github.workflow_commands import (
     MOST_ANNOTATIONS,
     Annotation,
     Level,
     annotation_line,
+    annotations_of,
     output_lines,
     stop_and_resume,
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.report.html.foreign import MOST_CHARACTERS, island, shown
+from perfguard.report.escaping import MOST_CHARACTERS, island, shown
 from perfguard.report.html.svg import element, number, percent
 from perfguard.units import cut_middle
 

@@ -44,7 +44,6 @@ class TestTheWholeRun:
         slower, same = case_of(watch.view, SLOWER), case_of(watch.view, SAME)
         assert [change.rule for change in slower.census or ()] == ["implementation", "reorders"]
         assert slower.attribution is not None
-        assert slower.ops_file == "ops-1.json"
         assert (same.census, same.attribution) == ((), None)
         assert (len(slower.attribution.deltas), len(watch.deltas(SLOWER))) == (4, 6)
         assert (watch.deltas(SAME), watch.deltas("absent")) == ((), ())
