@@ -52,7 +52,7 @@ types: $(READY) ## mypy, strict
 layers: $(READY) ## import-linter contracts
 	$(BIN)/lint-imports
 
-mutants: $(READY) ## Change the deciding modules one place at a time; which changes does no unit test notice? (half an hour; resumes)
+mutants: $(READY) ## Change the deciding modules one place at a time; which changes does no unit test notice? (resumes; see CONTRIBUTING.md)
 	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(READY) ## Write the published JSON schemas anew
