@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[github,torch,tui]' \
-	    asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
+	    asv build coverage hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
 	    pytest-benchmark pytest-httpserver pytest-timeout pytest-xdist \
 	    ruamel.yaml ruff 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)
@@ -27,6 +27,11 @@ test: $(READY) ## The whole test suite: what measures in one process, all the re
 
 test-fast: $(READY) ## Unit and property tests alone
 	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
+
+coverage: $(READY) ## Coverage by branch of gate/ and stats/ by the unit, property and statistical tests
+	$(BIN)/python -m coverage run -m pytest -q -n 2 tests/unit tests/property tests/statistical $(ARGS)
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report
 
 PARITY := .perfguard/parity
 parity: ## The networks equal torchvision's; in the IPEX environment (`perfguard env create ipex`), whose torch torchvision fits
@@ -47,7 +52,7 @@ types: $(READY) ## mypy, strict
 layers: $(READY) ## import-linter contracts
 	$(BIN)/lint-imports
 
-mutants: $(READY) ## Change the deciding modules one place at a time; which changes does no unit test notice? (half an hour; resumes)
+mutants: $(READY) ## Change the deciding modules one place at a time; which changes does no unit test notice? (resumes; see CONTRIBUTING.md)
 	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(READY) ## Write the published JSON schemas anew

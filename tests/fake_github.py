@@ -214,12 +214,20 @@ def _ref(hub: FakeGitHub, _request: Request, branch: str) -> Response:
 
 def _create_ref(hub: FakeGitHub, request: Request) -> Response:
     data = request.get_json()
-    hub.refs[data["ref"].removeprefix("refs/heads/")] = data["sha"]
+    branch = data["ref"].removeprefix("refs/heads/")
+    if branch in hub.refs:
+        return refusal(422, "Reference already exists")
+    hub.refs[branch] = data["sha"]
     return as_json(data, 201)
 
 
 def _move_ref(hub: FakeGitHub, request: Request, branch: str) -> Response:
-    hub.refs[branch] = request.get_json()["sha"]
+    data = request.get_json()
+    if branch not in hub.refs:
+        return refusal(422, "Reference does not exist")
+    if not data.get("force"):
+        return refusal(422, "Update is not a fast forward")
+    hub.refs[branch] = data["sha"]
     return as_json({"ref": branch})
 
 

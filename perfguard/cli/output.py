@@ -70,4 +70,4 @@ def print_checks(checks: Sequence[CheckResult]) -> None:
             if check.fix:
                 console.print(Text(f"  {'':<{width}}  fix: {describe(check.fix)}"))
     bad = sum(check.status in (CheckStatus.WARN, CheckStatus.FAIL) for check in checks)
-    console.print(f"{len(checks)} checks, {bad} to look at" if bad else f"{len(checks)} checks, nothing to do")
+    console.print(f"{len(checks)} checks, {bad} need attention" if bad else f"{len(checks)} checks, nothing to do")

@@ -153,7 +153,7 @@ class _EveryStep(_Watching):
             case RunStarted():
                 self._begin(event)
             case CaseCalibrated():
-                pace = f"{format_seconds(event.iteration_s)} an iteration, {event.inner_loops} a slice"
+                pace = f"{format_seconds(event.iteration_s)} per iteration, {event.inner_loops} per sample"
                 yield f"· {self._name(event.case_id)}: {pace}"
             case CaseFailed(skipped=False):
                 yield self._failure(event)

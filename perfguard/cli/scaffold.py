@@ -122,7 +122,7 @@ def write_scaffold(scaffold: Scaffold) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise UsageError(
-                f"{path} cannot be written: {error.strerror}; mend that and run this again, what was written is kept"
+                f"{path} cannot be written: {error.strerror}; fix that and run this again; what was written is kept"
             ) from error
 
 
@@ -177,7 +177,7 @@ def _gitignore(directory: Path) -> PlannedFile:
     try:
         held = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}; mend it, or move it away") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}; fix it, or move it away") from error
     lines = {line.strip() for line in held.splitlines()}
     if lines & {b".perfguard", b".perfguard/", b"/.perfguard", b"/.perfguard/"}:
         return PlannedFile(name=name, fate=Fate.KEPT, content=held)

@@ -266,7 +266,7 @@ def _judged(result: RunResult, *, placebo: bool) -> AAGate:
         if failure.skipped:
             continue
         raise MeasurementError(
-            f"{failure.case_id} failed ({failure.quoted}), so this gate is no trial and was not stored; mend it, or "
+            f"{failure.case_id} failed ({failure.quoted}), so the gate was not stored; fix it, or "
             f"calibrate another suite (run {result.run_id})"
         )
     if not data.blocks_finished:

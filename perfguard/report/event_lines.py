@@ -89,7 +89,9 @@ def _preparation(event: Event, names: Mapping[str, str]) -> str:
             return "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():
             loops = format_count(event.inner_loops, "iteration")
-            return f"{_name(event.case_id, names)}: {format_seconds(event.iteration_s)} an iteration, {loops} a slice"
+            return (
+                f"{_name(event.case_id, names)}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
+            )
         case _:
             return ""
 
@@ -105,7 +107,7 @@ def _measurement(event: Event, names: Mapping[str, str]) -> str:
             stolen = "" if event.steal_ratio is None else f", {format_ratio(event.steal_ratio)} stolen"
             text = f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
         case LooksPlanned():
-            text = f"looks are spread over about {format_count(event.blocks, 'block')}"
+            text = f"interim analyses planned over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
             text = f"{_name(event.case_id, names)}: {describe(event.reason)}"
         case CaseFailed():
@@ -124,7 +126,7 @@ def _conclusion(event: Event, names: Mapping[str, str]) -> str:
             found = ", ".join(f"{_name(case_id, names)} {outcome}" for case_id, outcome in event.decided.items())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
         case LookTaken():
-            text = f"last look, after {format_count(event.blocks, 'block')}"
+            text = f"final analysis, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
             since = f" since {event.counted_on}" if event.counted_on else ""

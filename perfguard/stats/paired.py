@@ -58,8 +58,8 @@ def positive_times(values_s: Sequence[float]) -> FloatArray:
     if bad.any():
         position = int(np.argmax(bad))
         raise MeasurementError(
-            f"slice {position} took {times_s[position]} s; a time must be finite and above zero: "
-            "look at the worker's clock or its calibration"
+            f"sample {position} took {times_s[position]} s; a time must be finite and above zero: "
+            "check the worker's clock and its calibration"
         )
     return times_s
 

@@ -96,7 +96,7 @@ def _side(rounds: Sequence[Round], name: str) -> _Side:
             f"at least {MIN_ROUNDS} are needed to know how rounds differ"
         )
     if not all(entry.canary_s for entry in rounds):
-        raise MeasurementError(f"a {name} round has no canary, so a slower machine cannot be told from slower code")
+        raise MeasurementError(f"a {name} round has no control workload, so a slower machine looks like slower code")
     if not all(entry.values_s for entry in rounds):
         raise MeasurementError(f"a {name} round has no values")
     return _Side(

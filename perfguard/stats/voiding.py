@@ -145,7 +145,7 @@ def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int,
         return
     medians_s = np.array([float(np.median(e.canary_s)) for e in known])
     if not bool((np.isfinite(medians_s) & (medians_s > 0)).all()):
-        raise MeasurementError("a canary slice is not a finite time above zero")
+        raise MeasurementError("a sample of the control workload is not a finite time above zero")
     log_s = np.log(medians_s)
     typical = float(np.median(log_s))
     for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CANARY_SCALE), strict=True):

@@ -108,7 +108,7 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
                 continue
             if CANARY_KEY not in metadata:
                 raise StoreError(
-                    f"{source}: {benchmark.get_name()} has a run without its canary; it was not written by "
+                    f"{source}: {benchmark.get_name()} has a run without its control workload; it was not written by "
                     "`perfguard baseline update`"
                 )
             found.append(

@@ -64,7 +64,7 @@ def load_censuses(path: Path) -> dict[str, Census]:
         _StoredCensuses,
         schema=CENSUS_SCHEMA,
         if_corrupt=_REMEDY,
-        if_foreign="update perfguard, or record the census anew with `perfguard baseline update`",
+        if_foreign="update perfguard, or record the op counts again with `perfguard baseline update`",
     )
     if stored is None:
         return {}

@@ -103,7 +103,7 @@ class PerfguardApp(ReaderApp):
     def action_next_flag(self, step: int) -> None:
         """The next row that needs a look."""
         if not self.view_screen.next_flag(step):
-            self.say("no row needs a look")
+            self.say("no row needs attention")
 
     def action_next_case(self, step: int) -> None:
         """Another case on the same screen."""

@@ -73,5 +73,5 @@ def _body(suite: str, parent: str, files: dict[str, bytes | None]) -> str:
         f"`perfguard baseline update --suite {suite}` measured {parent} anew and changed "
         f"{format_count(len(files), 'file')}:\n\n{listed}\n\n"
         f"`perfguard baseline diff git:{parent}` on this branch shows what became slower or faster. A baseline that is "
-        "merged is what later gates call unchanged: look at it as at code.\n"
+        "merged is what later gates call unchanged: review it like code.\n"
     )

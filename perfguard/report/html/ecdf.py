@@ -36,13 +36,13 @@ def ecdf(evidence: CaseEvidence) -> Chart | None:
         *([stretched(_curve(candidate, axis), (0, 1), heights, class_="curve candidate")] if candidate else ()),
     ]
     arms = [(name, values) for name, values in (("baseline", baseline), ("candidate", candidate)) if values]
-    counts = " and ".join(f"{format_count(len(values), 'slice')} of the {name}" for name, values in arms)
+    counts = " and ".join(f"{format_count(len(values), 'sample')} of the {name}" for name, values in arms)
     return Chart(
         kind="ecdf",
         title="How did the whole distribution move?" if baseline else "How do the times scatter?",
-        figure=picture(f"Share of slices that were at most as long: {counts}", _HEIGHT, parts),
-        legend=tuple((f"key-{name}", f"{name}, {format_count(len(values), 'slice')}") for name, values in arms),
-        note="Height: the share of slices that took at most so long. Curves apart from bottom to top: every slice "
+        figure=picture(f"Share of samples that were at most as long: {counts}", _HEIGHT, parts),
+        legend=tuple((f"key-{name}", f"{name}, {format_count(len(values), 'sample')}") for name, values in arms),
+        note="Height: the share of samples that took at most so long. Curves apart from bottom to top: every sample "
         "moved. Curves that touch at one end: only some did.",
         data=_data(arms),
     )
@@ -71,7 +71,7 @@ def _data(arms: Sequence[tuple[str, Sequence[float]]]) -> Table:
         )
         for quantile in _QUANTILES
     )
-    return Table(columns=(">of the slices took at most", *(f">{name}" for name, _ in arms)), rows=tuple(rows))
+    return Table(columns=(">of the samples took at most", *(f">{name}" for name, _ in arms)), rows=tuple(rows))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -15,7 +15,7 @@ from perfguard.units import format_change, format_count, format_effect
 
 _HOW_TO_READ = (
     "A block is a pair of fresh processes; above zero the candidate was slower. Drift, warm-up and outliers would show "
-    "here. The more a block's slices scatter, the less it counts."
+    "here. The more a block's samples scatter, the less it counts."
 )
 _VOIDED = "\N{MULTIPLICATION SIGN}"
 _HEIGHT, _TOP, _FLOOR = 200, 18, 176

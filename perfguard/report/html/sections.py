@@ -213,8 +213,8 @@ def _left_out(cases: int) -> list[str]:
     more = cases - _MOST_EVIDENCE
     if more <= 0:
         return []
-    first = f"blocks, signals and history are shown of the {_MOST_EVIDENCE} cases that need a look first"
-    return [f"{first}; of {more} more the numbers are in the table, and their slices in the raw data"]
+    first = f"blocks, signals and history are shown of the {_MOST_EVIDENCE} most urgent cases"
+    return [f"{first}; of {more} more the numbers are in the table, and their samples in the raw data"]
 
 
 def _notes(content: RunContent) -> list[str]:

@@ -244,7 +244,7 @@ ADVICE: Mapping[str, Advice] = {
     ),
     "python_before_model": Advice(
         title="Python delays the model, for its data or for something else",
-        change="look at what this line does besides loading, and take it out of the step",
+        change="find what this line does besides loading, and take it out of the step",
         gain=_LOADING,
         about="Python before the model takes a large part of the step.",
     ),

@@ -61,7 +61,7 @@ FORMATS: Mapping[str, Message] = {
         about="A series cannot be compared: one process says nothing of the noise between processes.",
     ),
     "import.no_control": Message(
-        text="no control workload was timed, so a slower machine cannot be told from slower code",
+        text="no control workload was timed, so a slower machine looks like slower code",
         about="A gate cannot use the series as a baseline: only perfguard times the control workload beside the cases.",
     ),
     "import.speed_assumed": Message(

@@ -56,7 +56,7 @@ def _voided(
     try:
         voiding = void_blocks([known for known in conditions if known.block <= last], _MAX_VOID_FRACTION)
     except MeasurementError as error:
-        problems.append(f"it cannot be told which blocks were disturbed: {error}")
+        problems.append(f"cannot tell which blocks were disturbed: {error}")
         return {}
     return {block.block: (describe(fact("host.block_causes", block.causes)),) for block in voiding.voided}
 

@@ -37,7 +37,7 @@ def _recording_file(content: bytes) -> RawFile:
         return whole
     kept = [line for line in content.splitlines(keepends=True) if _SLICE not in line[:60]]
     left = content.count(b"\n") - len(kept)
-    note = f"without its {format_count(left, 'slice')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
+    note = f"without its {format_count(left, 'sample')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
     return _bounded(RawFile(name=EVENTS_FILE, size_bytes=len(content), content=b"".join(kept), note=note))
 
 

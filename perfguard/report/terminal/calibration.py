@@ -77,7 +77,7 @@ def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
     lines = [
         f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
         f"MDEs {_UNCONFIRMED}",
-        "ICC: near 1 only more blocks help, near 0 more slices would; lag 1: correlation of neighbouring blocks",
+        "ICC: near 1 only more blocks help, near 0 more samples would; lag 1: correlation of neighbouring blocks",
     ]
     notable = [names[case.case_id] for case in summary.cases if case.is_autocorrelated]
     if notable:

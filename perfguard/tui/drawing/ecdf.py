@@ -31,7 +31,7 @@ def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> li
     """
     values = sorted(value for value in (*series.baseline_s, *series.candidate_s) if math.isfinite(value))
     if not values:
-        return [line(Span("no slices yet", Role.MUTED))]
+        return [line(Span("no samples yet", Role.MUTED))]
     inner_width, inner_height = width - _LABELS - 1, height - 3
     if inner_width < 8 or inner_height < 2:
         return [line(Span("too little room for this plot; z makes more", Role.MUTED))]
@@ -50,7 +50,7 @@ def legend(width: int, *, has_baseline: bool, glyphs: Glyphs) -> Line:
     arms = line(Span(f"{marks[1]} candidate", Role.CANDIDATE))
     if has_baseline:
         arms = line(Span(f"{marks[0]} baseline", Role.BASELINE), "  ", *arms)
-    heads = (line(words, *arms) for words in ("slices of an iteration  ", "slices  "))
+    heads = (line(words, *arms) for words in ("samples of an iteration  ", "samples  "))
     return next((head for head in heads if width_of(head) <= width), arms)
 
 

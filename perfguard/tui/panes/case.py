@@ -53,7 +53,7 @@ def stream_lines(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
         if values:
             cells = sparkline(values, min(room, len(values)), glyphs, low=low, high=high)
             lines.append(line(Span(f"{name:<{_NAME_WIDTH}}", role), Span(cells, role)))
-    scale = f"slices, newest at the right, {format_seconds(low)} to {format_seconds(high)}"
+    scale = f"samples, newest at the right, {format_seconds(low)} to {format_seconds(high)}"
     return [*lines, line(Span(f"{'':<{_NAME_WIDTH}}{scale}", Role.AXIS))]
 
 

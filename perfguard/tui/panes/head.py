@@ -105,7 +105,7 @@ def progress_text(progress: Progress) -> str:
         of = f" of {progress.blocks_planned}" if progress.blocks_planned else ""
         parts.append(f"block {progress.block + 1}{of}")
     if progress.slice_index is not None and progress.case_id is not None:
-        parts.append(f"slice {progress.slice_index}")
+        parts.append(f"sample {progress.slice_index}")
     if progress.left_s is not None:
         parts.append(f"at most {format_duration(progress.left_s)} left")
     elif not parts:
@@ -190,7 +190,7 @@ def _conditions(view: RunView, facts: HeadFacts) -> Line:
     if view.steal_ratio is not None:
         parts.append(f"steal {format_ratio(view.steal_ratio)}")
     if view.canary_ratio is not None:
-        parts.append(f"canary {format_change(view.canary_ratio)}")
+        parts.append(f"control {format_change(view.canary_ratio)}")
     parts += [facts.host] if facts.host else []
     return line(Span(f" {'  '.join(parts)} ", Role.MUTED)) if parts else EMPTY
 

@@ -80,5 +80,5 @@ def _reader(facts: StatusFacts) -> Line:
         return line(Span(f" {every} ", Role.MUTED))
     cost = f"reader {format_ratio(facts.own_ratio)} of a CPU, "
     if facts.own_ratio > BUDGET_RATIO:
-        return line(Span(f" ! {cost}more than it should; - looks less often ", Role.OPEN))
+        return line(Span(f" ! {cost}more than it should; - refreshes less often ", Role.OPEN))
     return line(Span(f" {cost}{every} ", Role.MUTED))

@@ -64,6 +64,19 @@ def test_names_that_could_collide_are_no_gates():
     assert list(latest_artifacts(found, 1)) == ["a-b"]
 
 
+def test_a_name_has_at_most_80_characters():
+    found = [
+        Artifact(id=length, name=f"perfguard-{'x' * length}-1", size_bytes=1, expired=False) for length in (80, 81)
+    ]
+    assert list(latest_artifacts(found, 1)) == ["x" * 80]
+
+
+def test_an_attempt_that_was_never_made_keeps_no_other_artifact_out_and_the_first_of_two_counts():
+    names = ["perfguard-a-2", "perfguard-b-1", "perfguard-b-1"]
+    found = [Artifact(id=index, name=name, size_bytes=1, expired=False) for index, name in enumerate(names)]
+    assert latest_artifacts(found, 1) == {"b": (1, found[1])}
+
+
 def test_the_last_attempt_counts_and_one_that_was_never_made_does_not(hub, github):
     hub.leave(4711, "perfguard-gate-1", zipped())
     hub.leave(4711, "perfguard-gate-2", zipped(PASSED))

@@ -72,6 +72,8 @@ def test_a_baseline_as_large_as_a_repository_is_refused(hub, project, propose, m
     with pytest.raises(UsageError, match="more than 10"):
         propose()
     assert hub.asked == []
+    project.write(f"{PLACE}/timings.json", "x" * 10)
+    assert propose().files == 1
 
 
 def test_a_project_outside_git_is_one_sentence(hub, empty_project):

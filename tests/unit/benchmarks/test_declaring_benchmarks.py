@@ -16,4 +16,4 @@ def test_a_factory_inside_a_function_is_refused_with_the_way_out() -> None:
 
 def test_a_name_that_is_given_by_position_is_refused():
     with pytest.raises(ConfigError, match="name='train'"):
-        benchmark("train")
+        perfguard.benchmark("train")

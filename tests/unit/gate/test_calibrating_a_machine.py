@@ -12,7 +12,14 @@ import pytest
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
-from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_bankable, planned_cases
+from perfguard.gate.calibration.machine_rates import (
+    bank,
+    gate_error_rate,
+    is_bankable,
+    planned_cases,
+    scope_of,
+)
+from perfguard.gate.calibration.summary import calibrated_margins
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
@@ -63,8 +70,15 @@ def machine_id():
 class Gates:
     """Stands in for `compare_arms`: writes the events of identical arms, and remembers what it was asked for."""
 
-    def __init__(self, project, *, sd=0.002, ends_with=(), fails=False, blocks=8):
-        self.project, self.sd, self.ends_with, self.fails, self.blocks = project, sd, list(ends_with), fails, blocks
+    def __init__(self, project, *, sd=0.002, shift=0.0, ends_with=(), fails=False, blocks=8):
+        self.project, self.sd, self.shift, self.ends_with, self.fails, self.blocks = (
+            project,
+            sd,
+            shift,
+            list(ends_with),
+            fails,
+            blocks,
+        )
         self.asked = []
         self.rng = np.random.default_rng(0)
 
@@ -96,7 +110,7 @@ class Gates:
         for block in range(self.blocks):
             yield BlockStarted(block=block, hash_seed=1, data_seed=1, case_ids=())
             for case in request.cases:
-                ratio = float(np.exp(self.sd * self.rng.standard_normal()))
+                ratio = float(np.exp(self.shift + self.sd * self.rng.standard_normal()))
                 yield from (
                     SliceTimed(
                         block=block,
@@ -297,6 +311,19 @@ class TestBanking:
         changed = replace(session.request, **request_changes)
         assert not is_bankable(changed, replace(result, **result_changes))
 
+    def test_one_gating_case_is_enough(self, session):
+        cases = (CASES[0], replace(CASES[1], gating=Gating.ADVISORY))
+        result = result_of(session.request, session.folder, session.data)
+        assert is_bankable(replace(session.request, cases=cases), result)
+
+    def test_its_scope_names_the_software_where_that_is_known(self):
+        known = {"machine_id": "m", "cpus": 4}
+        found = scope_of(Config(alpha=0.01, margin=0.02), arm=arm(), **known)
+        assert (found.stack_id, found.software) == (arm().stack_id, {"python": platform.python_version()})
+        assert (found.machine_id, found.cpus, found.alpha, found.margin_ratio) == ("m", 4, 0.01, 0.02)
+        nothing = scope_of(Config(), arm=None, **known)
+        assert (nothing.stack_id, nothing.software) == (None, {})
+
 
 class TestTheErrorRateOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
@@ -306,6 +333,17 @@ class TestTheErrorRateOfAGate:
         assert rate.fact == found.error_rate
         assert rate.fact.code == "rate.calibrated"
         assert rate.margins == {}
+
+    def test_has_the_margins_of_its_cases_while_it_is_valid(self, session, request_, tmp_path):
+        found = calibrate_machine(request_, CalibrateOptions(gates=3), run_gate=Gates(tmp_path, shift=0.05))
+        margins = gate_error_rate(session).margins
+        assert margins == calibrated_margins(found.calibration, request_.loaded.config.margin)
+        assert margins.keys() == {case.id for case in CASES}
+        stored = json.loads(found.path.read_text())
+        stored["scope"]["cpus"] += 1
+        found.path.write_text(json.dumps(stored))
+        expired = gate_error_rate(session)
+        assert (expired.fact.code, expired.margins) == ("rate.expired", {})
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
         self, session, request_, tmp_path

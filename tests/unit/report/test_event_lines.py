@@ -46,13 +46,13 @@ def test_every_kind_of_event_has_its_line():
     """The one golden text of the log."""
     assert [line_text(a_line(event)) for event in EVENTS.values()] == [
         "run r1: 2 cases of pr, two arms in interleaved blocks, at most 1 min 30 s",
-        "a: 20.00 ms an iteration, 1 iteration a slice",
+        "a: 20.00 ms per iteration, 1 iteration per sample",
         "block 3 begins with 1 case",
         "block 3 took 12 s, 0.10 % stolen",
         "a failed in the candidate: boom",
         "no canary",
         "answered after 5 blocks: a regressed, b unchanged",
-        "last look, after 9 blocks",
+        "final analysis, after 9 blocks",
         "confirming flags with relocated arms: 1 case",
         "a regressed: 5 % slower",
         "a unchanged: 5 % slower",

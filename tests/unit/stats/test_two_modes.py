@@ -75,6 +75,20 @@ def test_a_single_odd_block_is_no_mode():
     assert find_modes(*blocks([0] * 20, [1, 1] + [0] * 18)) is None
 
 
+@pytest.mark.parametrize(
+    ("size", "unequal", "is_found"), [(40, 4, True), (40, 3, False), (35, 4, True), (35, 3, False), (30, 3, True)]
+)
+def test_a_tenth_of_the_blocks_must_have_their_arms_in_different_modes(size, unequal, is_found):
+    found = find_modes(*blocks([0] * size, [1] * unequal + [0] * (size - unequal)))
+    assert (found is not None) == is_found
+    assert found is None or sum(found.candidate_slow) == unequal
+
+
+def test_modes_that_are_less_than_five_spreads_apart_are_found():
+    """Log-ratios scatter by 1.4 times the noise."""
+    assert find_modes(*blocks([0, 0, 1, 1] * 30, [0, 1, 0, 1] * 30, noise=0.012)) is not None
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, MIN_BLOCKS - 1])
 def test_few_blocks_show_no_modes(size):
     assert find_modes(*blocks([0] * size, ([0, 1] * size)[:size])) is None

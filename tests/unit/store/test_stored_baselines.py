@@ -148,7 +148,7 @@ def test_a_file_that_pyperf_wrote_by_itself_is_no_baseline(store, place):
     run = pyperf.Run([0.1], metadata={"name": "kernel.x"}, collect_metadata=False)
     (place / "timings.json").unlink()
     pyperf.BenchmarkSuite([pyperf.Benchmark([run])]).dump(str(place / "timings.json"))
-    with pytest.raises(StoreError, match="a run without its canary"):
+    with pytest.raises(StoreError, match="a run without its control workload"):
         store.load(place)
 
 

@@ -50,7 +50,7 @@ def test_eighty_columns_lose_nothing_of_the_selected_case(drive) -> None:
             RED,
             "12.40 ms → candidate 13.10 ms",
             "+5.7 % [4.2, 7.1]",
-            "8 blocks, 96 slices",
+            "8 blocks, 96 samples",
             "▲ regressed",
         ):
             assert expected in drawn

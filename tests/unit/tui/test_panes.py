@@ -36,7 +36,7 @@ def head(view: RunView | None = None, width: int = 120, height: int = 4, facts: 
 def test_the_head_says_suite_arms_progress_verdict_and_host() -> None:
     drawn = head()
     for expected in ("[1 Live]", "example", "git:HEAD → dir:.", "block 9 of 12", "at most 39 s left", "▲ 1 regressed",
-                     "steal 0.04 %", "canary +0.30 %", "3.10 GHz", "● measuring"):  # fmt: skip
+                     "steal 0.04 %", "control +0.30 %", "3.10 GHz", "● measuring"):  # fmt: skip
         assert expected in drawn
 
 

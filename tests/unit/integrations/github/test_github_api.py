@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -12,6 +13,7 @@ from werkzeug import Response
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.github.api import Artifact, GitHub
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
+from perfguard.store.artifacts import MOST_ZIP_BYTES
 from tests.fake_github import REPOSITORY, FakeGitHub, as_json, refusal
 
 ARTIFACT = Artifact(id=1, name="perfguard-gate-1", size_bytes=10, expired=False)
@@ -109,7 +111,7 @@ def test_a_429_on_the_second_page_loses_no_comment(hub, connect, pauses):
 
 @pytest.mark.parametrize("said", ["rate limit", "slow down"])
 def test_a_limit_that_would_take_too_long_is_an_error(hub, connect, pauses, said):
-    hub.fail("GET", "comments", refusal(429, said, Retry_After="3600"), times=99)
+    hub.fail("GET", "comments", refusal(429, said, Retry_After="301"), times=99)
     with pytest.raises(GitHubError, match="rate limit holds .* back"):
         connect(hub).comments(7)
     assert pauses == []
@@ -143,6 +145,7 @@ def test_server_errors_that_stay_are_one_sentence(hub, connect, pauses):
     with pytest.raises(GitHubError, match="GitHub answered 500 for .*comments: boom"):
         connect(hub).comments(7)
     assert hub.count("GET") == 7
+    assert pauses[-1] == pytest.approx(2 * pauses[-2], rel=0.1)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -239,6 +242,40 @@ def test_an_artifact_larger_than_any_gates_is_not_fetched(hub, connect):
     with pytest.raises(StoreError, match="no gate leaves so much"), connect(hub).downloaded(huge):
         pass
     assert hub.asked == []
+
+
+def test_an_artifact_may_be_as_large_as_a_gates_can_be(hub, connect):
+    hub.zips[1] = lambda _: Response(b"x")
+    with connect(hub).downloaded(replace(ARTIFACT, size_bytes=MOST_ZIP_BYTES)) as file:
+        assert file.read() == b"x"
+
+
+def test_an_artifact_may_be_a_mib_larger_than_announced_and_no_more(hub, connect):
+    most = ARTIFACT.size_bytes + (1 << 20)
+    hub.zips[1] = lambda _: Response(b"x" * most)
+    with connect(hub).downloaded(ARTIFACT) as file:
+        assert len(file.read()) == most
+    hub.zips[1] = lambda _: Response(b"x" * (most + 1))
+    with pytest.raises(StoreError, match="larger than GitHub said"), connect(hub).downloaded(ARTIFACT):
+        pass
+
+
+def test_a_branch_is_made_and_moved(hub, connect):
+    client = connect(hub)
+    first = client.commit(branch="new", parent="p", message="one", files={"a": b"1"})
+    assert hub.refs == {"new": first}
+    second = client.commit(branch="new", parent="p", message="two", files={"a": b"2"})
+    assert hub.refs == {"new": second}
+    assert first != second
+
+
+def test_a_proposal_that_is_open_is_rewritten(hub, connect):
+    client = connect(hub)
+    client.commit(branch="new", parent="p", message="one", files={"a": b"1"})
+    first = client.propose(branch="new", into="main", title="one", body="1")
+    assert client.propose(branch="new", into="main", title="two", body="2") == first
+    (pull,) = hub.pulls
+    assert (pull["title"], pull["body"]) == ("two", "2")
 
 
 def test_what_goes_wrong_with_a_download_is_not_laid_to_github(hub, connect):

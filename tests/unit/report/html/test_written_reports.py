@@ -169,7 +169,7 @@ def test_a_long_recording_goes_without_its_slices_and_says_so(run):
     assert recording.size_bytes > MOST_RAW_BYTES
     assert b'"event":"slice"' not in recording.content
     assert len(recording.content.splitlines()) == len(kept) - len(slices)
-    assert f"without its {len(slices) * (copies + 1)} slices" in recording.note
+    assert f"without its {len(slices) * (copies + 1)} samples" in recording.note
 
 
 def test_what_differs_between_the_arms_is_told_by_name(run):
