@@ -105,7 +105,7 @@ def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
         RED,
         "▲ regressed",
         "12.40 ms → candidate 13.10 ms",
-        "8 blocks, 96 slices",
+        "8 blocks, 96 samples",
         "noise 1.20 %",
         "102 %",
         "train.py:88",
