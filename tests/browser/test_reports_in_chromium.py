@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.records.case_names import short_names
 from perfguard.report.html.page import render_report
 from tests.html_reports import a_profile, recorded
 from tests.recorded_runs import CASE_IDS, DATA, FASTER, SLOWER
 
 FIRST = "details.case >> nth=0"
+
+NAMES = short_names(CASE_IDS)
+"""What the tables show of each case."""
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +69,10 @@ def test_a_click_on_a_column_sorts_and_another_reverses(open_page, report):
     opened = open_page(report)
     button = opened.page.locator("table.cases th button", has_text="effect")
     button.click()
-    assert opened.texts("table.cases td.name")[0] == FASTER
+    assert opened.texts("table.cases td.name")[0] == NAMES[FASTER]
     assert opened.page.locator('table.cases th[aria-sort="ascending"]').count() == 1
     button.click()
-    assert opened.texts("table.cases td.name")[0] == SLOWER
+    assert opened.texts("table.cases td.name")[0] == NAMES[SLOWER]
     assert opened.texts("table.cases tbody tr td:nth-child(3)")[-1] == "-"
 
 
@@ -76,7 +80,7 @@ def test_the_filter_finds_cases_by_name_and_verdict_and_is_cleared_by_escape(ope
     opened = open_page(report)
     opened.page.keyboard.press("/")
     opened.page.keyboard.type("softmax improved")
-    assert opened.texts("table.cases tr:visible td.name") == [FASTER]
+    assert opened.texts("table.cases tr:visible td.name") == [NAMES[FASTER]]
     assert opened.texts("details.case:visible .case-name") == [FASTER]
     opened.page.keyboard.press("Escape")
     assert len(opened.texts("table.cases tr:visible td.name")) == len(CASE_IDS)

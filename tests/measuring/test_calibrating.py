@@ -70,7 +70,7 @@ class TestCalibrate:
         assert {arm["text"] for arm in arms.values()} == {"dir:."}
 
     def test_an_interrupted_gate_is_not_stored(self, project):
-        started = project.start("calibrate", "--gates", "3", "--budget", "60", "--max-blocks", "500")
+        started = project.start("calibrate", "-v", "--gates", "3", "--budget", "60", "--max-blocks", "500")
         for line in started.stderr:
             if line.startswith("· block 1:"):
                 started.send_signal(signal.SIGINT)
