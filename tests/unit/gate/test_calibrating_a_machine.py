@@ -216,7 +216,7 @@ class TestCalibrating:
         assert len(load_calibration(found.path).gates) == 1
 
     def test_a_failing_case_is_no_trial(self, request_, tmp_path):
-        with pytest.raises(MeasurementError, match=r"tiny.sort failed \(no memory\), so this gate is no trial"):
+        with pytest.raises(MeasurementError, match=r"tiny.sort failed \(no memory\), so the gate was not stored"):
             calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path, fails=True))
         assert known_error_rate(request_).calibration is None
 

@@ -101,7 +101,7 @@ def test_a_value_that_is_no_time_fails_its_case_only(bad):
     failed, fine = compare_paired(data, [A, B], POLICY)
     assert failed.problem_outcome is Outcome.FAILED
     assert failed.problem.code == "case.unusable_times"
-    assert "slice 1 took" in failed.problem.values["error"]
+    assert "sample 1 took" in failed.problem.values["error"]
     assert fine.estimate is not None
 
 

@@ -39,7 +39,7 @@ def test_no_pair_is_nan(baseline, candidate):
 def test_what_is_no_time_is_refused(bad, arm):
     arms = [[1.0, 1.0], [1.0, 1.0]]
     arms[arm][1] = bad
-    with pytest.raises(MeasurementError, match="slice 1 took"):
+    with pytest.raises(MeasurementError, match="sample 1 took"):
         block_log_ratio(*arms)
 
 

@@ -129,10 +129,10 @@ def test_the_interval_is_the_hull_over_all_coefficients_and_the_error_grows_with
     [
         (rounds([1.0]), "1 round"),
         ([], "0 round"),
-        ([*rounds([1.0]), Round(values_s=(1.0,), canary_s=(), started_at=0)], "no canary"),
+        ([*rounds([1.0]), Round(values_s=(1.0,), canary_s=(), started_at=0)], "no control workload"),
         ([*rounds([1.0]), Round(values_s=(), canary_s=(1.0,), started_at=0)], "no values"),
-        (rounds([1.0, -1.0]), "slice 0 took"),
-        (rounds([1.0, 1.0], [1.0, math.nan]), "slice 0 took"),
+        (rounds([1.0, -1.0]), "sample 0 took"),
+        (rounds([1.0, 1.0], [1.0, math.nan]), "sample 0 took"),
     ],
 )
 def test_rounds_that_say_nothing_are_refused(old, message):

@@ -92,7 +92,7 @@ def test_a_block_given_twice_is_refused():
 
 
 def test_a_canary_that_is_no_time_is_refused():
-    with pytest.raises(MeasurementError, match="canary"):
+    with pytest.raises(MeasurementError, match="control workload"):
         void_blocks(run_with(quiet(1, canary_s=(0.0,))), 0.25)
 
 
