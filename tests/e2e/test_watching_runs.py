@@ -193,7 +193,8 @@ class TestUnderTheTui:
         go.touch()
         done = project.run("watch", "-f")
         assert "run ended" in done.stdout.splitlines()[-1]
-        assert "tiny.sum" in (events.parent / "console.log").read_text()
+        # The table is printed after the last event.
+        wait_for(lambda: "tiny.sum" in (events.parent / "console.log").read_text())
 
     def test_a_run_that_ended_meanwhile_gives_its_exit_code(self, project, terminal):
         pytest.importorskip("textual")
