@@ -244,7 +244,7 @@ class StepsCounted:
     case_id: str
     """The case."""
     changes: tuple[CensusChange, ...]
-    """What changed by op counts, gravest first; empty where nothing."""
+    """What changed by op counts, worst first; empty where nothing."""
     counted_on: str | None = None
     """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
 
@@ -258,7 +258,7 @@ class OpsCompared:
     file: str
     """File of the run's folder with all differences."""
     findings: tuple[Finding, ...] = ()
-    """Advice on what the candidate does and the baseline does not, the gravest first."""
+    """Advice on what the candidate does and the baseline does not, the worst first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

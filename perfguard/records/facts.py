@@ -21,7 +21,7 @@ _NOTHING: Mapping[str, Value] = {}
 
 
 class Severity(str, Enum):
-    """How much a fact matters, the gravest first."""
+    """How much a fact matters, the worst first."""
 
     GRAVE = "grave"
     """Results cannot be trusted, or times may be off by an order of magnitude."""

@@ -91,12 +91,12 @@ class RunResult:
     error_rate: Fact | None = None
     """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
     census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
-    """What changed by op counts, by case id, gravest first; without cases that were not counted."""
+    """What changed by op counts, by case id, worst first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()
     """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
     the run's folder."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
-    """Advice on what the candidate does and the baseline does not, by case id, the gravest first; only of cases whose
+    """Advice on what the candidate does and the baseline does not, by case id, the worst first; only of cases whose
     both arms were profiled, without those that there is nothing to advise on."""
     stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
     """The same as `census_changes`, against a baseline that was stored on another machine of the same instruction sets;

@@ -108,7 +108,7 @@ class RunData:
     slowest_block_s: float = 0.0
     """Wall seconds of the longest block of all stages."""
     revisions: Counter[str] = field(default_factory=Counter)
-    """How often something was learnt of each case: whoever draws cases draws those anew that have another number."""
+    """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
     keeps_signals: bool = True
     """Whether slices are kept with all signals; what only shows times needs a tenth of the memory without."""
     _blocks: dict[tuple[int, str], CaseBlock] = field(default_factory=dict)

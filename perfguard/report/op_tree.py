@@ -91,7 +91,7 @@ class _Branch:
 
 
 def census_nodes(changes: Sequence[CensusChange]) -> tuple[OpNode, ...]:
-    """Rows of changed op counts, gravest first."""
+    """Rows of changed op counts, worst first."""
     return tuple(
         OpNode(key=f"census/{index}", level=OpLevel.CENSUS, name=change_text(change), census=change, changed=1)
         for index, change in enumerate(changes)

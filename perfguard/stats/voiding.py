@@ -64,9 +64,9 @@ class Voiding:
     """What the arm-blind rule did to a run."""
 
     voided: tuple[VoidedBlock, ...]
-    """Left out, most severe first; at most the allowed share."""
+    """Left out, worst first; at most the allowed share."""
     spared: tuple[VoidedBlock, ...]
-    """Disturbed too, but kept because the allowed share was used up, most severe first."""
+    """Disturbed too, but kept because the allowed share was used up, worst first."""
     blocks_total: int
     """Blocks that ran."""
 

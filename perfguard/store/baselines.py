@@ -72,7 +72,7 @@ class BaselineStore:
         if info.schema != BASELINE_SCHEMA:
             raise StoreError(
                 f"{place / 'info.json'} has schema {info.schema}, this perfguard reads {BASELINE_SCHEMA}; update "
-                "perfguard, or record the baseline anew with `perfguard baseline update`"
+                "perfguard, or record the baseline again with `perfguard baseline update`"
             )
         return StoredBaseline(
             info=info,

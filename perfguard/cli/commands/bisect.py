@@ -30,7 +30,7 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
     metavar="PATH",
     help="Test only commits that touch PATH. May be repeated.",
 )
-@click.option("--fresh", is_flag=True, help="Measure everything anew; ignore stored answers.")
+@click.option("--fresh", is_flag=True, help="Measure everything again; ignore stored answers.")
 @measuring_options
 @setup_option
 @margin_option

@@ -42,7 +42,7 @@ def equivalence_for(total: MeasuredTree, config: Config) -> float:
 
     Args:
         total: The good revision against the bad one.
-        config: With the margin, below which nothing is told apart, and the equivalence for cases without an effect.
+        config: With the margin, below which effects count as none, and the equivalence for cases without an effect.
     """
     effects = [math.expm1(effect.log_ratio) for effect in regressed_cases(total) if effect.log_ratio is not None]
     slower = [effect for effect in effects if effect > config.margin]

@@ -114,6 +114,6 @@ def open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, *
     key = hashlib.sha256(to_json(log).encode()).hexdigest()[:16]
     path = project / ".perfguard" / "bisect" / f"{key}.json"
     if not is_fresh:
-        remedy = "begin anew with --fresh"
+        remedy = "begin again with --fresh"
         log = load_json(path, BisectionLog, schema=BISECTION_SCHEMA, if_corrupt=remedy, if_foreign=remedy) or log
     return Gates(request=request, good=good, run_gate=run_gate, path=path, log=log)

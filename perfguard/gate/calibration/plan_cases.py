@@ -48,7 +48,7 @@ def plan_cases(
 ) -> tuple[PlannedCase, ...]:
     """Blocks and minutes of each case, and whether it may gate.
 
-    The level of a case depends on how many gate, so the neediest case is demoted first and the rest is planned anew:
+    The level of a case depends on how many gate, so the neediest case is demoted first and the rest is planned again:
     the largest family in which every case reaches its power stays.
 
     Args:

@@ -66,7 +66,7 @@ def finish(
 
 
 def _note_waiting(session: Session) -> None:
-    """Say that something else ran on the CPUs: then the host is at fault, and no larger budget mends it."""
+    """Say that something else ran on the CPUs: then the host is at fault, and a larger budget does not help."""
     ratio = session.data.waited_ratio()
     if ratio is not None and ratio > _MUCH_WAITING:
         cpus = format_cpu_list(session.selection.cpus)

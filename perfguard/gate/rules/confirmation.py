@@ -34,7 +34,7 @@ def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str
     """What the blocks of the confirmation say of each flagged case.
 
     Confirmed is what is slower *at all* there, one-sided at half of the policy's confirmation level, so that two looks
-    keep the level. The size of the effect was shown before; here only luck of the layout is to be told apart.
+    keep the level. The size of the effect was shown before; this only rules out luck of the layout.
 
     Args:
         data: Blocks of the confirmation alone.

@@ -42,7 +42,7 @@ class CaseChange:
     """Of the log-ratio of the times, for all that the machine's speed did in between; None where a side has too few
     rounds."""
     op_changes: tuple[CensusChange, ...] | None = None
-    """What changed in what its step executes, gravest first; None where a side was not counted, or on a machine whose
+    """What changed in what its step executes, worst first; None where a side was not counted, or on a machine whose
     libraries choose other kernels."""
 
     @property

@@ -98,7 +98,7 @@ def _previous(request: Request) -> CountedBaseline | None:
     place = find_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     if place is None:
         return None
-    with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to mend
+    with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to replace
         baseline = store_of(request.loaded).load(place)
         with contextlib.suppress(StoreError):
             return CountedBaseline(baseline=baseline, censuses=load_censuses(census_file(place)))
@@ -134,7 +134,7 @@ def _require_complete(session: Session, options: UpdateOptions) -> None:
         if failure.skipped:
             continue
         raise MeasurementError(
-            f"{failure.case_id} failed ({failure.quoted}); no baseline was stored. Mend it, or select other cases"
+            f"{failure.case_id} failed ({failure.quoted}); no baseline was stored. Fix it, or select other cases"
         )
     few = [case_id for case_id, found in rounds_of(session).items() if len(found) < min(MIN_ROUNDS, options.rounds)]
     if few and not options.allow_few:

@@ -63,7 +63,7 @@ def _node_cpus(files: Files, node: int, online: tuple[int, ...] | None) -> tuple
 
 
 def _distances(text: str | None, nodes: int) -> tuple[int, ...] | None:
-    """Only a row of as many numbers as there are nodes can be told apart."""
+    """Only a row of as many numbers as there are nodes can be distinguished."""
     values = [parse_count(word) for word in (text or "").split()]
     known = tuple(value for value in values if value is not None)
     return known if known and len(known) == len(values) == nodes else None

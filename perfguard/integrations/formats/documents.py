@@ -70,7 +70,7 @@ def _unpacked(content: bytes, *, source: str) -> bytes:
         raise StoreError(f"{source} begins like a gzip file but cannot be unpacked: {error}") from None
     check_size(len(unpacked), source=f"{source}, unpacked,")
     if not unpacker.eof:
-        raise StoreError(f"{source} is a gzip file that was cut off; write it anew")
+        raise StoreError(f"{source} is a gzip file that was cut off; write it again")
     return unpacked
 
 

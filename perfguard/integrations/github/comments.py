@@ -71,7 +71,7 @@ def comment_on(
         for name in sorted(latest)[:MOST_GATES]
     ]
     more = len(latest) - len(told)
-    return (*told, *([Reported(said=f"left {more} artifacts out: no more than {MOST_GATES} are told")] if more else ()))
+    return (*told, *([Reported(said=f"left {more} artifacts out: only {MOST_GATES} are reported")] if more else ()))
 
 
 def latest_artifacts(artifacts: Sequence[Artifact], attempt: int | None) -> dict[str, tuple[int, Artifact]]:
@@ -145,7 +145,7 @@ def put_comment(github: GitHub, number: int, *, marker_line: str, body: str, run
         return f"commented on #{number}"
     newest = max(_order(_run_of(comment)) for comment in mine)
     if newest > _order(run):
-        return f"left the comment on #{number} as it is: it tells of a later run"
+        return f"left the comment on #{number} as it is: it is about a later run"
     first, *others = mine
     for other in others:  # of runs that began at once, or of a request that was repeated
         github.remove_comment(other)

@@ -70,7 +70,7 @@ def _message(title: str, parent: str, files: dict[str, bytes | None]) -> str:
 def _body(suite: str, parent: str, files: dict[str, bytes | None]) -> str:
     listed = "\n".join(f"- `{name}`" for name in sorted(files)[:50])
     return (
-        f"`perfguard baseline update --suite {suite}` measured {parent} anew and changed "
+        f"`perfguard baseline update --suite {suite}` measured {parent} again and changed "
         f"{format_count(len(files), 'file')}:\n\n{listed}\n\n"
         f"`perfguard baseline diff git:{parent}` on this branch shows what became slower or faster. A baseline that is "
         "merged is what later gates call unchanged: review it like code.\n"

@@ -83,7 +83,7 @@ _MORE = frozenset(
 
 
 def advise(evidence: Evidence, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What all rules find: the gravest first, then what is new since the baseline, then the largest part of the step.
+    """What all rules find: the worst first, then what is new since the baseline, then the largest part of the step.
 
     Args:
         evidence: Of the candidate, where two arms were compared. A rule whose evidence is missing finds nothing.

@@ -12,7 +12,7 @@ from perfguard.records.steps.ops import OpTotal, PrimitiveTotal
 
 LEAST_REORDER_SHARE = 0.05
 """Part of a step from which reorders are told. Some are the rule in training, where weights change with every step and
-so are laid out anew: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et
+so are laid out again: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et
 al., "Deep Learning Models on CPUs" (2022), arXiv:2206.10034, Fig. 2."""
 
 _COPY = "aten::copy_"

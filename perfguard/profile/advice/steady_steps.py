@@ -53,7 +53,7 @@ def _keeps_memory(evidence: Evidence) -> bool:
 
 
 def primitive_cache_misses(evidence: Evidence) -> list[Finding]:
-    """Primitives that oneDNN makes anew, because shapes keep changing or its cache is too small."""
+    """Primitives that oneDNN makes again, because shapes keep changing or its cache is too small."""
     missed = _rows(evidence, CensusKind.PRIMITIVE, CACHE_MISS)
     if not missed:
         return []

@@ -33,7 +33,7 @@ class FoundCulprits:
     blamed: tuple[Culprit, ...]
     """Largest part first. Where a certain change may explain most of the difference, not those of next to no part of
     it, nor those that rest on times alone and are smaller than what the change is estimated to cost; where the steps
-    cannot be told apart, smaller than what it may cost."""
+    cannot be distinguished, smaller than what it may cost."""
     certain: tuple[Culprit, ...]
     """What changed for certain and is not to blame: its cost is within the noise or, where nothing says how large that
     is, went the other way. Where noise is known, first what may explain the step's difference, and of that what causes
@@ -69,7 +69,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
         case_id: What was profiled.
         baseline: One arm.
         candidate: The other one; its processes were interleaved with those of the same number.
-        changes: By op counts, gravest first; empty where ops were not counted.
+        changes: By op counts, worst first; empty where ops were not counted.
 
     Raises:
         MeasurementError: No process was profiled in both arms.

@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, Value] = {}
 
 
 class Rule(str, Enum):
-    """Kinds of change, gravest first."""
+    """Kinds of change, worst first."""
 
     IMPLEMENTATION = "implementation"
     REORDERS = "reorders"

@@ -29,7 +29,7 @@ def compile_events(residue: Residue) -> list[Change]:
 
 
 def cache_misses(residue: Residue) -> list[Change]:
-    """Primitives that oneDNN makes anew in each steady step: shapes keep changing, or the cache is too small."""
+    """Primitives that oneDNN makes again in each steady step: shapes keep changing, or the cache is too small."""
     rows = [row for row in residue.open(CensusKind.PRIMITIVE) if row.name == CACHE_MISS]
     if not rows:
         return []

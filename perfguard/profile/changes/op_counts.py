@@ -1,4 +1,4 @@
-"""What changed between two op counts: exact, in few facts, gravest first.
+"""What changed between two op counts: exact, in few facts, worst first.
 
 A rule takes from the `Residue` what it explains. Causes come before effects: a lost memory format before the reorders
 that it brings. The last rules take whatever is left, so that no difference is lost. Every rule is symmetric: with the
@@ -72,7 +72,7 @@ def records_of(changes: Sequence[Change]) -> tuple[CensusChange, ...]:
 
 
 def classify(before: Census, after: Census) -> Sequence[Change]:
-    """The changes with the rows that each of them explains: together, every row that differs; gravest first."""
+    """The changes with the rows that each of them explains: together, every row that differs; worst first."""
     residue = Residue(before, after)
     found = [
         *compile_events(residue),

@@ -42,7 +42,7 @@ _DIRECTIONS: Mapping[StepPhase, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Ops that a primitive's call cannot be told apart by."""
+    """Ops that a primitive's call cannot be distinguished by."""
 
     phase: StepPhase
     module: str

@@ -33,7 +33,7 @@ def findings_for(
     cpus: int,
     comparison: Attribution | None = None,
 ) -> tuple[Finding, ...]:
-    """Advice on one profiled arm and case, the gravest first.
+    """Advice on one profiled arm and case, the worst first.
 
     Args:
         target: What was profiled.

@@ -95,7 +95,7 @@ def _is_shape(value: Any) -> bool:
 def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
     """`contiguous`, `channels_last`, `channels_last_3d` or `strided`.
 
-    A tensor that is both, such as a 1x1 kernel's weights, is called contiguous: what cannot be told apart must not
+    A tensor that is both, such as a 1x1 kernel's weights, is called contiguous: what cannot be distinguished must not
     differ.
     """
     if _is_dense(shape, strides, range(len(shape))):

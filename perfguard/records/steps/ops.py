@@ -142,7 +142,7 @@ class CensusChange:
     """Pattern of the modules' path; empty where it is spread over several."""
     rule: str
     """`implementation`, `reorders`, `copies`, `fusion`, `cache-misses`, `dtype`, `layout`, `shapes`, `calls`,
-    `allocations`, `compile`: what kind of difference it is, gravest first."""
+    `allocations`, `compile`: what kind of difference it is, worst first."""
     before: int
     """Count in the baseline's step."""
     after: int
@@ -270,7 +270,7 @@ class Attribution:
     deltas: tuple[OpDelta, ...]
     """Every op, largest absolute difference first."""
     census_changes: tuple[CensusChange, ...]
-    """What changed by op counts, gravest first."""
+    """What changed by op counts, worst first."""
     processes: int
     """Pairs of processes that were profiled."""
     steps: int

@@ -40,7 +40,7 @@ class ProfiledCase:
     projection: CaseProjection | None = None
     """How fast the step could be; None where its ops were not replayed."""
     findings: tuple[Finding, ...] = ()
-    """Advice, the gravest first."""
+    """Advice, the worst first."""
     notes: tuple[Fact, ...] = ()
     """What could not be read or placed."""
 

@@ -61,7 +61,7 @@ class CaseSection:
     culprits: tuple[CulpritLine, ...] = ()
     """What made it slower or faster, at most three."""
     changes: tuple[str, ...] = ()
-    """What changed by op counts, gravest first."""
+    """What changed by op counts, worst first."""
     ops_charts: tuple[Chart, ...]
     """Where the difference is."""
     ops_tables: tuple[Table, ...] = ()

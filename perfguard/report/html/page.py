@@ -82,7 +82,7 @@ def asset(name: str) -> str:
 
 
 def look() -> str:
-    """Identity of everything that gives pages their look; another one makes pages be written anew."""
+    """Identity of everything that gives pages their look; another one makes pages be written again."""
     folder = files("perfguard.report.html")
     digest = hashlib.sha256()
     for part in (folder, folder.joinpath("assets"), folder.joinpath("templates")):

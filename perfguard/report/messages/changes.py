@@ -139,7 +139,7 @@ CHANGES: Mapping[str, Message] = {
     ),
     "cache_misses.changed": Message(
         text="Primitive-cache misses: {before} → {after} per step[[ ({primitives:names})]]",
-        about="oneDNN makes primitives anew in steady steps: shapes keep changing, or its cache is too small.",
+        about="oneDNN makes primitives again in steady steps: shapes keep changing, or its cache is too small.",
     ),
     "compile.changed": Message(
         text=_compile, about="Graph breaks, recompiles or other events of `torch.compile`, counted in the whole run."

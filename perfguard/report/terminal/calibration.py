@@ -93,7 +93,7 @@ def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
 def _others(pace: Pace) -> str:
     if pace.knows_cases:
         return "the other cases leave as they do in A/A gates"
-    return "all cases measured to the end, for no gate yet tells what single cases take"
+    return "all cases measured to the end, because no gate recorded what single cases take"
 
 
 def _case_table(summary: CalibrationSummary, names: Mapping[str, str]) -> FittedTable:

@@ -91,7 +91,7 @@ def create(name: str, *, progress: Callable[[str], None], recreate: bool = False
         raise UsageError(f"stack {name!r} has no wheels for Python {sys.version_info[0]}.{sys.version_info[1]}")
     home = environments_home() / name
     if (home / "perfguard-ready.json").is_file() and not recreate:
-        progress(f"{home} exists already (use --recreate to make it anew)")
+        progress(f"{home} exists already (use --recreate to make it again)")
         return home / "bin" / "python"
     _require_cpu(stack)
     _require_space(stack, home)

@@ -185,7 +185,7 @@ def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process:
     missing = ""
     if process == 0 and record.where is None:
         untold = "source lines are" if record.joined is not None else "library calls and source lines are"
-        missing = f"; {untold} not told"
+        missing = f"; {untold} not shown"
     seen = f"{len(record.traced)} of its steps {'was' if len(record.traced) == 1 else 'were'} profiled"
     how, remedy = ("failed", "") if _has_failed(end) else ("ended", "; let it make more, or lower --skip or --steps")
     return (

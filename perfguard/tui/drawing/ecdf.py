@@ -17,7 +17,7 @@ from perfguard.watch.view.run_view import CaseSeries
 _LABELS = 5
 """Columns left of the plot: `100 %`."""
 _DOTTED = 3
-"""One point of so many is drawn of a dotted curve, so that curves can be told apart without colour."""
+"""One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
 
 
 def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:

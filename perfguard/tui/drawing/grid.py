@@ -74,12 +74,12 @@ class Canvas:
 
     @property
     def columns(self) -> int:
-        """Points from left to right that can be told apart."""
+        """Points from left to right that can be distinguished."""
         return self._width if self._glyphs.is_ascii else 2 * self._width
 
     @property
     def rows(self) -> int:
-        """Points from bottom to top that can be told apart."""
+        """Points from bottom to top that can be distinguished."""
         return self._height if self._glyphs.is_ascii else 4 * self._height
 
     def mark(self, column: int, row: int, role: Role, letter: str) -> None:

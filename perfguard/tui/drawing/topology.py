@@ -25,7 +25,7 @@ def draw_topology(topology: Topology, selection: CpuSelection | None, width: int
         glyphs: What to draw with.
     """
     if not topology.cpus:
-        return [line(Span("the machine tells nothing of its cores", Role.MUTED))]
+        return [line(Span("this machine does not report its cores", Role.MUTED))]
     lines: list[Line] = []
     for title, cpus in _groups(topology):
         lines += wrapped(title, width, Role.TITLE, indent=2)

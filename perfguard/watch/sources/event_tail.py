@@ -27,7 +27,7 @@ class TailUpdate:
     is_gone: bool = False
     """Whether it was there and is not any more."""
     restarted: bool = False
-    """Whether `events` begin anew; what was read before is void."""
+    """Whether `events` begin again; what was read before is void."""
     has_more: bool = False
     """Whether more waits to be read at once."""
     is_cut: bool = False
@@ -123,7 +123,7 @@ class EventTail:
         return replace(update, problems=(other, *found.problems), restarted=True) if other else update
 
     def _recognise(self, status: os.stat_result, head: bytes) -> Fact | None:
-        """Start anew where this is not the file that was read before; then says why."""
+        """Start again where this is not the file that was read before; then says why."""
         before, now = self._identity, _Identity(status.st_dev, status.st_ino, head)
         self._identity = now
         if before is None:

@@ -45,7 +45,7 @@ class ReadLines:
     problems: tuple[Fact, ...] = ()
     """What is wrong with the piece."""
     restarted: bool = False
-    """Whether a recording begins anew with `events`; what was read before belongs to another one."""
+    """Whether a recording begins again with `events`; what was read before belongs to another one."""
 
 
 class _Envelope(msgspec.Struct):
@@ -131,7 +131,7 @@ class LineReader:
         found.problems.append(why)
 
     def _begin(self, seen: SeenEvent, found: _Piece) -> None:
-        """A recording begins: say where its schema is another one, and start anew where there was one before."""
+        """A recording begins: say where its schema is another one, and start again where there was one before."""
         if not isinstance(seen.event, RunStarted):
             return
         if self._has_begun and seen.seq == 0:

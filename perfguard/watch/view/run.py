@@ -1,4 +1,4 @@
-"""What a screen shows of a run, computed from its data; only what has changed is made anew."""
+"""What a screen shows of a run, computed from its data; only what has changed is made again."""
 
 from __future__ import annotations
 

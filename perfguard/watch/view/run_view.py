@@ -91,7 +91,7 @@ class CaseView:
     attribution: Attribution | None = None
     """Which ops are to blame, where they were compared."""
     findings: tuple[Finding, ...] = ()
-    """Advice on what the candidate does and the baseline does not, the gravest first."""
+    """Advice on what the candidate does and the baseline does not, the worst first."""
 
     @property
     def title(self) -> str:

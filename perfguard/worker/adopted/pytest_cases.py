@@ -104,7 +104,7 @@ class _Ran:
 
 @dataclass(slots=True, kw_only=True)
 class PytestCase(AdoptedCase):
-    """A case that is set up anew whenever it is held."""
+    """A case that is set up again whenever it is held."""
 
     test: TimedTest
     """The test."""

@@ -74,7 +74,7 @@ class BenchmarkFixture:
 
 
 class _State:
-    """Arguments of a call that are made anew before each."""
+    """Arguments of a call that are made again before each."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class NamedStatement:
 
 
 _read: dict[str, tuple[NamedStatement, ...]] = {}
-"""By file: importing it again would make its tensors anew."""
+"""By file: importing it again would make its tensors again."""
 
 
 def statements_of(path: str) -> tuple[NamedStatement, ...]:

@@ -105,11 +105,11 @@ def _peak_problem(root: Path) -> str | None:
         (root / _CLEAR_REFS).write_text(_RESET_PEAK, encoding="ascii")
     except OSError as error:
         return f"the peak of memory cannot be reset: {error.strerror or error}"
-    return None if _peak_bytes(root) is not None else f"/{_STATUS} tells no peak of memory (VmHWM)"
+    return None if _peak_bytes(root) is not None else f"/{_STATUS} reports no peak of memory (VmHWM)"
 
 
 def _reset_peak(root: Path) -> None:
-    # Opened anew each time: a benchmark may close descriptors, and what then has this number is not ours to write to.
+    # Opened again each time: a benchmark may close descriptors, and what then has this number is not ours to write to.
     try:
         (root / _CLEAR_REFS).write_text(_RESET_PEAK, encoding="ascii")
     except OSError:

@@ -37,7 +37,7 @@ class HandedBackError(Exception):
 
 
 class Renewed:
-    """A call whose state is made anew before each call, outside the timed region."""
+    """A call whose state is made again before each call, outside the timed region."""
 
     __slots__ = ("call", "most", "renew")
 

@@ -50,7 +50,7 @@ def test_a_later_attempt_of_the_same_run_updates_it_too(hub, github):
 
 def test_an_earlier_run_that_ends_late_does_not_set_it_back(hub, github):
     put(github, "newer", run=11)
-    assert "tells of a later run" in put(github, "older", run=10)
+    assert "about a later run" in put(github, "older", run=10)
     assert "newer" in hub.bodies()[0]
 
 
