@@ -120,7 +120,7 @@ def test_a_script_that_ends_early_keeps_the_steps_that_were_seen(tmp_path):
 
 def test_what_a_script_that_ends_early_does_not_tell_is_said(tmp_path):
     found = profile(tmp_path, FakeWorker(3 + 2))
-    assert "instead of 2; library calls and source lines are not told; let it make more" in found.notes[0]
+    assert "instead of 2; library calls and source lines are not shown; let it make more" in found.notes[0]
 
 
 def test_steps_that_were_seen_are_kept_where_the_script_fails_later(tmp_path):
