@@ -121,4 +121,4 @@ def test_a_machine_without_nodes_is_drawn_by_packages() -> None:
 
 
 def test_a_machine_that_tells_nothing_is_said_in_words() -> None:
-    assert "nothing" in text(draw_topology(Topology(), None, 60, UNICODE))
+    assert "does not report its cores" in text(draw_topology(Topology(), None, 60, UNICODE))
