@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-census proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -73,8 +73,8 @@ proof-peers: $(READY) ## Measure the gate against its peers on this machine (hou
 proof-culprits: $(READY) ## Measure whether injected culprits are named first (an hour and a half, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.culprits_of_injections $(ARGS)
 
-proof-census: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)
-	$(BIN)/python -m tests.proof.census_of_catalogue $(ARGS)
+proof-op-counts: $(READY) ## Count every case of the catalogue in two fresh workers (two hours; resumes)
+	$(BIN)/python -m tests.proof.op_counts_of_catalogue $(ARGS)
 
 proof-traces: $(READY) ## Measure what comparing two traces of a million events takes (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.trace_diff_speed $(ARGS)

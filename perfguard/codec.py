@@ -19,26 +19,29 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 import msgspec
 
 from perfguard.errors import StoreError
+from perfguard.records.calibration import CaseSample
 from perfguard.records.events import (
     EVENT_NAMES,
-    CanaryTimed,
+    ControlTimed,
     Event,
     Noted,
     OpsCompared,
     RunFinished,
     RunStarted,
-    SliceTimed,
+    SampleTimed,
     VerdictReached,
+    event_type,
     failure_of_schema_1,
 )
 from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
+from perfguard.records.record import BaselineInfo
 from perfguard.records.result import RunResult
 from perfguard.records.run import CaseFailed
 from perfguard.records.steps.findings import Finding, finding_of_schema_1
-from perfguard.records.steps.ops import CensusChange, Culprit
-from perfguard.records.steps.profile import ProfileReport
+from perfguard.records.steps.ops import Attribution, Culprit, OpCountChange
+from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.verdict import GateResult, SignalFinding, Verdict
 
 T = TypeVar("T")
@@ -50,7 +53,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-OF_NUMBERS = (SliceTimed, CanaryTimed)
+OF_NUMBERS = (SampleTimed, ControlTimed)
 """Events that hold no facts; by far the most of a recording."""
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
@@ -63,10 +66,18 @@ _RENAMED: dict[tuple[type, str], str] = {
     (GateResult, "reason"): "reasons",
     (RunResult, "reason"): "reasons",
     (SignalFinding, "reason"): "fact",
-    (CensusChange, "sentence"): "fact",
+    (OpCountChange, "sentence"): "fact",
     (Culprit, "sentence"): "fact",
+    (RunResult, "census_changes"): "op_count_changes",
+    (RunResult, "stored_census_changes"): "stored_op_count_changes",
+    (Attribution, "census_changes"): "op_count_changes",
+    (ProfiledCase, "census"): "op_counts",
+    (CaseSample, "slices"): "samples",
+    (CaseSample, "slice_variance"): "sample_variance",
+    (BaselineInfo, "slices"): "samples",
+    (BaselineInfo, "slice_s"): "sample_s",
 }
-"""Fields that schema 1 called otherwise, by type and old name."""
+"""Older names of fields, by type and old name."""
 
 SCHEMAS = ("result", "profile", "events", "fingerprint")
 """What `schema_of` knows."""
@@ -202,10 +213,10 @@ def decode_event(line: bytes, *, source: str) -> Event:
         raise StoreError(f"{source}: not a JSON line: {error}") from error
     except RecursionError:
         raise StoreError(f"{source}: not an event of schema 2 or older: nested too deeply") from None
-    name = body.get("event") if isinstance(body, dict) else None
-    if not isinstance(name, str) or name not in EVENT_NAMES:
+    name = body.pop("event", None) if isinstance(body, dict) else None
+    kind = event_type(name) if isinstance(name, str) else None
+    if kind is None:
         raise StoreError(f"{source}: not an event of schema 2 or older: {line[:80]!r}")
-    kind = EVENT_NAMES[body.pop("event")]
     for key in ("seq", "t_mono", "t_wall"):
         body.pop(key, None)
     names = {f.name for f in dataclasses.fields(kind)}

@@ -87,9 +87,9 @@ class Config:
     """`stable` pins allocator and threading; `production` leaves your environment as it is."""
     budget_s: float | None = None
     """Wall-clock budget of the measurement, seconds; default: the suite's."""
-    slice_s: float = 0.02
+    sample_s: float = 0.02
     """Wanted length of a sample, seconds."""
-    slices: int = 12
+    samples: int = 12
     """Samples of each arm, case and block."""
     warmups: int = 1
     """Warm-up samples before them."""
@@ -121,6 +121,10 @@ class Config:
     """Gate outcomes that give a non-zero exit code."""
     keys: dict[str, str] = field(default_factory=dict)
     """Other keys for `perfguard tui`, by action: `pause = "p"`; `?` there lists all."""
+
+
+_OLD_KEYS = {"slices": "samples", "slice_s": "sample_s"}
+"""Keys by their older names, which files and variables may still use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +214,10 @@ def _user_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
 def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     layer: dict[str, tuple[Any, str]] = {}
     for spec in dataclasses.fields(Config):
-        name = f"PERFGUARD_{spec.name.upper()}"
-        text = environment.get(name)
+        names = [spec.name, *(old for old, new in _OLD_KEYS.items() if new == spec.name)]
+        name, text = next(
+            ((name, text) for key in names if (text := environment.get(name := f"PERFGUARD_{key.upper()}"))), ("", "")
+        )
         if not text or spec.name in ("suites", "keys"):
             continue
         layer[spec.name] = (_from_text(spec.name, text), name)
@@ -226,11 +232,11 @@ def _from_text(key: str, text: str) -> Any:
         return [item.strip() for item in text.split(",") if item.strip()]
     if key == "confine":
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
-    if key in ("threads", "slices", "warmups", "max_blocks", "seed", "rounds"):
+    if key in ("threads", "samples", "warmups", "max_blocks", "seed", "rounds"):
         return _number_from(text, int)
     if key in (
         "budget_s",
-        "slice_s",
+        "sample_s",
         "margin",
         "alpha",
         "equivalence",
@@ -275,7 +281,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
     if not isinstance(table, dict):
         raise ConfigError(f"{origin} must be a table of settings")
-    return {key.replace("-", "_"): (value, origin) for key, value in table.items()}
+    names = {key: key.replace("-", "_") for key in table}
+    return {_OLD_KEYS.get(name, name): (table[key], origin) for key, name in names.items()}
 
 
 def _checked(key: str, value: Any, origin: str) -> Any:
@@ -327,8 +334,8 @@ def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
             value = getattr(config, key)
             raise ConfigError(f"{origins.get(key, 'built-in')}: {key} = {value!r} must be {what}")
 
-    require("slice_s", 0.001 <= config.slice_s <= 60, "between 0.001 and 60 seconds")
-    require("slices", 1 <= config.slices <= 1000, "between 1 and 1000")
+    require("sample_s", 0.001 <= config.sample_s <= 60, "between 0.001 and 60 seconds")
+    require("samples", 1 <= config.samples <= 1000, "between 1 and 1000")
     require("warmups", 0 <= config.warmups <= 1000, "between 0 and 1000")
     require("max_blocks", config.max_blocks >= 1, "at least 1")
     require("rounds", 2 <= config.rounds <= 1000, "between 2 and 1000")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfguard.records.run import Arm
     from perfguard.records.spec import Case
 
-SETTINGS = MeasureSettings(slice_s=0.002, slices=2, warmups=1, budget_s=60, max_blocks=1)
+SETTINGS = MeasureSettings(sample_s=0.002, samples=2, warmups=1, budget_s=60, max_blocks=1)
 
 ASV_CONFIGURATION = """
 {

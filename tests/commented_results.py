@@ -72,7 +72,7 @@ def gate_result(outcome: GateOutcome, reason: str, *verdicts: Verdict, **fields:
         blocks_total=10,
         blocks_voided=1,
         missing_signals=(fact("signal.missing", signal="energy", why="this machine has no energy counters"),),
-        notes=(fact("host.block_disturbed", block=3, is_voided=True, canary_ratio=0.4),),
+        notes=(fact("host.block_disturbed", block=3, is_voided=True, control_ratio=0.4),),
     )
     codes = {"pass": 0, "regressed": 1, "inconclusive": 4}
     defaults: dict[str, Any] = {
@@ -121,9 +121,9 @@ REGRESSED = gate_result(
     judged("kernel.embedding", Outcome.ALLOWED, 0.04, "4.00 % slower, allowed up to 5.00 % until 2027-01-01"),
     judged("kernel.new", Outcome.NO_BASELINE, None, "the baseline has no such case"),
     judged("kernel.crash", Outcome.FAILED, None, "the candidate failed: RuntimeError: out of memory"),
-    census_changes={
-        SLOWER: attribution_of(SLOWER).census_changes,
-        "kernel.layer_norm[n=1024]": attribution_of(SLOWER).census_changes[1:],
+    op_count_changes={
+        SLOWER: attribution_of(SLOWER).op_count_changes,
+        "kernel.layer_norm[n=1024]": attribution_of(SLOWER).op_count_changes[1:],
     },
     attributions=(attribution_of(SLOWER),),
     findings={SLOWER: (ADVICE,)},
@@ -154,12 +154,12 @@ def many_cases(number: int) -> RunResult:
     verdicts += [
         judged(f"kernel.add[id={index},dtype=bf16]", Outcome.UNCHANGED, 0.001) for index in range(number - 2 * slower)
     ]
-    changes = attribution_of(SLOWER).census_changes
+    changes = attribution_of(SLOWER).op_count_changes
     return gate_result(
         GateOutcome.REGRESSED,
         f"{slower} of {number} cases regressed",
         *verdicts,
-        census_changes={verdict.case_id: changes for verdict in verdicts[: 2 * slower]},
+        op_count_changes={verdict.case_id: changes for verdict in verdicts[: 2 * slower]},
         attributions=tuple(attribution_of(verdict.case_id) for verdict in verdicts[:slower]),
         findings={verdict.case_id: (ADVICE,) for verdict in verdicts[:slower]},
     )

@@ -79,8 +79,8 @@ def pytest_runtest_protocol(item):
 CONFIG = """\
 suite = "tiny"
 benchmarks = ["bench_*.py"]
-slice_s = 0.005
-slices = 3
+sample_s = 0.005
+samples = 3
 max_blocks = 7
 max_block_sd = 0.5
 

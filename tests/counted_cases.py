@@ -1,4 +1,4 @@
-"""Censuses of cases of the catalogue, each counted in one fresh worker, for tests and for the proof."""
+"""Op counts of cases of the catalogue, each counted in one fresh worker, for tests and for the proof."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perfguard.host.probe import probe
-from perfguard.profile.changes.op_counts import compare_censuses
-from perfguard.profile.runs.profiling import census_of_case, isa_of
+from perfguard.profile.changes.op_counts import compare_op_counts
+from perfguard.profile.runs.profiling import isa_of, op_counts_of_case
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.report.messages.catalog import describe
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perfguard.records.spec import Case
-    from perfguard.records.steps.ops import Census
+    from perfguard.records.steps.ops import OpCounts
 
-SETTINGS = MeasureSettings(setup_timeout_s=600, slice_timeout_s=300, seed=11)
+SETTINGS = MeasureSettings(setup_timeout_s=600, sample_timeout_s=300, seed=11)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What one worker counted."""
 
-    censuses: dict[str, Census] = field(default_factory=dict)
+    op_counts: dict[str, OpCounts] = field(default_factory=dict)
     """By case id."""
     problems: dict[str, str] = field(default_factory=dict)
     """By case id: why it could not be counted. A case that is in neither was not reached."""
@@ -59,15 +59,15 @@ def count_cases(cases: Sequence[Case], place: Path) -> Counted:
     isa_class = isa_of(probe())
     reached = [case for case in cases if (case.id, Arm.CANDIDATE) in found.processes]
     return Counted(
-        {case.id: census_of_case(found, case, Arm.CANDIDATE, isa_class) for case in reached},
+        {case.id: op_counts_of_case(found, case, Arm.CANDIDATE, isa_class) for case in reached},
         {case_id: problem.reason for case_id, problem in found.problems.items()},
     )
 
 
-def differences(first: Census, second: Census) -> list[str]:
-    """What two censuses count otherwise, to the byte; empty where they are the same."""
+def differences(first: OpCounts, second: OpCounts) -> list[str]:
+    """What two op counts count otherwise, to the byte; empty where they are the same."""
     if first.rows == second.rows:
         return []
-    told = [describe(change.fact) for change in compare_censuses(first, second)]
+    told = [describe(change.fact) for change in compare_op_counts(first, second)]
     rows = len({*first.rows} ^ {*second.rows})
     return told or [f"{rows} rows differ by bytes alone"]

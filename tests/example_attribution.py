@@ -5,9 +5,9 @@ from __future__ import annotations
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import (
     Attribution,
-    CensusChange,
     ChangeClass,
     Culprit,
+    OpCountChange,
     OpDelta,
     OpKey,
     StepBalance,
@@ -51,15 +51,15 @@ def attribution_of(case_id: str) -> Attribution:
             ),
         ),
         deltas=ops,
-        census_changes=(
-            CensusChange(
+        op_count_changes=(
+            OpCountChange(
                 phase=StepPhase.BACKWARD, module="ResNet.layer3.*.conv1", rule="implementation", before=6, after=6,
                 fact=_fact(
                     "implementation.changed", StepPhase.BACKWARD, primitive="convolution", lost="brg_conv:avx512_core",
                     gained="ref:any", calls=6,
                 ),
             ),
-            CensusChange(
+            OpCountChange(
                 phase=StepPhase.FORWARD, module="ResNet.layer3.*.conv1", rule="reorders", before=0, after=2,
                 fact=_fact("reorders.added", StepPhase.FORWARD, number=2, before=0, after=2),
             ),

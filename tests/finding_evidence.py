@@ -14,11 +14,11 @@ from perfguard.records.machine.software import SoftwareFacts
 from perfguard.records.steps.ops import (
     PYTHON_OP,
     Attribution,
-    Census,
-    CensusChange,
-    CensusKind,
-    CensusRow,
     ChangeClass,
+    OpCountChange,
+    OpCountKind,
+    OpCountRow,
+    OpCounts,
     OpDelta,
     OpKey,
     OpTotal,
@@ -83,17 +83,17 @@ def reorder(ms, *, calls=1.0, **place):
 
 
 def row(kind, name, count=1, *, detail="", module="Net.body", phase=FORWARD):
-    return CensusRow(
-        kind=CensusKind(kind), phase=phase, module=module, name=name, detail=detail, implementation="", count=count
+    return OpCountRow(
+        kind=OpCountKind(kind), phase=phase, module=module, name=name, detail=detail, implementation="", count=count
     )
 
 
-def census(*rows):
-    return Census(case_id=CASE, isa_class="avx512_core", torch="2.13.0", rows=rows)
+def counts(*rows):
+    return OpCounts(case_id=CASE, isa_class="avx512_core", torch="2.13.0", rows=rows)
 
 
 def change(rule, code, *, module="", phase=FORWARD):
-    return CensusChange(phase=phase, module=module, rule=rule, before=0, after=1, fact=fact(code))
+    return OpCountChange(phase=phase, module=module, rule=rule, before=0, after=1, fact=fact(code))
 
 
 def delta(total, *, times, kind=ChangeClass.SLOWER, detail=""):
@@ -133,7 +133,7 @@ def comparison(*deltas, changes=()):
         balance=balance,
         culprits=(),
         deltas=deltas,
-        census_changes=tuple(changes),
+        op_count_changes=tuple(changes),
         processes=4,
         steps=24,
     )

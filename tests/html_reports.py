@@ -136,7 +136,7 @@ def a_profile() -> RunContent:
         breakdown=a_breakdown(),
         ops=(OpTotal(key=key, calls=2.0, self_s=3e-3, source="train.py:12", implementations=("jit:avx2",)),),
         primitives=(),
-        census=None,
+        op_counts=None,
         projection=a_projection(SLOWER),
         findings=(a_finding(),),
         notes=(fact("profile.unplaced_calls", unplaced=2, calls=9),),

@@ -240,10 +240,10 @@ def series_of(suite: ImportedSuite, name: str) -> ImportedSeries:
     return found
 
 
-def measured(name: str, *processes: tuple[float, ...], canary_s: float | None = None, **fields: Any) -> ImportedSeries:
+def measured(name: str, *processes: tuple[float, ...], control_s: float | None = None, **fields: Any) -> ImportedSeries:
     """A series of times, one tuple a process."""
     samples = tuple(
-        ProcessSamples(values=values, canary_s=() if canary_s is None else (canary_s,)) for values in processes
+        ProcessSamples(values=values, control_s=() if control_s is None else (control_s,)) for values in processes
     )
     return ImportedSeries(
         **{

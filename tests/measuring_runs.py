@@ -11,7 +11,7 @@ from perfguard.runner.blocks.schedule import plan_blocks
 from tests.worker_replies import REFUSAL, QueuedReplies, ready
 
 CPUS = (2, 3)
-SLICES, WARMUPS = 3, 2
+SAMPLES, WARMUPS = 3, 2
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
 
@@ -42,14 +42,14 @@ class FakeWorker(QueuedReplies):
         self.replies.append({"reply": "prepared", "digest": 1.5, "affinity": list(CPUS)})
 
     def _bench(self, case, fields):
-        self._case, self._left = case, SLICES + WARMUPS
+        self._case, self._left = case, SAMPLES + WARMUPS
         self.replies.append({"reply": "waiting"})
 
     def _go(self, case, fields):
         self._left -= 1
         self.replies.append(
             {
-                "reply": "slice",
+                "reply": "sample",
                 "value_s": self.on_slice(case),
                 "cpu_s": 0.001,
                 "minor_faults": 0,
@@ -64,21 +64,21 @@ class FakeWorker(QueuedReplies):
         self.replies.append({"reply": "failed", "reason": "the parent took the case back", "detail": ""})
 
 
-class FakeCanary(FakeWorker):
+class FakeControl(FakeWorker):
     def __init__(self):
         super().__init__()
         self.replies = [{"reply": "ready"}]
 
     def _go(self, case, fields):
-        self.replies.append({"reply": "slice", "value_s": 0.002})
+        self.replies.append({"reply": "sample", "value_s": 0.002})
 
 
 class FakeStarter:
     """Hands out fake workers; `faults` are by block and arm."""
 
-    def __init__(self, faults=None, canary=None, on_slice=lambda case: 0.001):
+    def __init__(self, faults=None, control=None, on_slice=lambda case: 0.001):
         self.faults, self.on_slice = faults or {}, on_slice
-        self.canary = canary or FakeCanary()
+        self.control = control or FakeControl()
         self.workers = {}
 
     def start(self, arm, block, settings):
@@ -89,10 +89,10 @@ class FakeStarter:
         self.workers[block.index, arm] = FakeWorker(fault, self.on_slice)
         return self.workers[block.index, arm]
 
-    def start_canary(self):
-        if isinstance(self.canary, BaseException):
-            raise self.canary
-        return self.canary
+    def start_control(self):
+        if isinstance(self.control, BaseException):
+            raise self.control
+        return self.control
 
 
 def refusal(reason="ValueError: no", kind="error"):
@@ -108,7 +108,7 @@ class Run:
     def __init__(self, starter, names=("x", "y", "z"), *, blocks=2, arms=BOTH, stop=None, emit=None, budget_s=1e9):
         self.starter, self.events = starter, []
         self.plans = [plan_of(name) for name in names]
-        settings = MeasureSettings(slices=SLICES, warmups=WARMUPS, max_blocks=blocks, budget_s=budget_s)
+        settings = MeasureSettings(samples=SAMPLES, warmups=WARMUPS, max_blocks=blocks, budget_s=budget_s)
         self.measuring = Measuring(
             starter=starter,
             emit=lambda event: (self.events.append(event), emit(event) if emit else None),

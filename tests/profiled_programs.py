@@ -92,5 +92,5 @@ def evidence_of(source: str, folder: Path, variables: Mapping[str, str] | None =
         "event_s": traced[-1]["event_s"],
     }
     return Evidence(
-        totals=found.totals, primitives=found.joined.primitives, census=found.joined.census, **{**given, **more}
+        totals=found.totals, primitives=found.joined.primitives, op_counts=found.joined.op_counts, **{**given, **more}
     )

@@ -87,7 +87,7 @@ def starter_in(
         cpus=(max(os.sched_getaffinity(0)),),
         memory_node=None,
         folder=folder,
-        canary_bundle=resolved[Arm.CANDIDATE].bundle,
+        control_bundle=resolved[Arm.CANDIDATE].bundle,
     )
 
 

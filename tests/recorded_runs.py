@@ -39,7 +39,7 @@ from tests.example_attribution import attribution_of
 
 DATA = Path(__file__).parent / "data" / "runs"
 BOTH = (Arm.BASELINE, Arm.CANDIDATE)
-SLICES, WARMUPS, BLOCKS, CONFIRMING = 4, 1, 8, 6
+SAMPLES, WARMUPS, BLOCKS, CONFIRMING = 4, 1, 8, 6
 MACHINE = "example-4c-0123456789"
 STARTED = 1_790_000_000.0
 SHOWN_DELTAS = 4
@@ -99,13 +99,13 @@ class Recording:
         return self.folder
 
     def block(self, index: int, cases: tuple[str, ...], arms: tuple[Arm, ...]) -> None:
-        """One block: set-up, slices in turns, a canary behind each case."""
+        """One block: set-up, samples in turns, a control workload behind each case."""
         began = self.now_s
         self.emit(happened.BlockStarted(block=index, hash_seed=index + 1, data_seed=index + 101, case_ids=cases))
         self.now_s += 1.2
         for case_id in cases:
             self.time_case(index, case_id, arms)
-            self.emit(happened.CanaryTimed(block=index, value_s=self.draw(0.0021, 0.004)), after_s=0.003)
+            self.emit(happened.ControlTimed(block=index, value_s=self.draw(0.0021, 0.004)), after_s=0.003)
         self.emit(
             happened.BlockFinished(
                 block=index,
@@ -123,7 +123,7 @@ class Recording:
             Arm.CANDIDATE: (1 + speed.effect) * (1 + self.random.gauss(0.0, speed.block_sd)),
         }
         order = tuple(self.random.sample(arms, len(arms)))
-        for position in range(WARMUPS + SLICES):
+        for position in range(WARMUPS + SAMPLES):
             for arm in order:
                 typical = replace(speed, base_s=speed.base_s * effects[arm])
                 self.time_slice(block, case_id, arm, position, typical)
@@ -144,7 +144,7 @@ class Recording:
         value_s = self.draw(speed.base_s * (1.2 if is_warmup else 1.0), speed.slice_sd)
         iterations = max(1, round(0.02 / speed.base_s))
         self.emit(
-            happened.SliceTimed(
+            happened.SampleTimed(
                 block=block,
                 case_id=case_id,
                 arm=arm,
@@ -178,7 +178,7 @@ def record_paired(folder: Path) -> Path:
     _measure(recording, judge)
     _confirm(recording, judge)
     attribution = attribution_of(SLOWER)
-    recording.emit(happened.StepsCounted(case_id=SLOWER, changes=attribution.census_changes))
+    recording.emit(happened.StepsCounted(case_id=SLOWER, changes=attribution.op_count_changes))
     shown = replace(attribution, deltas=attribution.deltas[:SHOWN_DELTAS])
     recording.emit(happened.OpsCompared(attribution=shown, file="ops-1.json"), after_s=20.0)
     _judge(recording, judge)
@@ -261,7 +261,7 @@ def _measure(recording: Recording, judge: PairedJudge) -> None:
         open_cases = [case_id for case_id in SPEEDS if case_id not in answered]
         recording.block(index, tuple(recording.random.sample(open_cases, len(open_cases))), BOTH)
         if judge.gate is None:
-            recording.emit(happened.LooksPlanned(blocks=BLOCKS))
+            recording.emit(happened.AnalysesPlanned(blocks=BLOCKS))
             judge.plan(BLOCKS)
         is_last = index == BLOCKS - 1
         if is_last or (judge.gate is not None and judge.gate.is_due(index + 1)):
@@ -269,9 +269,11 @@ def _measure(recording: Recording, judge: PairedJudge) -> None:
 
 
 def _look(recording: Recording, judge: PairedJudge, *, blocks: int, final: bool) -> None:
-    decided = judge.look(recording.data, final=final)
+    decided = judge.analyse(recording.data, final=final)
     recording.emit(
-        happened.LookTaken(blocks=blocks, final=final, decided={name: found.value for name, found in decided.items()})
+        happened.InterimAnalysis(
+            blocks=blocks, final=final, decided={name: found.value for name, found in decided.items()}
+        )
     )
 
 
@@ -341,7 +343,7 @@ def _plan(*, max_blocks: int) -> dict[str, object]:
         core_classes=(CoreClass.PERFORMANCE,),
         reason=fact("host.cpus_asked", cpus="1-3"),
     )
-    settings = MeasureSettings(slices=SLICES, warmups=WARMUPS, max_blocks=max_blocks, seed=7)
+    settings = MeasureSettings(samples=SAMPLES, warmups=WARMUPS, max_blocks=max_blocks, seed=7)
     return {"cases": [], "settings": settings, "cpus": selection}
 
 

@@ -10,15 +10,15 @@ from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
 from perfguard.store.baselines import BaselineStore, metadata_of
-from perfguard.store.censuses import census_file, save_censuses
+from perfguard.store.op_counts import op_counts_file, save_op_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perfguard.records.steps.ops import Census
+    from perfguard.records.steps.ops import OpCounts
 
 CASE = "step.a"
-ROUND = Round(values_s=(0.001,), canary_s=(0.002,), started_at=1000.0)
+ROUND = Round(values_s=(0.001,), control_s=(0.002,), started_at=1000.0)
 NOISE = CaseNoise(rounds=1, median_s=0.001, between_round_sd_ratio=0.0, within_round_sd_ratio=0.0, inner_loops=1)
 
 
@@ -35,8 +35,8 @@ def recorded_on(machine_id: str, **fields: Any) -> BaselineInfo:
         "perfguard": "0.1.0",
         "cpus": 1,
         "env_profile": "stable",
-        "slice_s": 0.02,
-        "slices": 2,
+        "sample_s": 0.02,
+        "samples": 2,
         "span_s": 60.0,
         "seed": 7,
     }
@@ -46,7 +46,7 @@ def recorded_on(machine_id: str, **fields: Any) -> BaselineInfo:
 def record(
     project: Path,
     machine_id: str,
-    *censuses: Census,
+    *op_counts: OpCounts,
     suite: str = "quick",
     created_at: str = "2026-01-02T03:04:05Z",
 ) -> Path:
@@ -55,6 +55,6 @@ def record(
     baseline = StoredBaseline(info=info, fingerprint=probe(), noise={CASE: NOISE}, rounds={CASE: (ROUND,)})
     run = pyperf.Run(list(ROUND.values_s), metadata={"name": CASE, **metadata_of(ROUND)}, collect_metadata=False)
     place = BaselineStore(project / "baselines").save(baseline, {CASE: [run]})
-    if censuses:
-        save_censuses(census_file(place), censuses)
+    if op_counts:
+        save_op_counts(op_counts_file(place), op_counts)
     return place

@@ -12,9 +12,9 @@ from perfguard.records.facts import fact, recorded_text
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.ops import (
     Attribution,
-    CensusChange,
     ChangeClass,
     Culprit,
+    OpCountChange,
     OpDelta,
     OpKey,
     StepBalance,
@@ -37,7 +37,7 @@ from perfguard.watch.view.run_view import (
 
 STARTED_AT = 1_790_000_000.0
 NO_EFFECT = {"log_ratio": None, "lower": None, "upper": None}
-NOT_MEASURED = {"blocks": 0, "slices": 0, "baseline_s": None, "candidate_s": None, "noise_ratio": None}
+NOT_MEASURED = {"blocks": 0, "samples": 0, "baseline_s": None, "candidate_s": None, "noise_ratio": None}
 
 
 def a_case(case_id: str = "step.resnet[batch=8,dtype=bf16]", **fields) -> CaseView:
@@ -46,7 +46,7 @@ def a_case(case_id: str = "step.resnet[batch=8,dtype=bf16]", **fields) -> CaseVi
         "is_gating": True,
         "state": CaseState.ANSWERED,
         "blocks": 8,
-        "slices": 96,
+        "samples": 96,
         "baseline_s": 12.4e-3,
         "candidate_s": 13.1e-3,
         "log_ratio": 0.055,
@@ -134,14 +134,14 @@ def an_attribution(case_id: str, deltas: Sequence[OpDelta]) -> Attribution:
         balance=balance,
         culprits=(culprit,),
         deltas=tuple(deltas[:3]),
-        census_changes=(),
+        op_count_changes=(),
         processes=3,
         steps=24,
     )
 
 
-CENSUS = (
-    CensusChange(
+OP_COUNTS = (
+    OpCountChange(
         phase=StepPhase.BACKWARD,
         module="ResNet.layer1.*.conv1",
         rule="implementation",
@@ -157,7 +157,7 @@ CENSUS = (
             phases=("backward",),
         ),
     ),
-    CensusChange(
+    OpCountChange(
         phase=StepPhase.BACKWARD,
         module="ResNet.layer1.*.conv1",
         rule="reorders",
@@ -203,7 +203,7 @@ def some_deltas(number: int = 40) -> tuple[OpDelta, ...]:
 
 
 def a_series(case_id: str, effect: float = 0.055, *, blocks: int = 8, seed: int = 1) -> CaseSeries:
-    """Twelve slices an arm and block, with some noise."""
+    """Twelve samples an arm and block, with some noise."""
     draw = random.Random(seed)
     baseline = tuple(12.4e-3 * math.exp(draw.gauss(0, 0.01)) for _ in range(12 * blocks))
     candidate = tuple(12.4e-3 * math.exp(effect + draw.gauss(0, 0.01)) for _ in range(12 * blocks))
@@ -223,7 +223,7 @@ RED = "step.resnet[batch=8,dtype=bf16]"
 def a_run(**fields) -> RunView:
     """A gate in its ninth block: one case red, one faster, others open; advisory ones among them."""
     deltas = some_deltas()
-    red = a_case(RED, census=CENSUS, attribution=an_attribution(RED, deltas))
+    red = a_case(RED, op_counts=OP_COUNTS, attribution=an_attribution(RED, deltas))
     cases = (
         an_open_case("kernel.softmax[rows=4096,dtype=fp32]"),
         a_case("kernel.linear[m=512,dtype=bf16]", outcome="unchanged", log_ratio=0.002, lower=-0.006, upper=0.01),
@@ -249,7 +249,7 @@ def a_run(**fields) -> RunView:
             blocks_finished=8,
             blocks_planned=12,
             case_id="step.lstm[hidden=256]",
-            slice_index=7,
+            sample_index=7,
             elapsed_s=81.0,
             budget_s=120.0,
             left_s=39.0,
@@ -263,7 +263,7 @@ def a_run(**fields) -> RunView:
             a_line(400, 80.0, f"{RED} regressed"),
         ),
         "steal_ratio": 0.0004,
-        "canary_ratio": 0.003,
+        "control_ratio": 0.003,
     }
     return RunView(**{**known, **fields})
 
@@ -311,7 +311,7 @@ class FakeWatch:
     views: list[RunView]
     curves: Mapping[str, CaseSeries] = field(default_factory=dict)
     ops: Mapping[str, tuple[OpDelta, ...]] = field(default_factory=dict)
-    is_between_slices: bool = True
+    is_between_samples: bool = True
     is_behind: bool = False
     replay: Replay | None = None
     polls: int = 0

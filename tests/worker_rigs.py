@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from perfguard.records.protocol import Message
     from perfguard.records.run import Arm
 
-SETTINGS = MeasureSettings(slice_s=0.002, slices=2, warmups=1, budget_s=60, max_blocks=2)
-IMPATIENT = MeasureSettings(slice_s=0.002, slices=2, budget_s=300, max_blocks=2, setup_timeout_s=30, slice_timeout_s=10)
+SETTINGS = MeasureSettings(sample_s=0.002, samples=2, warmups=1, budget_s=60, max_blocks=2)
+IMPATIENT = MeasureSettings(
+    sample_s=0.002, samples=2, budget_s=300, max_blocks=2, setup_timeout_s=30, sample_timeout_s=10
+)
 GOOD = """
 def good():
     return lambda: float(sum(range(1000)))

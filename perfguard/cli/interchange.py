@@ -167,7 +167,7 @@ def _names(names: list[str], total: int) -> str:
 def _comparison_table(comparisons: tuple[ImportedComparison, ...]) -> RenderableType:
     table = plain_table("~case", ">first/3", ">second/2", ">effect", ">95 % interval/1", "~difference")
     for entry in comparisons[:_SHOWN]:
-        condition = "" if entry.has_canary or entry.log_ratio is None else ", if the machine was as fast"
+        condition = "" if entry.has_control or entry.log_ratio is None else ", if the machine was as fast"
         table.add_row(
             Text(printable(entry.name)),
             format_seconds(entry.baseline_median_s),

@@ -17,7 +17,7 @@ from perfguard.records.events import (
     CaseCalibrated,
     CaseFinished,
     Event,
-    LookTaken,
+    InterimAnalysis,
     Noted,
     RunFinished,
     RunStarted,
@@ -85,10 +85,10 @@ class _Watching:
     def _failure(self, event: CaseFailed) -> str:
         return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
 
-    def _answers(self, look: LookTaken) -> str:
-        """Cases that got their answer at a look and are measured no further."""
-        found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in look.decided.items())
-        return f"answered after {format_count(look.blocks, 'block')}: {found}"
+    def _answers(self, event: InterimAnalysis) -> str:
+        """Cases that got their answer at an interim analysis and are measured no further."""
+        found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in event.decided.items())
+        return f"answered after {format_count(event.blocks, 'block')}: {found}"
 
 
 class _NowAndThen(_Watching):
@@ -115,7 +115,7 @@ class _NowAndThen(_Watching):
                 self._say(f"· measuring {cases}, at most {format_duration(event.budget_s)}")
             case CaseFailed(skipped=False):
                 self._fail(event)
-            case LookTaken():
+            case InterimAnalysis():
                 self._answered |= event.decided.keys()
             case BlockFinished():
                 self._blocks += 1
@@ -159,7 +159,7 @@ class _EveryStep(_Watching):
                 yield self._failure(event)
             case BlockFinished():
                 yield f"· block {event.block + 1}: {event.duration_s:.1f} s, {self._left()}"
-            case LookTaken() if event.decided:
+            case InterimAnalysis() if event.decided:
                 yield f"· {self._answers(event)}"
             case Noted():
                 sign = "·" if event.fact.severity is Severity.INFO else "!"
@@ -169,7 +169,7 @@ class _EveryStep(_Watching):
 
 
 class _Live(_Watching):
-    """A rich progress bar over the budget; repaints only between slices, from the events themselves."""
+    """A rich progress bar over the budget; repaints only between samples, from the events themselves."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
@@ -199,7 +199,7 @@ class _Live(_Watching):
                 self._show(f"block {self._block} · {self._name(event.case_id)}")
             case CaseFailed(skipped=False):
                 self._print(self._failure(event))
-            case LookTaken() if event.decided:
+            case InterimAnalysis() if event.decided:
                 self._print(f"· {self._answers(event)}")
             case Noted() if event.fact.severity is not Severity.INFO:
                 self._print(f"! {printable(describe(event.fact))}")
@@ -219,7 +219,7 @@ class _Live(_Watching):
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-            auto_refresh=False,  # a refresh thread would run beside the slices
+            auto_refresh=False,  # a refresh thread would run beside the samples
         )
         self._task = self._bar.add_task("starting", total=event.budget_s)
         self._bar.start()

@@ -33,7 +33,7 @@ from perfguard.gate.calibration.machine_rates import (
 )
 from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.rules.sequential import LOOKS
+from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
@@ -198,7 +198,7 @@ def _described(
 ) -> Calibrated:
     state = calibration_state(calibration, scope, now=utc_now())
     max_blocks = request.loaded.config.max_blocks
-    summary = summarize(calibration, looks=LOOKS, max_blocks=max_blocks) if calibration else None
+    summary = summarize(calibration, analyses=ANALYSES, max_blocks=max_blocks) if calibration else None
     return Calibrated(
         scope=scope,
         path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from perfguard.errors import ArmError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.stored.anchors import anchor_of
-from perfguard.gate.stored.lookup import census_of_another_machine, commit_of, find_stored, require_stored, store_of
+from perfguard.gate.stored.lookup import commit_of, find_stored, op_counts_of_another_machine, require_stored, store_of
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import isa_of
@@ -64,7 +64,7 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         parse_arm("git:HEAD"),
         candidate,
         notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
-        census=census_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
+        op_counts=op_counts_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
     )
 
 

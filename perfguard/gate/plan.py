@@ -15,7 +15,7 @@ from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases, suite_minutes
 from perfguard.gate.calibration.summary import block_variances
 from perfguard.gate.paired.judging import policy_of
-from perfguard.gate.rules.sequential import LOOKS
+from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.gate.show import recorded_duration_s
 from perfguard.records.calibration import TIME_FORMAT
 from perfguard.records.error_rate import CalibrationSummary
@@ -63,7 +63,7 @@ def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuiteP
         alpha=config.alpha,
         budget_s=request.budget_s,
         max_blocks=config.max_blocks,
-        looks=LOOKS,
+        analyses=ANALYSES,
         min_blocks=policy_of(config).min_blocks,
     )
     cases = plan_cases(gating, known.noise, known.pace, target)

@@ -110,10 +110,10 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         notes=notes,
         error_rate=next((note for note in notes if is_error_rate(note)), None),
         duration_s=recorded_duration_s(folder, data),
-        census_changes=dict(data.census_changes),
+        op_count_changes=dict(data.op_count_changes),
         attributions=tuple(data.attributions.values()),
         findings=dict(data.findings),
-        stored_census_changes=dict(data.stored_census_changes),
+        stored_op_count_changes=dict(data.stored_op_count_changes),
     )
 
 

@@ -13,7 +13,7 @@ TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 DECISION_RULE = 5
 """Version of the gate's rule; raise it whenever the rule flags other cases. 1: one look at the end. 2: looks at growing
-data, confirmation of flags. 3: blocks weighted by the scatter of their slices. 4: the time for confirmations measures
+data, confirmation of flags. 3: blocks weighted by the scatter of their samples. 4: the time for confirmations measures
 where nothing is flagged. 5: cases too noisy to gate are tested in the family only, and measured on until it decides."""
 
 COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCONCLUSIVE.value)
@@ -54,17 +54,17 @@ class CaseSample:
     """Whether it could fail the gate."""
     block_log_ratios: tuple[float, ...]
     """One value for each block that was not voided, in the order they ran, candidate over baseline."""
-    slices: int
-    """Paired slices that made a block's value, typically."""
-    slice_variance: float | None
-    """Mean over blocks of the variance of one paired slice; None with a single slice."""
+    samples: int
+    """Paired samples that made a block's value, typically."""
+    sample_variance: float | None
+    """Mean over blocks of the variance of one paired sample; None with a single sample."""
     block_variances: tuple[float | None, ...] = ()
-    """Squared standard error of each block's value from its slices alone, None where they are too few; empty where the
+    """Squared standard error of each block's value from its samples alone, None where they are too few; empty where the
     rule did not weight blocks yet."""
     blocks: int = 0
     """Blocks that measured it, voided ones with them; 0 in older calibrations."""
     wall_s: float | None = None
-    """Wall seconds of a block that it took, typically: set-up in both arms, warm-ups, slices; None where not known."""
+    """Wall seconds of a block that it took, typically: set-up in both arms, warm-ups, samples; None where not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

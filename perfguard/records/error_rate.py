@@ -45,7 +45,7 @@ class CalibratedCase:
     block_sd_interval: Interval
     """For that SD."""
     intraclass_correlation: float
-    """Share of a slice's variance that its block shares; nan when unknown."""
+    """Share of a sample's variance that its block shares; nan when unknown."""
     autocorrelation: float
     """Of neighbouring blocks inside a gate; nan when unknown."""
     autocorrelation_band: Interval

@@ -14,7 +14,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.plan import DEFAULT_GATE, GateSettings
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.steps.ops import Attribution, OpCountChange
 
 EVENT_SCHEMA = 2
 
@@ -88,7 +88,7 @@ class CaseCalibrated:
     case_id: str
     """The case."""
     inner_loops: int
-    """Iterations of one slice, both arms."""
+    """Iterations of one sample, both arms."""
     iteration_s: float
     """Seconds of one iteration on the calibrating arm."""
 
@@ -108,8 +108,8 @@ class BlockStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceTimed:
-    """One slice of one arm."""
+class SampleTimed:
+    """One sample of one arm."""
 
     block: int
     """Block number."""
@@ -118,34 +118,34 @@ class SliceTimed:
     arm: Arm
     """Which side ran."""
     index: int
-    """Position within the block's slices of this case and arm, from 0; warm-ups count from 0 on their own."""
+    """Position within the block's samples of this case and arm, from 0; warm-ups count from 0 on their own."""
     warmup: bool
-    """True for warm-up slices, which no statistic uses."""
+    """True for warm-up samples, which no statistic uses."""
     value_s: float
     """Wall seconds of one iteration."""
     cpu_s: float
     """CPU seconds of one iteration, all threads of the worker."""
     minor_faults: int
-    """Minor page faults in the slice."""
+    """Minor page faults in the sample."""
     involuntary_switches: int
-    """Involuntary context switches in the slice, all threads."""
+    """Involuntary context switches in the sample, all threads."""
     iterations: int = 0
-    """Iterations of the slice; 0 where an older recording does not tell."""
+    """Iterations of the sample; 0 where an older recording does not tell."""
     voluntary_switches: int | None = None
-    """Voluntary context switches in the slice, all threads; this and what follows: None where it was not read."""
+    """Voluntary context switches in the sample, all threads; this and what follows: None where it was not read."""
     peak_memory_bytes: int | None = None
-    """Peak of the process's resident memory in the slice."""
+    """Peak of the process's resident memory in the sample."""
     energy_j: float | None = None
     """Joules of the CPU packages for one iteration, whatever else ran on them included."""
     instructions: float | None = None
     """Instructions of one iteration in user space, all threads and children."""
     waited_s: float | None = None
-    """Seconds of the slice in which the thread that runs the steps was ready but had no CPU."""
+    """Seconds of the sample in which the thread that runs the steps was ready but had no CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryTimed:
-    """The canary ran between two cases."""
+class ControlTimed:
+    """The control workload ran between two cases."""
 
     block: int
     """Block number."""
@@ -155,7 +155,7 @@ class CanaryTimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFinished:
-    """A case's slices of this block are complete in every arm."""
+    """A case's samples of this block are complete in every arm."""
 
     block: int
     """Block number."""
@@ -175,7 +175,7 @@ class CaseFinished:
     candidate_intrusion_ratio: float | None = None
     """The same of the candidate's while the baseline was timed."""
     wall_s: float | None = None
-    """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and slices; None in older
+    """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and samples; None in older
     recordings."""
 
 
@@ -198,11 +198,11 @@ class BlockFinished:
     steal_ratio: float | None
     """Stolen time over wall time, worst measured CPU; None where unknown."""
     involuntary_switches: int
-    """In the timed slices of both arms together."""
+    """In the timed samples of both arms together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LooksPlanned:
+class AnalysesPlanned:
     """How much data the looks at the growing run are spread over; known after the first block."""
 
     blocks: int
@@ -216,7 +216,7 @@ class LooksPlanned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookTaken:
+class InterimAnalysis:
     """The data so far was judged; cases that have their answer are not measured any further."""
 
     blocks: int
@@ -224,7 +224,7 @@ class LookTaken:
     final: bool
     """Whether the budget was used up, so that the whole rest of the level was spent."""
     decided: dict[str, str]
-    """Case id and outcome of the cases that got their answer at this look."""
+    """Case id and outcome of the cases that got their answer at this analysis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ class StepsCounted:
 
     case_id: str
     """The case."""
-    changes: tuple[CensusChange, ...]
+    changes: tuple[OpCountChange, ...]
     """What changed by op counts, worst first; empty where nothing."""
     counted_on: str | None = None
     """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
@@ -305,13 +305,13 @@ Event = (
     | ArmsCompared
     | CaseCalibrated
     | BlockStarted
-    | SliceTimed
-    | CanaryTimed
+    | SampleTimed
+    | ControlTimed
     | CaseFinished
     | CaseFailed
     | BlockFinished
-    | LooksPlanned
-    | LookTaken
+    | AnalysesPlanned
+    | InterimAnalysis
     | StageStarted
     | StepsCounted
     | OpsCompared
@@ -326,13 +326,13 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "arms_compared": ArmsCompared,
     "case_calibrated": CaseCalibrated,
     "block_started": BlockStarted,
-    "slice": SliceTimed,
-    "canary": CanaryTimed,
+    "sample": SampleTimed,
+    "control": ControlTimed,
     "case_finished": CaseFinished,
     "case_failed": CaseFailed,
     "block_finished": BlockFinished,
-    "looks_planned": LooksPlanned,
-    "look": LookTaken,
+    "analyses_planned": AnalysesPlanned,
+    "interim_analysis": InterimAnalysis,
     "stage_started": StageStarted,
     "steps_counted": StepsCounted,
     "ops_compared": OpsCompared,
@@ -341,3 +341,11 @@ EVENT_NAMES: dict[str, type[Event]] = {
     "run_finished": RunFinished,
 }
 """Value of the `event` field, and the type that its line decodes to."""
+
+_OLD_NAMES = {"slice": "sample", "canary": "control", "looks_planned": "analyses_planned", "look": "interim_analysis"}
+"""Names of events in older recordings, and today's."""
+
+
+def event_type(name: str) -> type[Event] | None:
+    """The type of an event by its present or older name; None for a name that this version does not know."""
+    return EVENT_NAMES.get(_OLD_NAMES.get(name, name))

@@ -12,7 +12,7 @@ class CasePace:
     """What one case adds to blocks."""
 
     wall_s: float
-    """Wall seconds of a block that it takes, typically: its set-up in both arms, warm-ups and slices."""
+    """Wall seconds of a block that it takes, typically: its set-up in both arms, warm-ups and samples."""
     stays: tuple[float, ...]
     """Chance that it is still measured in the n-th block of a gate that changes nothing in it, from the first block on;
     the last value holds for all later blocks."""

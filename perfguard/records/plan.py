@@ -97,12 +97,12 @@ FOR_BISECTION = GateSettings(uses_allowances=False)
 class MeasureSettings:
     """How the runner measures; the same for both arms."""
 
-    slice_s: float = 0.02
-    """Wanted length of one slice, seconds."""
-    slices: int = 12
-    """Slices of each arm, case and block."""
+    sample_s: float = 0.02
+    """Wanted length of one sample, seconds."""
+    samples: int = 12
+    """Samples of each arm, case and block."""
     warmups: int = 1
-    """Warm-up slices before them, not used."""
+    """Warm-up samples before them, not used."""
     budget_s: float = 600.0
     """Wall-clock budget of the whole measurement, seconds."""
     max_blocks: int = 60
@@ -113,8 +113,8 @@ class MeasureSettings:
     """How much of the environment is pinned."""
     setup_timeout_s: float = 300.0
     """Longest wait for torch's import or one case's set-up."""
-    slice_timeout_s: float = 120.0
-    """Longest wait for one slice."""
+    sample_timeout_s: float = 120.0
+    """Longest wait for one sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class CasePlan:
     case: Case
     """The case."""
     inner_loops: int
-    """Iterations of one slice, the same in both arms."""
+    """Iterations of one sample, the same in both arms."""
     iteration_s: float
     """Seconds of one iteration as calibrated on the baseline."""
     instances: int = 1
@@ -140,7 +140,7 @@ class Plan:
     cases: tuple[CasePlan, ...]
     """Cases that every arm can run."""
     settings: MeasureSettings
-    """The run's, with as many slices as the budget holds."""
+    """The run's, with as many samples as the budget holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +158,6 @@ class BlockPlan:
     case_order: tuple[int, ...]
     """Order in which the cases are measured."""
     first_arms: tuple[Arm, ...]
-    """The arm that runs its slice first, by case index."""
+    """The arm that runs its sample first, by case index."""
     first_started: Arm = Arm.BASELINE
     """The arm whose process starts and is set up first."""

@@ -6,12 +6,12 @@ is told, one command at a time, so whoever holds the last command holds the **ba
 ```
 hello(job)          -> ready(facts, missing_signals)      torch is imported here
 prepare(case)       -> prepared(digest, checks, …) | failed   set-up of one case, not timed
-bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next slice waits
-go                  -> slice(value_s, …), then waiting | benched | failed
+bench(case, loops)  -> waiting                            a pyperf benchmark is open, its next sample waits
+go                  -> sample(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)
 exit                -> (end of file)
 ```
-Profiling has a worker of its own, told so by `profile` in its job, and never shares one with timed slices:
+Profiling has a worker of its own, told so by `profile` in its job, and never shares one with timed samples:
 
 ```
 profile(case, kind, trace, log)    -> profiled(wall_s, …)       one call of a prepared case

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.run import Round
-from perfguard.records.steps.ops import Census
+from perfguard.records.steps.ops import OpCounts
 
 BASELINE_SCHEMA = 1
 
@@ -25,7 +25,7 @@ class CaseNoise:
     within_round_sd_ratio: float
     """Typical standard deviation of the log values inside a round."""
     inner_loops: int
-    """Iterations of one slice."""
+    """Iterations of one sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class BaselineInfo:
     """Number of CPUs in the mask."""
     env_profile: str
     """`stable` or `production`."""
-    slice_s: float
-    """Wanted length of a slice."""
-    slices: int
-    """Slices in each round."""
+    sample_s: float
+    """Wanted length of a sample."""
+    samples: int
+    """Samples in each round."""
     span_s: float
     """Wall seconds from the first round to the last."""
     seed: int
@@ -80,10 +80,10 @@ class StoredBaseline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCensus:
+class StoredOpCounts:
     """What a suite's steps executed when a baseline was recorded."""
 
     info: BaselineInfo
     """Where the baseline comes from."""
-    censuses: Mapping[str, Census]
+    op_counts: Mapping[str, OpCounts]
     """By case id; not empty."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.steps.ops import Attribution, OpCountChange
 from perfguard.records.verdict import GateResult
 
 RESULT_SCHEMA = 2
@@ -47,7 +47,7 @@ class CaseMeasured:
     within_sd_ratio: float | None
     """Typical standard deviation inside a round."""
     inner_loops: int | None
-    """Iterations of one slice."""
+    """Iterations of one sample."""
     problem: Fact | None = None
     """Why nothing was measured."""
 
@@ -90,7 +90,7 @@ class RunResult:
     """Wall seconds of the whole command."""
     error_rate: Fact | None = None
     """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
-    census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id, worst first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()
     """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
@@ -98,6 +98,6 @@ class RunResult:
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id, the worst first; only of cases whose
     both arms were profiled, without those that there is nothing to advise on."""
-    stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
-    """The same as `census_changes`, against a baseline that was stored on another machine of the same instruction sets;
-    a note names it. Empty where there is a baseline of this machine, or no such one."""
+    stored_op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
+    """The same as `op_count_changes`, against a baseline that was stored on another machine of the same instruction
+    sets; a note names it. Empty where there is a baseline of this machine, or no such one."""

@@ -41,7 +41,7 @@ class Signal(str, Enum):
     CPU = "cpu"
     """CPU seconds of one iteration, all threads."""
     MEMORY = "memory"
-    """Peak of resident memory in the slice, bytes."""
+    """Peak of resident memory in the sample, bytes."""
     FAULTS = "faults"
     """Minor page faults of one iteration."""
     SWITCHES = "switches"
@@ -53,8 +53,8 @@ class Signal(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalSlices:
-    """One signal of one case in one block: the slices of each arm, in the order they ran."""
+class SignalSamples:
+    """One signal of one case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
     """The case."""
@@ -63,21 +63,21 @@ class SignalSlices:
     signal: Signal
     """What was measured, and its unit."""
     baseline: tuple[float | None, ...]
-    """One value a slice; None where it could not be read."""
+    """One value a sample; None where it could not be read."""
     candidate: tuple[float | None, ...]
     """The same for the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSlices:
-    """One case in one block: the slices of each arm, in the order they ran."""
+class CaseSamples:
+    """One case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
     """The case."""
     block: int
     """Block number, from 0."""
     baseline_s: tuple[float, ...]
-    """Seconds per iteration, one value a slice; empty where the arm did not run."""
+    """Seconds per iteration, one value a sample; empty where the arm did not run."""
     candidate_s: tuple[float, ...]
     """The same for the candidate."""
     wall_s: float | None = None
@@ -124,8 +124,8 @@ class BlockConditions:
     """Stolen time over wall time, worst measured CPU; None where the kernel does not tell."""
     involuntary_switches: int | None
     """Involuntary context switches of both workers together, timed part."""
-    canary_s: tuple[float, ...]
-    """Seconds of each canary slice, in the order they ran; empty without a canary."""
+    control_s: tuple[float, ...]
+    """Seconds of each control workload sample, in the order they ran; empty without a control workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ class PairedData:
 
     case_ids: tuple[str, ...]
     """In the order of the suite; also those that failed."""
-    slices: tuple[CaseSlices, ...]
+    samples: tuple[CaseSamples, ...]
     """One entry for each case and block that completed."""
     conditions: tuple[BlockConditions, ...]
     """One entry for each block that completed."""
@@ -170,9 +170,9 @@ class Round:
     """One independent round of one case: a fresh process, one arm only."""
 
     values_s: tuple[float, ...]
-    """Seconds per iteration, one value a slice."""
-    canary_s: tuple[float, ...]
-    """Canary slices of the same process's time."""
+    """Seconds per iteration, one value a sample."""
+    control_s: tuple[float, ...]
+    """Control workload samples of the same process's time."""
     started_at: float
     """Seconds since the epoch."""
     data_seed: int | None = None

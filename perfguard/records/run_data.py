@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 
 from perfguard.records.case_block import CaseBlock
 from perfguard.records.events import (
+    AnalysesPlanned,
     ArmReady,
     ArmsCompared,
     BlockFinished,
     BlockStarted,
-    CanaryTimed,
     CaseCalibrated,
     CaseFinished,
+    ControlTimed,
     Event,
-    LooksPlanned,
-    LookTaken,
+    InterimAnalysis,
     Noted,
     OpsCompared,
     RunFinished,
     RunStarted,
-    SliceTimed,
+    SampleTimed,
     StageStarted,
     StepsCounted,
     VerdictReached,
@@ -43,11 +43,11 @@ from perfguard.records.run import (
     PairedData,
     Round,
     Signal,
-    SignalSlices,
+    SignalSamples,
     Stage,
 )
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.steps.ops import Attribution, OpCountChange
 
 _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
@@ -64,14 +64,14 @@ class RunData:
     confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)
     """The same while flags were confirmed."""
     inner_loops: dict[str, int] = field(default_factory=dict)
-    """Iterations of one slice, by case id."""
+    """Iterations of one sample, by case id."""
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
     """What the workers of each arm cannot read on this machine, and why."""
-    census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id; cases that were not counted are missing."""
     attributions: dict[str, Attribution] = field(default_factory=dict)
     """Which ops are to blame, by case id, for the cases that were profiled."""
-    stored_census_changes: dict[str, tuple[CensusChange, ...]] = field(default_factory=dict)
+    stored_op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
@@ -86,7 +86,7 @@ class RunData:
     is_identical: bool | None = None
     """Whether both arms hash identical; None before it was found out."""
     answers: dict[str, str] = field(default_factory=dict)
-    """Outcome by case id, for the cases that got their answer at a look."""
+    """Outcome by case id, for the cases that got their answer at an interim analysis."""
     verdicts: dict[str, VerdictReached] = field(default_factory=dict)
     """Verdict by case id."""
     notes: list[Noted] = field(default_factory=list)
@@ -96,13 +96,13 @@ class RunData:
     block: int | None = None
     """Number of the present or last block; None before the first."""
     blocks_planned: int | None = None
-    """Blocks that the looks of this stage are spread over, with those of earlier stages; None where not known."""
+    """Blocks that the analyses of this stage are spread over, with those of earlier stages; None where not known."""
     timing: str | None = None
-    """Case whose slices are timed now, as far as events tell."""
-    timed_slices: int = 0
-    """Its slices in this block so far, both arms."""
-    canary_ratio: float | None = None
-    """The last canary over the run's typical one, minus 1; None before the first."""
+    """Case whose samples are timed now, as far as events tell."""
+    timed_samples: int = 0
+    """Its samples in this block so far, both arms."""
+    control_ratio: float | None = None
+    """The last control workload over the run's typical one, minus 1; None before the first."""
     steal_ratio: float | None = None
     """Share of the last block's time that the hypervisor took; None where the host does not tell."""
     slowest_block_s: float = 0.0
@@ -110,12 +110,12 @@ class RunData:
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
     keeps_signals: bool = True
-    """Whether slices are kept with all signals; what only shows times needs a tenth of the memory without."""
+    """Whether samples are kept with all signals; what only shows times needs a tenth of the memory without."""
     _blocks: dict[tuple[int, str], CaseBlock] = field(default_factory=dict)
     _by_case: dict[str, list[CaseBlock]] = field(default_factory=dict)
     _data_seeds: dict[int, int] = field(default_factory=dict)
-    _canary: dict[int, list[float]] = field(default_factory=dict)
-    _sorted_canaries: list[float] = field(default_factory=list)
+    _control: dict[int, list[float]] = field(default_factory=dict)
+    _sorted_controls: list[float] = field(default_factory=list)
     _finished: dict[int, BlockFinished] = field(default_factory=dict)
     _stages: dict[int, Stage] = field(default_factory=dict)
 
@@ -130,9 +130,11 @@ class RunData:
     def add(self, event: Event) -> None:
         """Take one event into account."""
         match event:
-            case SliceTimed() | CanaryTimed() | CaseFinished() | BlockStarted() | BlockFinished():
+            case SampleTimed() | ControlTimed() | CaseFinished() | BlockStarted() | BlockFinished():
                 self._measure(event)
-            case StageStarted() | LooksPlanned() | LookTaken() | CaseFailed() | VerdictReached() | RunFinished():
+            case (
+                StageStarted() | AnalysesPlanned() | InterimAnalysis() | CaseFailed() | VerdictReached() | RunFinished()
+            ):
                 self._decide(event)
             case StepsCounted() | OpsCompared():
                 self._explain(event)
@@ -153,14 +155,14 @@ class RunData:
             case Noted():
                 self.notes.append(event)
 
-    def _measure(self, event: SliceTimed | CanaryTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
+    def _measure(self, event: SampleTimed | ControlTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
         match event:
-            case SliceTimed():
+            case SampleTimed():
                 self._time(event.case_id)
                 if not event.warmup:
-                    self._add_slice(event)
-            case CanaryTimed():
-                self._add_canary(event)
+                    self._add_sample(event)
+            case ControlTimed():
+                self._add_control(event)
             case CaseFinished():
                 self._time(None)
                 self._case_block(event.block, event.case_id).done = event
@@ -173,8 +175,8 @@ class RunData:
                 self._time(None)
                 self._finish_block(event)
 
-    def _add_slice(self, timed: SliceTimed) -> None:
-        self.timed_slices += 1
+    def _add_sample(self, timed: SampleTimed) -> None:
+        self.timed_samples += 1
         found = self._case_block(timed.block, timed.case_id)
         found.of(timed.arm).append(timed.value_s)
         if self.keeps_signals:
@@ -182,11 +184,11 @@ class RunData:
             found.timed.setdefault(timed.arm, []).append(timed)
         self.revisions[timed.case_id] += 1
 
-    def _add_canary(self, event: CanaryTimed) -> None:
-        self._canary.setdefault(event.block, []).append(event.value_s)
-        insort(self._sorted_canaries, event.value_s)
-        typical_s = statistics.median(self._sorted_canaries)
-        self.canary_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
+    def _add_control(self, event: ControlTimed) -> None:
+        self._control.setdefault(event.block, []).append(event.value_s)
+        insort(self._sorted_controls, event.value_s)
+        typical_s = statistics.median(self._sorted_controls)
+        self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
 
     def _finish_block(self, event: BlockFinished) -> None:
         self.block, self._finished[event.block] = event.block, event
@@ -201,7 +203,7 @@ class RunData:
     def _time(self, case_id: str | None) -> None:
         """Another case is timed from here on, or none."""
         if case_id != self.timing:
-            self.timing, self.timed_slices = case_id, 0
+            self.timing, self.timed_samples = case_id, 0
 
     def _case_block(self, block: int, case_id: str) -> CaseBlock:
         found = self._blocks.get((block, case_id))
@@ -213,15 +215,15 @@ class RunData:
         return found
 
     def _decide(
-        self, event: StageStarted | LooksPlanned | LookTaken | CaseFailed | VerdictReached | RunFinished
+        self, event: StageStarted | AnalysesPlanned | InterimAnalysis | CaseFailed | VerdictReached | RunFinished
     ) -> None:
         match event:
             case StageStarted():
                 self.stage, self.blocks_planned = event.stage, None
-            case LooksPlanned():
+            case AnalysesPlanned():
                 earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
                 self.blocks_planned = earlier + event.blocks
-            case LookTaken():
+            case InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())
             case CaseFailed():
@@ -238,7 +240,7 @@ class RunData:
 
     def _explain(self, event: StepsCounted | OpsCompared) -> None:
         if isinstance(event, StepsCounted):
-            changes = self.census_changes if event.counted_on is None else self.stored_census_changes
+            changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
             changes[event.case_id] = event.changes
             self.revisions[event.case_id] += 1
             return
@@ -302,15 +304,15 @@ class RunData:
         failures = self.confirmation_failures if stage.is_confirmation else self.failures
         return PairedData(
             case_ids=self.case_ids,
-            slices=tuple(block.slices() for block in self._complete(stage) if block.is_finished),
+            samples=tuple(block.samples() for block in self._complete(stage) if block.is_finished),
             conditions=self.conditions(stage),
             failures=tuple(failures.values()),
         )
 
-    def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSlices, ...]:
+    def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
         return tuple(
-            SignalSlices(
+            SignalSamples(
                 case_id=block.case_id,
                 block=block.block,
                 signal=signal,
@@ -353,29 +355,29 @@ class RunData:
         return [block for block in self._blocks.values() if block.done is not None and block.stage is stage]
 
     def waited_ratio(self) -> float | None:
-        """Part of the timed slices' wall time in which steps waited for a CPU; None where no slice tells.
+        """Part of the timed samples' wall time in which steps waited for a CPU; None where no sample tells.
 
         Of all stages and arms together: it is a fact about the host, not about a case.
         """
         known = [
             (timed.waited_s, timed.value_s * (timed.iterations or self.inner_loops.get(block.case_id, 0)))
             for block in self._blocks.values()
-            for slices in (block.timed or {}).values()
-            for timed in slices
+            for samples in (block.timed or {}).values()
+            for timed in samples
             if timed.waited_s is not None
         ]
-        wall_s = math.fsum(slice_s for _, slice_s in known)
+        wall_s = math.fsum(sample_s for _, sample_s in known)
         return math.fsum(waited_s for waited_s, _ in known) / wall_s if wall_s > 0 else None
 
     def rounds(self) -> dict[str, tuple[Round, ...]]:
-        """Complete rounds of each case in a one-arm run (the candidate's slices)."""
+        """Complete rounds of each case in a one-arm run (the candidate's samples)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
         for block in self._complete(Stage.MAIN):
             if block.is_finished and block.candidate_s and block.done is not None:
                 found[block.case_id].append(
                     Round(
                         values_s=tuple(block.candidate_s),
-                        canary_s=tuple(self._canary.get(block.block, ())),
+                        control_s=tuple(self._control.get(block.block, ())),
                         started_at=self._finished[block.block].started_at,
                         data_seed=self._data_seeds.get(block.block),
                         checks=block.done.candidate_checks,
@@ -389,5 +391,5 @@ class RunData:
             duration_s=end.duration_s,
             steal_ratio=end.steal_ratio,
             involuntary_switches=end.involuntary_switches,
-            canary_s=tuple(self._canary.get(end.block, ())),
+            control_s=tuple(self._control.get(end.block, ())),
         )

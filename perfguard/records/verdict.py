@@ -105,10 +105,10 @@ class Comparison:
     p_outside: float | None = None
     """p of H0 `the effect is not inside +- the policy's equivalence`; None without an estimate."""
     p_unclean: float | None = None
-    """p of H0 `the effect is not inside +- the policy's clean_ratio`; None where nothing was measured in looks."""
+    """p of H0 `the effect is not inside +- the policy's clean_ratio`; None where nothing was measured in analyses."""
     block_s: float | None = None
     """Wall seconds of the latest block that measured this case, other cases and start-up included."""
-    looks: int = 1
+    analyses: int = 1
     """Times that the growing data was looked at; the p-values are valid after all of them."""
     design: Design = Design.PAIRED
     """Paired blocks, or rounds against a stored baseline."""
@@ -129,7 +129,7 @@ class Confirmation:
     estimate: Estimate | None
     """From the blocks of the confirmation alone; None where too few completed."""
     p_slower: float | None
-    """One-sided p of H0 `not slower`, corrected for the looks."""
+    """One-sided p of H0 `not slower`, corrected for the analyses."""
     problem: Fact | None = None
     """Why there is no estimate, where more is known than that blocks are missing."""
 

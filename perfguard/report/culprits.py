@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfguard.records.facts import Fact, fact
-from perfguard.records.steps.ops import PYTHON_OP, Attribution, CensusChange, Culprit, StepBalance
+from perfguard.records.steps.ops import PYTHON_OP, Attribution, Culprit, OpCountChange, StepBalance
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_change, format_count, format_share, format_signed_seconds, shorten
@@ -45,7 +45,9 @@ def culprit_lines(attribution: Attribution) -> list[CulpritLine]:
     shown = [_line(culprit) for culprit in _worth_showing(attribution)]
     if shown:
         return shown
-    return [CulpritLine(describe(change.fact), place_of(change.fact), "") for change in attribution.census_changes[:1]]
+    return [
+        CulpritLine(describe(change.fact), place_of(change.fact), "") for change in attribution.op_count_changes[:1]
+    ]
 
 
 def culprit_texts(attribution: Attribution) -> list[str]:
@@ -66,10 +68,10 @@ def step_text(attribution: Attribution) -> str:
         said += f" [{lower}, {upper}]"
     if balance.is_in_doubt:
         return f"step {said}, within the noise"
-    return f"step {said}" if attribution.culprits or attribution.census_changes else f"step {said}, no culprit found"
+    return f"step {said}" if attribution.culprits or attribution.op_count_changes else f"step {said}, no culprit found"
 
 
-def change_text(change: CensusChange) -> str:
+def change_text(change: OpCountChange) -> str:
     """`3 extra copies in forward of Net.head`."""
     values = change.fact.values
     place = "" if change.fact.code.startswith(_SAYS_WHERE) else place_of(change.fact)
@@ -78,7 +80,7 @@ def change_text(change: CensusChange) -> str:
     return f"{text}{upgrade}"
 
 
-def beyond_culprits(changes: Sequence[CensusChange], attribution: Attribution | None) -> list[CensusChange]:
+def beyond_culprits(changes: Sequence[OpCountChange], attribution: Attribution | None) -> list[OpCountChange]:
     """Changed op counts that no culprit shows already."""
     shown = [culprit.fact for culprit in _worth_showing(attribution)] if attribution is not None else []
     return [

@@ -7,14 +7,14 @@ from datetime import datetime, timezone, tzinfo
 from types import MappingProxyType
 
 from perfguard.records.events import (
+    AnalysesPlanned,
     ArmReady,
     ArmsCompared,
     BlockFinished,
     BlockStarted,
     CaseCalibrated,
     Event,
-    LooksPlanned,
-    LookTaken,
+    InterimAnalysis,
     Noted,
     OpsCompared,
     RunFinished,
@@ -106,7 +106,7 @@ def _measurement(event: Event, names: Mapping[str, str]) -> str:
         case BlockFinished():
             stolen = "" if event.steal_ratio is None else f", {format_ratio(event.steal_ratio)} stolen"
             text = f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
-        case LooksPlanned():
+        case AnalysesPlanned():
             text = f"interim analyses planned over about {format_count(event.blocks, 'block')}"
         case CaseFailed(skipped=True):
             text = f"{_name(event.case_id, names)}: {describe(event.reason)}"
@@ -122,10 +122,10 @@ def _measurement(event: Event, names: Mapping[str, str]) -> str:
 def _conclusion(event: Event, names: Mapping[str, str]) -> str:
     text = ""
     match event:
-        case LookTaken() if event.decided:
+        case InterimAnalysis() if event.decided:
             found = ", ".join(f"{_name(case_id, names)} {outcome}" for case_id, outcome in event.decided.items())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
-        case LookTaken():
+        case InterimAnalysis():
             text = f"final analysis, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")

@@ -8,7 +8,7 @@ from perfguard.gate.calibration.error_rate import nominal
 from perfguard.records.case_names import short_names
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.result import RunResult
-from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.steps.ops import Attribution, OpCountChange
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import beyond_culprits, change_text, contradiction, culprit_texts
 from perfguard.report.messages.catalog import describe
@@ -34,7 +34,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
     """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
-    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
+    changes = beyond_culprits(result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     return [
         *ops_lines(verdict, result),
         *change_lines("changed", "in op counts", changes),
@@ -44,8 +44,8 @@ def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
 
 def unchanged_lines(verdict: Verdict, result: RunResult) -> list[str]:
     """That both arms have the same op counts; what differs from those of another machine, as far as it is not new."""
-    new = [change.fact for change in result.census_changes.get(verdict.case_id, ())]
-    stored = result.stored_census_changes.get(verdict.case_id, ())
+    new = [change.fact for change in result.op_count_changes.get(verdict.case_id, ())]
+    stored = result.stored_op_count_changes.get(verdict.case_id, ())
     older = [change for change in stored if change.fact not in new]
     return [
         *([SAME_OP_COUNTS] if has_same_op_counts(verdict, result) else ()),
@@ -69,11 +69,11 @@ def attribution_of(verdict: Verdict, result: RunResult) -> Attribution | None:
 
 def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
     """Whether both arms were counted and equal; of an unchanged case that goes without saying, so never there."""
-    changes = result.census_changes.get(verdict.case_id)
+    changes = result.op_count_changes.get(verdict.case_id)
     return changes is not None and not changes and verdict.outcome not in (Outcome.UNCHANGED, Outcome.SAME_CODE)
 
 
-def change_lines(heading: str, ending: str, changes: Sequence[CensusChange]) -> list[str]:
+def change_lines(heading: str, ending: str, changes: Sequence[OpCountChange]) -> list[str]:
     """`changed: …` for the gravest, `and 4 smaller changes in op counts` for the others.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpDelta, OpKey, StepPhase
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, OpDelta, OpKey, StepPhase
 from perfguard.report.culprits import change_text
 from perfguard.units import format_number
 
@@ -15,7 +15,7 @@ from perfguard.units import format_number
 class OpLevel(str, Enum):
     """What a row of the tree stands for."""
 
-    CENSUS = "census"
+    OP_COUNTS = "op_counts"
     PHASE = "phase"
     MODULE = "module"
     OP = "op"
@@ -43,7 +43,7 @@ class OpNode:
     """What is below it."""
     delta: OpDelta | None = None
     """The op itself, for the innermost rows."""
-    census: CensusChange | None = None
+    op_counts: OpCountChange | None = None
     """What changed, for rows of op counts."""
     changed: int = 0
     """Ops below that are not unchanged."""
@@ -90,10 +90,10 @@ class _Branch:
     ops: dict[str, list[OpDelta]] = field(default_factory=dict)
 
 
-def census_nodes(changes: Sequence[CensusChange]) -> tuple[OpNode, ...]:
+def op_count_nodes(changes: Sequence[OpCountChange]) -> tuple[OpNode, ...]:
     """Rows of changed op counts, worst first."""
     return tuple(
-        OpNode(key=f"census/{index}", level=OpLevel.CENSUS, name=change_text(change), census=change, changed=1)
+        OpNode(key=f"op_counts/{index}", level=OpLevel.OP_COUNTS, name=change_text(change), op_counts=change, changed=1)
         for index, change in enumerate(changes)
     )
 

@@ -34,7 +34,7 @@ from perfguard.runner.blocks.calibrate import (
     block_cost,
     budget_shortage,
     calibrate_arm,
-    fit_slices,
+    fit_samples,
     plan_cases,
 )
 from perfguard.runner.blocks.measure import Measuring, measure_blocks
@@ -43,7 +43,7 @@ from perfguard.runner.process.bundle import build_bundle
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Session
 
-_CANARY = "canary"
+_CONTROL = "control"
 """Its bundle, beside the arms' folders."""
 
 
@@ -95,15 +95,15 @@ def start_arms(
             Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
             Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
         }
-    canary = settings.workshop / _CANARY
-    build_bundle(canary, tree=None)  # not an arm's: what the arms run may have changed theirs
+    control = settings.workshop / _CONTROL
+    build_bundle(control, tree=None)  # not an arm's: what the arms run may have changed theirs
     starter = ProcessStarter(
         arms=arms,
         environments=environments,
         cpus=session.selection.cpus,
         memory_node=session.selection.bind_memory_node,
         folder=session.folder.path.absolute(),
-        canary_bundle=str(canary),
+        control_bundle=str(control),
     )
     return starter, arms
 
@@ -208,16 +208,16 @@ def calibrate(
 
 
 def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureSettings:
-    """Fewer slices where blocks would be too long for the budget; where that does not help either, it is noted."""
-    left_s, wanted = session.left_s(), session.settings.slices
-    slices = fit_slices(cost, session.settings, left_s=left_s)
-    settings = replace(session.settings, slices=slices)
+    """Fewer samples where blocks would be too long for the budget; where that does not help either, it is noted."""
+    left_s, wanted = session.left_s(), session.settings.samples
+    samples = fit_samples(cost, session.settings, left_s=left_s)
+    settings = replace(session.settings, samples=samples)
     least = Policy().min_blocks if is_compared else 0
     shortage = budget_shortage(cost, settings, least=least, budget_s=session.request.budget_s, left_s=left_s)
     if shortage is not None:
         session.note(shortage)
-    elif slices < wanted:
-        session.note(fact("run.fewer_slices", slices=slices, wanted=wanted))
+    elif samples < wanted:
+        session.note(fact("run.fewer_samples", samples=samples, wanted=wanted))
     return settings
 
 
@@ -235,8 +235,8 @@ class Limits:
     """Wall seconds from now."""
     max_blocks: int
     """Blocks."""
-    slices: int | None = None
-    """Slices of each arm, case and block; None for the plan's."""
+    samples: int | None = None
+    """Samples of each arm, case and block; None for the plan's."""
 
 
 def measure(
@@ -259,13 +259,13 @@ def measure(
         arms: One or both.
         pause_s: Seconds to wait between blocks.
         stage: What the blocks are measured for.
-        limits: Seconds, blocks and slices, where they are not the plan's.
+        limits: Seconds, blocks and samples, where they are not the plan's.
         answered: Asked after every block for the cases that need no more measuring.
     """
     settings = replace(plan.settings, budget_s=session.left_s())
     if limits is not None:
-        slices = limits.slices or settings.slices
-        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, slices=slices)
+        samples = limits.samples or settings.samples
+        settings = replace(settings, budget_s=limits.budget_s, max_blocks=limits.max_blocks, samples=samples)
     if stage is Stage.MAIN:
         session.folder.write_json("plan.json", {"cases": plan.cases, "settings": settings, "cpus": session.selection})
     else:

@@ -171,13 +171,13 @@ def _node_number(text: str | None) -> int | None:
 def _settings(request: Request) -> MeasureSettings:
     config = request.loaded.config
     return MeasureSettings(
-        slice_s=config.slice_s,
-        slices=config.slices,
+        sample_s=config.sample_s,
+        samples=config.samples,
         warmups=config.warmups,
         budget_s=request.budget_s,
         # Nobody who gave a run seconds wants to wait minutes for a benchmark that hangs.
         setup_timeout_s=min(300.0, max(60.0, request.budget_s)),
-        slice_timeout_s=min(120.0, max(20.0, request.budget_s)),
+        sample_timeout_s=min(120.0, max(20.0, request.budget_s)),
         max_blocks=config.max_blocks,
         seed=config.seed if config.seed is not None else secrets.randbelow(2**31),
         env_profile=config.env_profile,

@@ -111,44 +111,44 @@ def _excess_kurtosis(gates: Sequence[FloatArray]) -> float:
     return max(0.0, float(np.mean(residuals**4)) / variance**2 - 3) if variance > 0 else 0.0
 
 
-def slice_variance(log_ratios: Sequence[float], trim: float) -> float:
-    """Variance of one slice, as far as a block's trimmed mean feels it.
+def sample_variance(log_ratios: Sequence[float], trim: float) -> float:
+    """Variance of one sample, as far as a block's trimmed mean feels it.
 
     Args:
-        log_ratios: Paired slice log-ratios of one block, shape `(slices,)`.
+        log_ratios: Paired sample log-ratios of one block, shape `(samples,)`.
         trim: Share cut at each end, as in the block's own value.
 
     Returns:
-        Slices times the squared standard error of their trimmed mean; the plain variance where nothing is cut. nan for
-        under two slices.
+        Samples times the squared standard error of their trimmed mean; the plain variance where nothing is cut. nan for
+        under two samples.
 
     Source: Yuen (1974), doi:10.1093/biomet/61.1.165.
     """
     values = np.sort(np.asarray(log_ratios, dtype=np.float64))
-    slices = int(values.size)
-    if slices < 2:
+    samples = int(values.size)
+    if samples < 2:
         return math.nan
-    cut = int(trim * slices)
-    kept = slices - 2 * cut
-    winsorised = np.clip(values, values[cut], values[slices - cut - 1])
-    return float(winsorised.var(ddof=1)) * slices * (slices - 1) / (kept * (kept - 1)) if kept > 1 else math.nan
+    cut = int(trim * samples)
+    kept = samples - 2 * cut
+    winsorised = np.clip(values, values[cut], values[samples - cut - 1])
+    return float(winsorised.var(ddof=1)) * samples * (samples - 1) / (kept * (kept - 1)) if kept > 1 else math.nan
 
 
-def intraclass_correlation(block_variance: float, within_variance: float, slices: int) -> float:
-    """How much of a slice's variance its whole block shares: 0, and more slices help; 1, and only more blocks do.
+def intraclass_correlation(block_variance: float, within_variance: float, samples: int) -> float:
+    """How much of a sample's variance its whole block shares: 0, and more samples help; 1, and only more blocks do.
 
     Args:
-        block_variance: Variance of the block values, which hold some of the slices' own.
-        within_variance: Of one slice inside a block, as `slice_variance` gives it.
-        slices: Slices that made a block value.
+        block_variance: Variance of the block values, which hold some of the samples' own.
+        within_variance: Of one sample inside a block, as `sample_variance` gives it.
+        samples: Samples that made a block value.
 
     Returns:
         In [0, 1]; a negative estimate counts as 0. nan when a variance is unknown or both are 0.
 
     Source: the one-way ICC(1,1) of Shrout & Fleiss (1979), doi:10.1037/0033-2909.86.2.420, from mean squares
-        `slices * block_variance` and `within_variance`.
+        `samples * block_variance` and `within_variance`.
     """
-    between = block_variance - within_variance / slices if slices else math.nan
+    between = block_variance - within_variance / samples if samples else math.nan
     total = max(between, 0.0) + within_variance
     return max(between, 0.0) / total if math.isfinite(between) and total > 0 else math.nan
 

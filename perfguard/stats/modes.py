@@ -31,8 +31,8 @@ MIN_SEPARATION = 3.0
 """Ashman's D of the clusters of log-ratios must be above this; 2 is his limit of a clean separation."""
 MIN_EVIDENCE = 10.0
 """Least difference of the information criteria, "very strong" (Kass & Raftery). Simulated rates for one mode, 1000 runs
-each of 6 to 60 blocks: at most 0.8 % for normal noise, 0.9 % for t4, 1.2 % where a twentieth of the slices is ten times
-as noisy; with 6 it would be 2.6 %."""
+each of 6 to 60 blocks: at most 0.8 % for normal noise, 0.9 % for t4, 1.2 % where a twentieth of the samples is ten
+times as noisy; with 6 it would be 2.6 %."""
 
 _T_DEGREES = 3.0
 _T_STEPS = 30

@@ -1,6 +1,6 @@
-"""The paired estimator: slices inside a block, then blocks; the block is the unit of inference.
+"""The paired estimator: samples inside a block, then blocks; the block is the unit of inference.
 
-Slices of one block share a process, a heap layout and a hash seed, so they say nothing about how the effect
+Samples of one block share a process, a heap layout and a hash seed, so they say nothing about how the effect
 varies from process to process. They are reduced to one number per block, and only those numbers carry the
 variance.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-SLICE_TRIM = 0.2
-"""Share of the paired slices cut at each end. With 20 pairs and 8 % of slices hit by a burst the SD of the
-block's value falls from 0.41 % (trim 0.1) to 0.27 %; on clean slices it costs 4 % of the SD. See decision
+SAMPLE_TRIM = 0.2
+"""Share of the paired samples cut at each end. With 20 pairs and 8 % of samples hit by a burst the SD of the
+block's value falls from 0.41 % (trim 0.1) to 0.27 %; on clean samples it costs 4 % of the SD. See decision
 0003."""
 
 BLOCKS_PER_TRIMMED_PAIR = 10
@@ -37,18 +37,18 @@ MIN_BLOCKS_TO_TRIM = 12
 
 SHRINKAGE = 3.0
 """How many median variances are added to a block's own before it is turned into a weight. A block's own variance comes
-from eight slices and says nothing of what differs between processes; with 3, noise that is the same in all blocks costs
-0.7 % of the standard error, and a disturbed block still has a small weight. See decision 0007."""
+from eight samples and says nothing of what differs between processes; with 3, noise that is the same in all blocks
+costs 0.7 % of the standard error, and a disturbed block still has a small weight. See decision 0007."""
 
 ZERO_ERROR = 1e-12
 """Standard errors below this are rounding noise of identical values, not a measurement of precision."""
 
 
 def positive_times(values_s: Sequence[float]) -> FloatArray:
-    """Slice times as an array, refused unless every one is a time.
+    """Sample times as an array, refused unless every one is a time.
 
     Args:
-        values_s: Seconds per iteration, shape `(slices,)`; may be empty.
+        values_s: Seconds per iteration, shape `(samples,)`; may be empty.
 
     Raises:
         MeasurementError: A value is zero, negative, nan or infinite.
@@ -69,20 +69,20 @@ class BlockEffect:
     """What one block says of a case."""
 
     log_ratio: float
-    """Candidate over baseline; nan when there is no pair of slices."""
+    """Candidate over baseline; nan when there is no pair of samples."""
     variance: float
-    """Squared standard error of it from the slices alone; nan when too few are left after trimming."""
+    """Squared standard error of it from the samples alone; nan when too few are left after trimming."""
 
 
 def block_effect(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> BlockEffect:
-    """One block's log-ratio: the trimmed mean over pairs of neighbouring slices, and how much these scatter.
+    """One block's log-ratio: the trimmed mean over pairs of neighbouring samples, and how much these scatter.
 
-    The k-th slices of the two arms ran next to each other, so their ratio is free of drift that is slow
-    against a slice. With unequal counts the common prefix is paired. The variance stays the same when the arms
+    The k-th samples of the two arms ran next to each other, so their ratio is free of drift that is slow
+    against a sample. With unequal counts the common prefix is paired. The variance stays the same when the arms
     are swapped, so whatever is weighted by it is blind to which arm is slower.
 
     Args:
-        baseline_s: Seconds per iteration in the order they ran, shape `(slices,)`.
+        baseline_s: Seconds per iteration in the order they ran, shape `(samples,)`.
         candidate_s: The same for the candidate.
 
     Returns:
@@ -98,7 +98,7 @@ def block_effect(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> B
     if pairs == 0:
         return BlockEffect(log_ratio=math.nan, variance=math.nan)
     log_ratios = np.sort(np.log(candidate[:pairs]) - np.log(baseline[:pairs]))
-    cut = int(SLICE_TRIM * pairs)
+    cut = int(SAMPLE_TRIM * pairs)
     kept = pairs - 2 * cut
     winsorised = np.clip(log_ratios, log_ratios[cut], log_ratios[pairs - cut - 1])
     return BlockEffect(
@@ -126,8 +126,8 @@ def estimate_paired(
 ) -> Estimate:
     """The effect over blocks: a weighted, trimmed mean with Student-t limits from the variance between blocks.
 
-    A block whose slices scatter more than those of others, because a neighbour was busy, has less weight. From 12
-    blocks on one in ten is cut at each end as well, which keeps one burst that slices do not show from hiding a
+    A block whose samples scatter more than those of others, because a neighbour was busy, has less weight. From 12
+    blocks on one in ten is cut at each end as well, which keeps one burst that samples do not show from hiding a
     regression.
 
     Args:

@@ -1,11 +1,11 @@
 """Comparison with a stored baseline: rounds from another time, on a machine whose speed may have changed.
 
-The canary (a fixed kernel, timed in every round) sees a change of speed, but not how strongly a case follows it: a
-coefficient that two to ten rounds cannot estimate. Measured by simulation (6 baseline and 4 candidate rounds, alpha
-0.8 %, machine moved by 3 % between the sides, no true change): without the canary up to 49 % false alarms, with full
-normalisation up to 47 %, with a fitted coefficient up to 54 % (noisy canary). So coefficients 0, 1 and 2 are tested,
-and only what holds at each is flagged: at most 1.2 %, also for a case that follows the machine twice as strongly as the
-canary does (with 0 and 1 alone, 60 %). See decision 0003.
+The control workload (a fixed kernel, timed in every round) sees a change of speed, but not how strongly a case follows
+it: a coefficient that two to ten rounds cannot estimate. Measured by simulation (6 baseline and 4 candidate rounds,
+alpha 0.8 %, machine moved by 3 % between the sides, no true change): without the control workload up to 49 % false
+alarms, with full normalisation up to 47 %, with a fitted coefficient up to 54 % (noisy control workload). So
+coefficients 0, 1 and 2 are tested, and only what holds at each is flagged: at most 1.2 %, also for a case that follows
+the machine twice as strongly as the control workload does (with 0 and 1 alone, 60 %). See decision 0003.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
-CANARY_COEFFICIENTS = (0.0, 1.0, 2.0)
-"""The range of how strongly a case may follow the canary: not at all, as strongly, twice as strongly."""
+CONTROL_COEFFICIENTS = (0.0, 1.0, 2.0)
+"""The range of how strongly a case may follow the control workload: not at all, as strongly, twice as strongly."""
 
 MIN_ROUNDS = 2
 """Rounds on each side without which there is no between-round variance."""
@@ -41,7 +41,7 @@ class RoundsResult:
     """A stored-baseline comparison of one case."""
 
     estimate: Estimate
-    """Midpoint and hull over the canary's coefficients; the standard error belongs to the hull."""
+    """Midpoint and hull over the control workload's coefficients; the standard error belongs to the hull."""
     p_slower: float
     """One-sided p of H0 `effect <= margin`, the larger one over the coefficients."""
     p_faster: float
@@ -51,16 +51,16 @@ class RoundsResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
     log_time: FloatArray
-    log_canary: FloatArray
+    log_control: FloatArray
 
 
 def estimate_rounds(
     baseline: Sequence[Round], candidate: Sequence[Round], *, margin_ratio: float, level: float
 ) -> RoundsResult:
-    """Welch's t over log round medians, at both ends of the canary's influence.
+    """Welch's t over log round medians, at both ends of the control workload's influence.
 
     Args:
-        baseline: Stored rounds, two or more, each with values and canary slices.
+        baseline: Stored rounds, two or more, each with values and control workload samples.
         candidate: Fresh rounds, the same.
         margin_ratio: Smallest effect worth a flag.
         level: Two-sided confidence level in (0, 1).
@@ -71,17 +71,17 @@ def estimate_rounds(
         from it.
 
     Raises:
-        MeasurementError: Under two rounds on a side, a round without values or canary, or a value that is no
+        MeasurementError: Under two rounds on a side, a round without values or control workload, or a value that is no
             time.
 
     Source: Welch (1947), doi:10.1093/biomet/34.1-2.28; Satterthwaite (1946) for the degrees of freedom;
         Berger (1982), doi:10.1080/00401706.1982.10487790: an intersection-union test of level-alpha tests
         has level alpha.
     Assumes: rounds are independent; a case follows the machine's speed no less than not at all and no more than twice
-        as strongly as the canary does.
+        as strongly as the control workload does.
     """
     old, new = _side(baseline, "baseline"), _side(candidate, "candidate")
-    estimates = [_welch(old, new, coefficient, level) for coefficient in CANARY_COEFFICIENTS]
+    estimates = [_welch(old, new, coefficient, level) for coefficient in CONTROL_COEFFICIENTS]
     return RoundsResult(
         estimate=_hull(estimates, level),
         p_slower=max(p_slower(estimate, margin_ratio) for estimate in estimates),
@@ -95,19 +95,19 @@ def _side(rounds: Sequence[Round], name: str) -> _Side:
             f"the {name} has {len(rounds)} round(s) of this case; "
             f"at least {MIN_ROUNDS} are needed to know how rounds differ"
         )
-    if not all(entry.canary_s for entry in rounds):
+    if not all(entry.control_s for entry in rounds):
         raise MeasurementError(f"a {name} round has no control workload, so a slower machine looks like slower code")
     if not all(entry.values_s for entry in rounds):
         raise MeasurementError(f"a {name} round has no values")
     return _Side(
         log_time=np.log([float(np.median(positive_times(entry.values_s))) for entry in rounds]),
-        log_canary=np.log([float(np.median(positive_times(entry.canary_s))) for entry in rounds]),
+        log_control=np.log([float(np.median(positive_times(entry.control_s))) for entry in rounds]),
     )
 
 
 def _welch(old: _Side, new: _Side, coefficient: float, level: float) -> Estimate:
-    before = old.log_time - coefficient * old.log_canary
-    after = new.log_time - coefficient * new.log_canary
+    before = old.log_time - coefficient * old.log_control
+    after = new.log_time - coefficient * new.log_control
     parts = (float(before.var(ddof=1)) / before.size, float(after.var(ddof=1)) / after.size)
     variance = sum(parts)
     return from_standard_error(

@@ -1,6 +1,6 @@
 """Block values and tests for signals beside wall time: ratios of amounts, differences of counts.
 
-As for times, slices are reduced to one number a block, and only those numbers carry the variance.
+As for times, samples are reduced to one number a block, and only those numbers carry the variance.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfguard.records.estimate import Interval
 from perfguard.stats.one_sided import p_slower
-from perfguard.stats.paired import SLICE_TRIM, estimate_paired, from_standard_error
+from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired, from_standard_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ counted in pages, are no proof of infinite precision."""
 
 @dataclass(frozen=True, slots=True)
 class BlockPairs:
-    """The slices of one block in which both arms could be read, paired by position."""
+    """The samples of one block in which both arms could be read, paired by position."""
 
     baseline: FloatArray
     """Shape `(pairs,)`, finite and not negative."""
@@ -37,7 +37,7 @@ class BlockPairs:
 
 
 def readable_pairs(baseline: Sequence[float | None], candidate: Sequence[float | None]) -> BlockPairs:
-    """Pairs of neighbouring slices without those where a value is missing, not finite, or negative."""
+    """Pairs of neighbouring samples without those where a value is missing, not finite, or negative."""
     pairs = [
         (before, after)
         for before, after in zip(baseline, candidate, strict=False)
@@ -143,7 +143,7 @@ def _interval(values: Sequence[float], least_sd: float, level: float) -> Interva
 
 def _trimmed_mean(values: FloatArray) -> float:
     ordered = np.sort(values)
-    cut = int(SLICE_TRIM * ordered.size)
+    cut = int(SAMPLE_TRIM * ordered.size)
     return float(ordered[cut : ordered.size - cut].mean())
 
 

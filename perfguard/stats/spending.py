@@ -1,7 +1,8 @@
-"""Group-sequential tests: how much of the error rate each look may spend, and what a p-value is worth after several.
+"""Group-sequential tests: how much of the error rate each analysis may spend, and p-values that stay valid.
 
-Looking at growing data again and again with a fixed level finds something sooner or later in nothing. Here every look
-gets a share of the level, drawn from a spending function that need not know in advance how many looks there will be.
+Looking at growing data again and again with a fixed level finds something sooner or later in nothing. Here every
+analysis gets a share of the level, drawn from a spending function that need not know in advance how many analyses there
+will be.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _GRID_POINTS = 161
 _LOWEST_Z = -9.0
 _NEVER_Z = 40.0
 _LEAST_STEP = 1e-3
-"""Smallest relative growth of information between two looks; closer ones count as the same data."""
+"""Smallest relative growth of information between two analyses; closer ones count as the same data."""
 _BISECTIONS = 10
 _NEWTON_STEPS = 6
 
 
 class Spending(str, Enum):
-    """How the level is spread over the looks."""
+    """How the level is spread over the analyses."""
 
     CAUTIOUS = "cautious"
     """O'Brien-Fleming type: next to nothing early, almost the whole level at the end. For flags."""
@@ -62,20 +63,20 @@ def spent(spending: Spending, level: float, fraction: float) -> float:
 def nominal_levels(
     spending: Spending, level: float, information: Sequence[float], fractions: Sequence[float]
 ) -> tuple[float, ...]:
-    """The level of each look's own p-value at which the sequence of looks keeps `level` in all.
+    """The level of each analysis's own p-value at which the sequence of analyses keeps `level` in all.
 
     Args:
         spending: The spending function.
         level: One-sided level of the whole test, in (0, 1).
-        information: Of each look, growing: the blocks that it uses. Shape `(looks,)`.
-        fractions: Of the planned information at each look, not falling; 1 at the last look. Shape `(looks,)`.
+        information: Of each analysis, growing: the blocks that it uses. Shape `(analyses,)`.
+        fractions: Of the planned information at each analysis, not falling; 1 at the last. Shape `(analyses,)`.
 
     Returns:
-        One-sided nominal levels, shape `(looks,)`. 0 where a look may not spend anything.
+        One-sided nominal levels, shape `(analyses,)`. 0 where an interim analysis may not spend anything.
 
     Source: Armitage, McPherson & Rowe (1969) for the recursion; Jennison & Turnbull (2000), Group Sequential
         Methods, chapters 7 and 19; section 3.3 for using the levels with Student's t.
-    Assumes: estimates at successive looks have independent increments.
+    Assumes: estimates at successive analyses have independent increments.
     """
     return tuple(float(row[0]) for row in _bounds_of(spending, np.array([level]), information, fractions))
 
@@ -83,16 +84,16 @@ def nominal_levels(
 def sequential_p(
     spending: Spending, p_values: Sequence[float], information: Sequence[float], fractions: Sequence[float]
 ) -> float:
-    """The smallest level at which the looks so far would have rejected: a p-value that is valid after any of them.
+    """The smallest level at which the analyses so far would have rejected: a p-value that is valid after any of them.
 
     Args:
         spending: The spending function.
-        p_values: Nominal one-sided p of each look, shape `(looks,)`.
+        p_values: Nominal one-sided p of each analysis, shape `(analyses,)`.
         information: As for `nominal_levels`.
         fractions: As for `nominal_levels`.
 
     Returns:
-        In [1e-15, 1]; never more at a later look. 1 without a look.
+        In [1e-15, 1]; never more at a later look. 1 without an interim analysis.
 
     Source: Liu & Anderson (2008), doi:10.1198/016214508000000986, sequential p-values. They may enter Holm's procedure:
         Maurer & Bretz (2013), doi:10.1080/19466315.2013.807748.
@@ -101,8 +102,8 @@ def sequential_p(
         return 1.0
     levels, table = _table(spending, tuple(information), tuple(fractions))
     found = 1.0
-    for look, p_value in enumerate(p_values):
-        allowed = table[:, look]
+    for analysis, p_value in enumerate(p_values):
+        allowed = table[:, analysis]
         position = int(np.searchsorted(allowed, p_value))  # first level whose bound reaches p
         if position < len(levels):
             found = min(found, _between(levels, allowed, position, p_value))
@@ -132,13 +133,13 @@ def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: fl
 def _bounds_of(
     spending: Spending, levels: FloatArray, information: Sequence[float], fractions: Sequence[float]
 ) -> list[FloatArray]:
-    """Nominal level of each look, for many levels at once: a list over looks of shape `(levels,)`."""
+    """Nominal level of each analysis, for many levels at once: a list over analyses of shape `(levels,)`."""
     found: list[FloatArray] = []
     used = np.zeros_like(levels)
     state: _State | None = None
     before = 0.0
     for wanted, fraction in zip(information, fractions, strict=True):
-        now = max(wanted, before * (1 + _LEAST_STEP))  # a look without new data is nearly the same look
+        now = max(wanted, before * (1 + _LEAST_STEP))  # an interim analysis without new data is nearly the same look
         target = np.array([spent(spending, float(level), fraction) for level in levels])
         allowed = np.maximum(target - used, 0.0)
         bounds = -special.ndtri(np.maximum(allowed, 1e-300)) if state is None else state.bounds(now, allowed)
@@ -152,7 +153,7 @@ def _bounds_of(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Density of a look's z over the paths that no look has stopped yet, one row for each level."""
+    """Density of an interim analysis's z over the paths that no analysis has stopped yet, one row for each level."""
 
     information: float
     nodes: FloatArray
@@ -170,7 +171,7 @@ class _State:
         return cls(now, nodes, density * _simpson(nodes))
 
     def density(self, now: float, nodes: FloatArray) -> FloatArray:
-        """Density of the next look's z at `nodes`."""
+        """Density of the next analysis's z at `nodes`."""
         step = math.sqrt(now - self.information)
         shifts = nodes[:, :, None] * math.sqrt(now) - self.nodes[:, None, :] * math.sqrt(self.information)
         spread = _normal(shifts / step)
@@ -178,7 +179,7 @@ class _State:
         return result
 
     def bounds(self, now: float, allowed: FloatArray) -> FloatArray:
-        """The z that the next look crosses with probability `allowed`, by bisection and then Newton's method."""
+        """The z that the next analysis crosses with probability `allowed`, by bisection and then Newton's method."""
         low, high = np.full_like(allowed, _LOWEST_Z), np.full_like(allowed, _NEVER_Z)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2

@@ -29,13 +29,13 @@ OUTLYING_SCALES = 4.0
 """Beyond the median by this many robust standard deviations is outlying. With three, 2 of 7 quiet blocks of a guest
 were called disturbed now and then: the MAD of so few is often far too small."""
 
-MIN_CANARY_SCALE = 0.015
-"""Floor of the canary's robust SD, log scale: a block less than 6 % slow is never voided, however still the
+MIN_CONTROL_SCALE = 0.015
+"""Floor of the control workload's robust SD, log scale: a block less than 6 % slow is never voided, however still the
 others."""
 
 MIN_SWITCHES_PER_S = 5.0
 """Fewer involuntary context switches than this beyond the typical block's never void a block: each costs microseconds,
-at worst a time slice of one of hundreds of slices, which the trimmed mean cuts."""
+at worst a time sample of one of hundreds of samples, which the trimmed mean cuts."""
 
 MIN_BLOCKS_FOR_OUTLIERS = 5
 """Fewer blocks have no median worth calling normal; only the absolute limit applies."""
@@ -55,7 +55,7 @@ class VoidedBlock:
     severity: float
     """How far beyond its worst limit, 1 at the limit; orders the blocks."""
     causes: Mapping[str, float | int]
-    """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `canary_ratio` (how much slower
+    """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `control_ratio` (how much slower
     than in the typical block)."""
 
 
@@ -84,7 +84,7 @@ class Voiding:
 def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> Voiding:
     """Apply the rule: stolen time, involuntary switches, a slow canary.
 
-    Only *bad* directions count: a fast canary or few switches void nothing. A signal that a block lacks is
+    Only *bad* directions count: a fast control workload or few switches void nothing. A signal that a block lacks is
     not held against it.
 
     Args:
@@ -92,7 +92,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
         max_fraction: At most this share of the blocks is voided, rounded to the nearest; in [0, 1].
 
     Raises:
-        MeasurementError: A block is given twice, or a canary slice is not a time.
+        MeasurementError: A block is given twice, or a control workload sample is not a time.
 
     Source: Hampel identifier (median + k x 1.4826 MAD), Davies & Gather (1993),
         doi:10.1080/01621459.1993.10476339.
@@ -103,7 +103,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     _find_steal(conditions, findings)
     if len(conditions) >= MIN_BLOCKS_FOR_OUTLIERS:
         _find_switches(conditions, findings)
-        _find_slow_canary(conditions, findings)
+        _find_slow_control(conditions, findings)
     disturbed = sorted(
         (_voided(block, found) for block, found in findings.items() if found),
         key=lambda v: (-v.severity, v.block),
@@ -139,18 +139,18 @@ def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, li
             findings[entry.block].append((float(excess), "involuntary_switches", entry.involuntary_switches or 0))
 
 
-def _find_slow_canary(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
-    known = [e for e in conditions if e.canary_s]
+def _find_slow_control(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
+    known = [e for e in conditions if e.control_s]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
-    medians_s = np.array([float(np.median(e.canary_s)) for e in known])
+    medians_s = np.array([float(np.median(e.control_s)) for e in known])
     if not bool((np.isfinite(medians_s) & (medians_s > 0)).all()):
         raise MeasurementError("a sample of the control workload is not a finite time above zero")
     log_s = np.log(medians_s)
     typical = float(np.median(log_s))
-    for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CANARY_SCALE), strict=True):
+    for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CONTROL_SCALE), strict=True):
         if excess > 1:
-            findings[entry.block].append((float(excess), "canary_ratio", math.expm1(value - typical)))
+            findings[entry.block].append((float(excess), "control_ratio", math.expm1(value - typical)))
 
 
 def _excess(values: FloatArray, min_scale: float) -> FloatArray:

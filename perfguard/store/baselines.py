@@ -23,7 +23,7 @@ from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suit
 
 T = TypeVar("T")
 
-CANARY_KEY = "perfguard_canary_s"
+CONTROL_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
 SEED_KEY = "perfguard_data_seed"
 CHECK_PREFIX = "perfguard_check_"
@@ -33,7 +33,7 @@ CHECK_PREFIX = "perfguard_check_"
 def metadata_of(entry: Round) -> dict[str, Any]:
     """What a round's pyperf run carries beside its values, so that `load` gives the round back."""
     metadata: dict[str, Any] = {
-        CANARY_KEY: sorted(entry.canary_s)[len(entry.canary_s) // 2] if entry.canary_s else 0.0,
+        CONTROL_KEY: sorted(entry.control_s)[len(entry.control_s) // 2] if entry.control_s else 0.0,
         STARTED_KEY: round(entry.started_at, 3),
     }
     if entry.data_seed is not None:
@@ -106,7 +106,7 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
             metadata = run.get_metadata()
             if not run.values:
                 continue
-            if CANARY_KEY not in metadata:
+            if CONTROL_KEY not in metadata:
                 raise StoreError(
                     f"{source}: {benchmark.get_name()} has a run without its control workload; it was not written by "
                     "`perfguard baseline update`"
@@ -114,7 +114,7 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
             found.append(
                 Round(
                     values_s=tuple(run.values),
-                    canary_s=(float(metadata[CANARY_KEY]),),
+                    control_s=(float(metadata[CONTROL_KEY]),),
                     started_at=float(metadata.get(STARTED_KEY, 0.0)),
                     data_seed=metadata.get(SEED_KEY),
                     checks={

@@ -102,7 +102,7 @@ def _problem(calibration: Calibration) -> str | None:
         effects = [value for sample in gate.cases.values() for value in sample.block_log_ratios]
         amounts = [gate.block_s, gate.overhead_s, gate.duration_s, gate.startup_s, gate.blocks]
         for sample in gate.cases.values():
-            amounts += [sample.slice_variance, sample.wall_s, sample.slices, sample.blocks, *sample.block_variances]
+            amounts += [sample.sample_variance, sample.wall_s, sample.samples, sample.blocks, *sample.block_variances]
         known = [amount for amount in amounts if amount is not None]
         if not all(map(math.isfinite, (*effects, *known))):
             return f"a value of run {gate.run_id} is not finite"

@@ -1,7 +1,7 @@
 """What this machine is doing now: clock, temperature, load. A few small files, read rarely.
 
 Reading a CPU's frequency may interrupt that CPU on older kernels, so it is asked of few CPUs, seldom, and only between
-slices.
+samples.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class Watch(Protocol):
         ...
 
     @property
-    def is_between_slices(self) -> bool:
-        """Whether painting now disturbs no timed slice."""
+    def is_between_samples(self) -> bool:
+        """Whether painting now disturbs no timed sample."""
         ...
 
     @property

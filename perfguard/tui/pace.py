@@ -1,4 +1,4 @@
-"""When to look and when to paint: once a second, between slices, and never faster than somebody asked for."""
+"""When to look and when to paint: once a second, between samples, and never faster than somebody asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """What `+` and `-` choose from."""
 RETRY_S = 0.1
-"""Between two tries to find the gap between slices, which is open for tens of milliseconds."""
+"""Between two tries to find the gap between samples, which is open for tens of milliseconds."""
 PATIENCE_S = 3.0
-"""A picture that is older than this is painted even while a slice is timed."""
+"""A picture that is older than this is painted even while a sample is timed."""
 RESORT_S = 5.0
 """Rows change places at most so often by themselves."""
 _MEASURED_S = 5.0
@@ -38,9 +38,9 @@ class Pace:
     _sorted_at: float = field(default=float("-inf"))
     _stretch: tuple[float, float] | None = field(default=None)
 
-    def may_paint(self, *, is_between_slices: bool) -> bool:
+    def may_paint(self, *, is_between_samples: bool) -> bool:
         """Whether new facts are painted now; where not, one tries again after `RETRY_S`."""
-        return not self.is_paused and (is_between_slices or self.clock() - self._painted_at >= PATIENCE_S)
+        return not self.is_paused and (is_between_samples or self.clock() - self._painted_at >= PATIENCE_S)
 
     @property
     def is_fresh(self) -> bool:

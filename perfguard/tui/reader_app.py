@@ -1,4 +1,4 @@
-"""The half of the application that reads: it polls the run and paints between slices."""
+"""The half of the application that reads: it polls the run and paints between samples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAID_S = 6.0
 
 
 class ReaderApp(App[int]):
-    """Nothing in it can delay a slice or stop the run."""
+    """Nothing in it can delay a sample or stop the run."""
 
     TITLE = "perfguard"
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -103,7 +103,7 @@ class ReaderApp(App[int]):
         self._ticker = self.set_interval(self.pace.interval_s, self.tick)
 
     def tick(self) -> None:
-        """Look at the run; paint what is new, now or in the next gap between slices."""
+        """Look at the run; paint what is new, now or in the next gap between samples."""
         self.pace.measure()
         newest = self.session.watch.poll()
         if newest is not None:
@@ -113,7 +113,7 @@ class ReaderApp(App[int]):
         self._paint_in_gap()
 
     def _paint_in_gap(self) -> None:
-        is_due = self.pace.may_paint(is_between_slices=self.session.watch.is_between_slices)
+        is_due = self.pace.may_paint(is_between_samples=self.session.watch.is_between_samples)
         is_due &= not (self.session.watch.is_behind and self.pace.is_fresh)
         if is_due:
             self.session.show(self._newest)
@@ -178,7 +178,7 @@ class ReaderApp(App[int]):
         if not options.is_local or self.session.watch.replay is not None:
             return
         now = self.pace.clock()
-        if now - self._looked_at >= _HOST_EVERY_S and self.session.watch.is_between_slices:
+        if now - self._looked_at >= _HOST_EVERY_S and self.session.watch.is_between_samples:
             self._looked_at = now
             selection = options.read_cpus() if options.read_cpus is not None else None
             self.host_text = host_now.look(selection.cpus if selection is not None else ()).text

@@ -2,7 +2,7 @@
 
 Started as `python -m perfguard.worker --worker -l 1 -w W -n N --affinity CPUS -o FILE` with the control pipes in the
 environment. pyperf runs the warm-ups and values, collects its metadata and writes its own file; perfguard decides
-when each slice may run.
+when each sample may run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfguard.worker.timing.signals import Meters
 
 def main() -> None:
     """Serve commands until `exit` or the end of the stream."""
-    # The parent decides about Ctrl-C: it lets the slice end, then says exit.
+    # The parent decides about Ctrl-C: it lets the sample end, then says exit.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = os.environ.pop(CONTROL_VARIABLE, None)
     if control is None:

@@ -69,8 +69,8 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
         case: `id`, `target`, `parameters` (a mapping) and `phase`.
         seed: Of the block; mixed with the case id, so the order of the set-ups does not matter.
         check: Also require that a second set-up gives the same result, and for stateless phases a second call.
-        instances: How many set-ups take turns in the slices. Each lies elsewhere in memory, behind a padding drawn from
-            the seed, so that a block's value averages over layouts instead of hanging on one.
+        instances: How many set-ups take turns in the samples. Each lies elsewhere in memory, behind a padding drawn
+            from the seed, so that a block's value averages over layouts instead of hanging on one.
 
     Raises:
         MissingTargetError: The target does not exist in this arm.

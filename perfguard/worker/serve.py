@@ -14,9 +14,9 @@ from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind, enco
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
 from perfguard.worker.profiling.compile_events import CompileEvents
+from perfguard.worker.timing.samples import SampleTimer
 from perfguard.worker.timing.settling import settle
 from perfguard.worker.timing.signals import Meters
-from perfguard.worker.timing.slices import SliceTimer
 
 if TYPE_CHECKING:
     from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
@@ -129,12 +129,12 @@ class Worker:
         spin_s = command.get("spin_s", 0.0)
         metadata = self._job.get("metadata", {})
 
-        def time_slices(held: PreparedCase) -> None:
-            timer = SliceTimer(self._control, held, self._meters, inner_loops=inner_loops, spin_s=spin_s)
+        def time_samples(held: PreparedCase) -> None:
+            timer = SampleTimer(self._control, held, self._meters, inner_loops=inner_loops, spin_s=spin_s)
             self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=metadata)
             held.check_last(timer.last_result)
 
-        case.hold(time_slices)
+        case.hold(time_samples)
         self._control.send("benched", case=case.id, digest=case.digest)
 
     def _attest(self, command: Message) -> None:

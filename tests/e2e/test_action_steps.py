@@ -300,7 +300,7 @@ def workflow_run_event(folder: Path, *, sha: str = HEAD, attempt: int = 1) -> Pa
 
 def test_a_baseline_is_measured_and_proposed(project, tmp_path, httpserver):
     hub = FakeGitHub(httpserver)
-    project.replace("perfguard.toml", "slices = 3", "slices = 3\nrounds = 4\nspread_s = 0")
+    project.replace("perfguard.toml", "samples = 3", "samples = 3\nrounds = 4\nspread_s = 0")
     project.commit("small baselines")
     job = runner(project, tmp_path, api_url=hub.url)
     ran = job.run(mode="baseline")

@@ -34,14 +34,14 @@ def test_a_run_goes_out_as_pyperf_and_pyperf_reads_it(exchanging):
     assert not list(exchanging.path.glob(".out.json.*"))
 
 
-def test_both_arms_come_back_and_are_compared_with_their_canary(exchanging):
+def test_both_arms_come_back_and_are_compared_with_their_control_workload(exchanging):
     for arm in ("baseline", "candidate"):
         exchanging.run("export", "paired", "--format", "pyperf", "--arm", arm, "-o", f"{arm}.json")
     done = exchanging.run("import", "baseline.json", "candidate.json", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     found = {entry["name"]: entry for entry in report["comparisons"]}
-    assert (found[SLOWER]["difference"], found[SLOWER]["has_canary"]) == ("slower", True)
+    assert (found[SLOWER]["difference"], found[SLOWER]["has_control"]) == ("slower", True)
     assert report["objections"] == [[], []]
 
 

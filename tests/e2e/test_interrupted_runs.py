@@ -33,7 +33,7 @@ def test_interrupted_once_it_keeps_what_was_measured(project):
 
 
 def test_interrupted_twice_it_ends_at_once(project):
-    """In the middle of a slice of a minute."""
+    """In the middle of a sample of a minute."""
     process = measuring(project, "-c", "tiny.sort", "--slice-s", "60", until="block_started")
     time.sleep(2)
     process.send_signal(signal.SIGINT)

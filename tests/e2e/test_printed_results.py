@@ -57,7 +57,7 @@ def test_a_list_tells_of_a_suite_that_asks_for_what_is_gone_and_goes_on(project)
 
 def test_config_show_names_the_origin_of_each_value(project):
     shown = json.loads(project.run("config", "show", "--origin", "--json", PERFGUARD_SEED="7").stdout)
-    assert shown["slices"] == {"value": 3, "origin": str(project.path / "perfguard.toml")}
+    assert shown["samples"] == {"value": 3, "origin": str(project.path / "perfguard.toml")}
     assert shown["seed"] == {"value": 7, "origin": "PERFGUARD_SEED"}
     assert shown["warmups"]["origin"] == "built-in"
 

@@ -40,10 +40,10 @@ def test_what_cannot_be_done_is_said_in_one_sentence_with_its_exit_code(project,
 
 
 def test_a_wrong_configuration_names_file_and_key(project):
-    project.write("perfguard.toml", "slicez = 3")
+    project.write("perfguard.toml", "samplez = 3")
     done = project.run("list")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{project.path / 'perfguard.toml'}: unknown key 'slicez'; did you mean 'slices'?" in done.stderr
+    assert f"{project.path / 'perfguard.toml'}: unknown key 'samplez'; did you mean 'samples'?" in done.stderr
 
 
 def test_benchmarks_that_cannot_be_imported_are_shown_with_their_traceback(project):

@@ -1,6 +1,6 @@
-"""A census is a property of the code: two fresh workers count the same, whatever the machine does meanwhile.
+"""Op counts are a property of the code: two fresh workers count the same, whatever the machine does meanwhile.
 
-Here the smallest case of each benchmark; `make proof-census` counts all of the catalogue.
+Here the smallest case of each benchmark; `make proof-op counts` counts all of the catalogue.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.records.spec import Phase, expand
-from perfguard.records.steps.ops import CensusKind
+from perfguard.records.steps.ops import OpCountKind
 from tests.counted_cases import count_cases, differences
 
 pytestmark = pytest.mark.torch
@@ -33,15 +33,15 @@ def counted(tmp_path_factory):
 def test_two_fresh_workers_count_the_same_in_every_benchmark(counted):
     first, second = counted
     assert first.problems == second.problems == {}
-    assert first.censuses.keys() == second.censuses.keys() == {case.id for case in CASES}
-    found = {case_id: differences(census, second.censuses[case_id]) for case_id, census in first.censuses.items()}
+    assert first.op_counts.keys() == second.op_counts.keys() == {case.id for case in CASES}
+    found = {case_id: differences(counts, second.op_counts[case_id]) for case_id, counts in first.op_counts.items()}
     assert {case_id: told for case_id, told in found.items() if told} == {}
 
 
 def test_every_benchmark_has_ops_and_allocations_to_count(counted):
-    for case_id, census in counted[0].censuses.items():
-        kinds = {row.kind for row in census.rows}
-        assert CensusKind.OP in kinds, case_id
-        assert all(row.count > 0 for row in census.rows), case_id
-    rows = [row for census in counted[0].censuses.values() for row in census.rows]
-    assert {CensusKind.OP, CensusKind.PRIMITIVE, CensusKind.ALLOCATION} <= {row.kind for row in rows}
+    for case_id, counts in counted[0].op_counts.items():
+        kinds = {row.kind for row in counts.rows}
+        assert OpCountKind.OP in kinds, case_id
+        assert all(row.count > 0 for row in counts.rows), case_id
+    rows = [row for counts in counted[0].op_counts.values() for row in counts.rows]
+    assert {OpCountKind.OP, OpCountKind.PRIMITIVE, OpCountKind.ALLOCATION} <= {row.kind for row in rows}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perfguard.records.events import CaseFinished, SliceTimed
+from perfguard.records.events import CaseFinished, SampleTimed
 from perfguard.records.run import Arm
 from perfguard.store.pyperf_files import join_suites, write_suite
 from tests.worker_rigs import completed, failures
@@ -29,7 +29,7 @@ def test_what_a_benchmark_computes_is_recorded_for_both_arms(rig):
     assert by_case["good"] == ({"result": float(sum(range(1000)))},) * 2
 
 
-def test_the_raw_files_are_pyperfs_and_hold_every_slice(rig):
+def test_the_raw_files_are_pyperfs_and_hold_every_sample(rig):
     made = rig("")
     events = made.measure("good")
     for arm, code in ((Arm.BASELINE, "a"), (Arm.CANDIDATE, "b")):
@@ -37,7 +37,7 @@ def test_the_raw_files_are_pyperfs_and_hold_every_slice(rig):
         write_suite(suite, made.folder / f"{arm.value}.json")
         (benchmark,) = suite.get_benchmarks()
         assert benchmark.get_name() == "good"
-        timed = [event for event in events if isinstance(event, SliceTimed) and event.arm is arm and not event.warmup]
+        timed = [event for event in events if isinstance(event, SampleTimed) and event.arm is arm and not event.warmup]
         assert len(timed) == 4
         assert benchmark.get_values() == pytest.approx([event.value_s for event in timed], rel=1e-9)
         assert {run.get_metadata()["perfguard_arm"] for run in benchmark.get_runs()} == {arm.value}
@@ -54,7 +54,7 @@ def test_what_a_benchmark_prints_goes_to_the_log_and_disturbs_nothing(rig):
         import os, sys
         def bad():
             def call():
-                print("loud", '{"reply":"slice"}')
+                print("loud", '{"reply":"sample"}')
                 print("louder", file=sys.stderr)
                 os.write(1, b"\\xff\\xfe\\0 raw")
                 return 1.0

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from perfguard.profile.op_counts.census import census_of
-from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_counts.steady import op_counts_of
+from perfguard.profile.op_counts.steps import counts_of_steps
 from perfguard.profile.op_times.op_profile import profile_of
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace
@@ -24,7 +24,7 @@ from tests.real_workers import catalogue_case, greeted, starter_in
 
 pytestmark = pytest.mark.torch
 
-SETTINGS = MeasureSettings(setup_timeout_s=300, slice_timeout_s=120)
+SETTINGS = MeasureSettings(setup_timeout_s=300, sample_timeout_s=120)
 TIMEOUT_S = 120.0
 SMALL = {
     "step.mobilenetv3": {"variant": "small", "image_size": 64, "batch": 2, "memory_format": "channels_last"},
@@ -286,8 +286,8 @@ def test_ops_of_a_script_know_the_line_that_ran_them(start, script, tmp_path):
     assert {place: found[place] for place in expected} == {place: {line} for place, line in expected.items()}
     # Marks apart, what is executed does not depend on whether there are any.
     places = {"case_id": "script", "isa_class": "any", "torch": "any"}
-    censuses = [census_of(*counts_of_steps(trace, context_of(trace)), **places).rows for trace in traces]
-    assert censuses[0] == censuses[1] == censuses[2] == censuses[3]
+    op_counts = [op_counts_of(*counts_of_steps(trace, context_of(trace)), **places).rows for trace in traces]
+    assert op_counts[0] == op_counts[1] == op_counts[2] == op_counts[3]
 
 
 def test_a_script_that_fails_within_a_profiled_step_is_told_of(start, script, tmp_path):

@@ -15,7 +15,7 @@ from tests.real_workers import catalogue_case, starter_in
 
 pytestmark = pytest.mark.torch
 
-SETTINGS = MeasureSettings(setup_timeout_s=300, slice_timeout_s=120)
+SETTINGS = MeasureSettings(setup_timeout_s=300, sample_timeout_s=120)
 BERT = {"layers": 1, "hidden": 64, "sequence": 32, "batch": 4, "dtype": "fp32", "mode": "eager"}
 
 

@@ -1,4 +1,4 @@
-"""Workers and canaries that cannot start, and cases that end a calibration's worker. No torch."""
+"""Workers and control workloads that cannot start, and cases that end a calibration's worker. No torch."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_an_interpreter_that_cannot_run_the_worker_is_an_error_with_its_words(ri
         made.measure("good")
 
 
-def test_a_canary_that_cannot_start_is_only_noted(rig, tmp_path):
+def test_a_control_workload_that_cannot_start_is_only_noted(rig, tmp_path):
     made = rig("")
-    object.__setattr__(made.starter, "canary_bundle", str(tmp_path / "absent"))
+    object.__setattr__(made.starter, "control_bundle", str(tmp_path / "absent"))
     events = made.measure("good")
     assert completed(events) == ["good", "good"]
-    assert any(isinstance(event, Noted) and event.fact.code == "canary.missing" for event in events)
+    assert any(isinstance(event, Noted) and event.fact.code == "control.missing" for event in events)
 
 
 def test_calibration_names_the_case_that_took_the_worker_down_and_measures_the_others(rig):

@@ -17,7 +17,7 @@ import perfguard
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
-from perfguard.records.events import SliceTimed
+from perfguard.records.events import SampleTimed
 from perfguard.records.plan import CasePlan, MeasureSettings
 from perfguard.records.run import Arm, Signal
 from perfguard.records.run_data import RunData
@@ -26,8 +26,8 @@ from perfguard.runner.process.arm_worker import ArmWorker
 from tests.busy_neighbours import busy_neighbours
 from tests.real_workers import BOTH, greeted, measure, plain_case, starter_in
 
-LOOPS, SLICES = 4, 3
-SETTINGS = MeasureSettings(slice_s=0.002, slices=SLICES, warmups=1, budget_s=60, max_blocks=1)
+LOOPS, SAMPLES = 4, 3
+SETTINGS = MeasureSettings(sample_s=0.002, samples=SAMPLES, warmups=1, budget_s=60, max_blocks=1)
 MIB = 1024 * 1024
 SOURCE = """
 import mmap, os, threading, time
@@ -111,7 +111,7 @@ def slices_of(starter, name):
         worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
         found = []
         while worker.is_waiting:
-            found.append(worker.slice())
+            found.append(worker.sample())
         return found
 
 
@@ -126,7 +126,7 @@ def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
     if None in waited_s:
         pytest.skip("this kernel does not count how long threads wait for a CPU")
     # Whoever shares a CPU fairly with one neighbour gets half of it.
-    assert sum(waited_s) >= 0.2 * SLICES * LOOPS * 0.005
+    assert sum(waited_s) >= 0.2 * SAMPLES * LOOPS * 0.005
 
 
 def test_waiting_shows_as_voluntary_switches(starter):
@@ -135,12 +135,12 @@ def test_waiting_shows_as_voluntary_switches(starter):
     assert median(timed.voluntary_switches for timed in slices_of(starter, "idle")) < 20
 
 
-def test_fresh_memory_shows_as_page_faults_of_the_slice(starter):
+def test_fresh_memory_shows_as_page_faults_of_the_sample(starter):
     assert all(timed.minor_faults >= 200 * LOOPS for timed in slices_of(starter, "faulting"))
     assert median(timed.minor_faults for timed in slices_of(starter, "idle")) < 100
 
 
-def test_the_peak_of_memory_is_that_of_the_slice_and_not_of_the_process(starter):
+def test_the_peak_of_memory_is_that_of_the_sample_and_not_of_the_process(starter):
     with started(starter) as (worker, ready):
         if "memory" in ready["missing_signals"]:
             pytest.skip(ready["missing_signals"]["memory"])
@@ -150,7 +150,7 @@ def test_the_peak_of_memory_is_that_of_the_slice_and_not_of_the_process(starter)
             worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
             peaks[name] = []
             while worker.is_waiting:
-                peaks[name].append(worker.slice().peak_memory_bytes)
+                peaks[name].append(worker.sample().peak_memory_bytes)
     # `idle` ran later in the same process, whose own peak never falls by itself.
     assert min(peaks["growing"]) - max(peaks["idle"]) >= 60 * MIB
 
@@ -172,8 +172,8 @@ def test_signals_reach_the_data_of_a_run(starter):
     plan = CasePlan(case=plain_case("faulting"), inner_loops=LOOPS, iteration_s=0.001)
     _, events = measure(starter, [plan])
     found = {entry.signal: entry for entry in RunData.of(events).signals()}
-    assert {event.iterations for event in events if isinstance(event, SliceTimed)} == {LOOPS}
-    assert len(found[Signal.CPU].baseline) == SLICES
+    assert {event.iterations for event in events if isinstance(event, SampleTimed)} == {LOOPS}
+    assert len(found[Signal.CPU].baseline) == SAMPLES
     assert all(200 <= value < 400 for value in (*found[Signal.FAULTS].baseline, *found[Signal.FAULTS].candidate))
 
 

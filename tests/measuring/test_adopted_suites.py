@@ -14,8 +14,8 @@ suite = "existing"
 asv = "asv.conf.json"
 pytest = ["tests/test_*.py"]
 pass_env = ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
-slice_s = 0.005
-slices = 3
+sample_s = 0.005
+samples = 3
 max_blocks = 7
 max_block_sd = 2.0
 

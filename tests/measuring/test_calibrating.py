@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-SHORT = ("--budget", "40", "--slices", "2", "--no-progress")
+SHORT = ("--budget", "40", "--samples", "2", "--no-progress")
 """The project's bound on blocks ends a gate; seconds are for hosts on which a block takes some."""
 
 
@@ -120,7 +120,7 @@ class TestGatesAfterwards:
 
 class TestPlan:
     def test_says_what_each_case_needs_and_is_written(self, project):
-        project.run("compare", "--measure-anyway", "--max-blocks", "3", "--slices", "2", "--no-progress")
+        project.run("compare", "--measure-anyway", "--max-blocks", "3", "--samples", "2", "--no-progress")
         done = project.run("plan", "--detect", "900%", "--power", "90%", "--write", "--format", "json")
         assert done.returncode == 0, done.stderr
         plan = json.loads(done.stdout)

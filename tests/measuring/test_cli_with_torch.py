@@ -18,8 +18,8 @@ STACKS = "PERFGUARD_ENVS"
 """Where environments such as that of IPEX lie."""
 NORM = "kernel.layer_norm[tokens=128,dtype=fp32,phase=forward+backward]"
 LINEAR = "kernel.linear[m=128,dtype=bf16,phase=forward+backward]"
-FAST = ("--slice-s", "0.03", "--slices", "4", "--max-blocks", "8", "--no-progress")
-FOR_HUGE_EFFECTS = ("--slice-s", "0.02", "--slices", "3", "--max-blocks", "10", "--budget", "400", "--no-progress")
+FAST = ("--sample-s", "0.03", "--samples", "4", "--max-blocks", "8", "--no-progress")
+FOR_HUGE_EFFECTS = ("--sample-s", "0.02", "--samples", "3", "--max-blocks", "10", "--budget", "400", "--no-progress")
 """Five quiet blocks decide, and end the measurement; beside other work it takes some more."""
 
 
@@ -117,7 +117,7 @@ def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout
     baseline = BEFORE_THE_ROOMS if is_real else with_former_names(checkout)
     done = perfguard(
         checkout, "gate", "--baseline", f"git:{baseline}", "--candidate", "git:HEAD", "-c", NORM, "--no-ops",
-        "--slice-s", "0.01", "--slices", "2", "--max-blocks", "1", "--no-progress", "--format", "json",
+        "--sample-s", "0.01", "--samples", "2", "--max-blocks", "1", "--no-progress", "--format", "json",
     )  # fmt: skip
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
@@ -199,7 +199,7 @@ def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path
     )
     done = perfguard(
         checkout, "compare", "--baseline", "git:HEAD", "--candidate", "git:HEAD+stack:ipex", "-c", mobilenet,
-        "--slice-s", "0.03", "--slices", "3", "--max-blocks", "2", "--no-ops", "--no-progress", "--format", "json",
+        "--sample-s", "0.03", "--samples", "3", "--max-blocks", "2", "--no-ops", "--no-progress", "--format", "json",
     )  # fmt: skip
     assert done.returncode in (0, 1, 4), done.stdout + done.stderr
     result = json.loads(done.stdout)

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 from perfguard.codec import schema_of
 from perfguard.host.probe import probe
-from tests.census_rows import census, ops
 from tests.conftest import Project, clean_environment
+from tests.op_count_rows import counts, ops
 from tests.stored_baselines import record
 
 pytest.importorskip("torch")
@@ -46,7 +46,7 @@ CONFIG = """\
 benchmarks = ["bench_train.py"]
 suite = "train"
 max_blocks = 1
-slices = 3
+samples = 3
 
 [suites.train]
 gating = ["train"]
@@ -64,7 +64,7 @@ def training(tmp_path_factory):
     project.write("bench_train.py", TRAIN)
     project.write("perfguard.toml", CONFIG)
     isa = probe().isa.onednn
-    counted = census(ops("conv2d", 3), case_id="train", isa_class=isa.level if isa is not None else "unknown")
+    counted = counts(ops("conv2d", 3), case_id="train", isa_class=isa.level if isa is not None else "unknown")
     record(project.path, ELSEWHERE, counted, suite="train")
     project.git("init", "-q", "-b", "main")
     project.commit("start")
@@ -86,7 +86,7 @@ def test_an_optimizer_that_is_no_longer_fused_is_named_with_its_line(training, g
     culprit = attribution["culprits"][0]
     assert culprit["fact"]["code"] == "optimizer.unfused"
     assert culprit["fact"]["subject"]["place"].startswith("bench_train.py:")
-    (change,) = [one["fact"] for one in gated["census_changes"]["train"] if one["rule"] == "fusion"]
+    (change,) = [one["fact"] for one in gated["op_count_changes"]["train"] if one["rule"] == "fusion"]
     assert culprit["fact"]["values"] == change["values"]
     assert culprit["phase"] == "optimizer"
     balance = attribution["balance"]
@@ -109,9 +109,9 @@ def test_advice_on_what_only_the_candidate_does_stands_beside_the_culprit(traini
     assert "Advice on what the candidate does in `train`" in markdown
 
 
-def test_the_census_of_another_machine_is_compared_and_said_so(gated):
-    assert any(change["rule"] == "fusion" for change in gated["census_changes"]["train"])
-    ops = [change["fact"]["values"].get("ops") or () for change in gated["stored_census_changes"]["train"]]
+def test_the_op_counts_of_another_machine_is_compared_and_said_so(gated):
+    assert any(change["rule"] == "fusion" for change in gated["op_count_changes"]["train"])
+    ops = [change["fact"]["values"].get("ops") or () for change in gated["stored_op_count_changes"]["train"]]
     assert any("conv2d" in names for names in ops)
     (values,) = [note["values"] for note in gated["notes"] if note["code"] == "ops.compared_with_machine"]
     assert (values["machine_id"], values["changed"], values["cases"]) == (ELSEWHERE, 1, 1)

@@ -27,8 +27,8 @@ OWN_UPDATE = (
 SLOWER = FORWARD + "        for _ in range({calls}):\n            torch.mm(images[:64, :64], images[:64, :64])\n"
 SHORT = (
     ("max_blocks = 60", "max_blocks = 8"),
-    ("slices = 12", "slices = 4"),
-    ("slice_s = 0.02", "slice_s = 0.01"),
+    ("samples = 12", "samples = 4"),
+    ("sample_s = 0.02", "slice_s = 0.01"),
     ("max_block_sd = 0.05", "max_block_sd = 0.5"),
 )
 SIZING = """\
@@ -131,7 +131,7 @@ def test_a_pull_request_of_two_commits_is_judged_case_by_case(first_project):
     assert set(found) == {"first_step", "second_step", "third_step"}
     assert found["second_step"] == "regressed"
     assert found["first_step"] in ("regressed", "inconclusive")
-    counted = {case: changes[0]["fact"] for case, changes in result["census_changes"].items() if changes}
+    counted = {case: changes[0]["fact"] for case, changes in result["op_count_changes"].items() if changes}
     assert set(counted) == {"first_step", "second_step"}
     assert {(fact["code"], *fact["values"]["ops"]) for fact in counted.values()} == {("ops.added", "mm")}
     assert found["third_step"] not in ("regressed", "failed", "different")

@@ -59,7 +59,7 @@ CONFIG = """\
 benchmarks = ["bench_train.py"]
 suite = "train"
 max_blocks = 1
-slices = 3
+samples = 3
 
 [suites.train]
 gating = ["train"]
@@ -81,11 +81,11 @@ def training(empty_project):
 def test_the_same_work_executes_nothing_otherwise(training):
     training.replace("train.py", "import sys\n", "import sys  # the same code, another file\n")
     result = training.result("compare", "--no-ops", "--no-progress")
-    assert result["census_changes"] == {"train": []}
+    assert result["op_count_changes"] == {"train": []}
     assert result["attributions"] == []
 
 
-def test_a_stored_census_tells_what_changed_since(training):
+def test_a_stored_op_counts_tells_what_changed_since(training):
     update = ("baseline", "update", "--rounds", "2", "--spread", "0", "--allow-unfit", "--allow-few", "--no-progress")
     done = training.run(*update)
     assert done.returncode == 0, done.stderr
@@ -93,7 +93,7 @@ def test_a_stored_census_tells_what_changed_since(training):
     assert "_fused_adam_" in (place / "census.json").read_text(encoding="utf-8")
     training.replace("train.py", *UNFUSED)
     result = training.result("gate", "--baseline", "stored", "--no-progress", PERFGUARD_ROUNDS="2")
-    assert any(change["rule"] == "fusion" for change in result["census_changes"]["train"])
+    assert any(change["rule"] == "fusion" for change in result["op_count_changes"]["train"])
 
 
 def test_a_case_and_a_script_are_profiled_alike(training):
@@ -105,7 +105,7 @@ def test_a_case_and_a_script_are_profiled_alike(training):
     assert of_script.returncode == 0, of_script.stderr
     reports = [json.loads(done.stdout)["cases"][0] for done in (of_case, of_script)]
     for report in reports:
-        layers = [row for row in report["census"]["rows"] if row["name"] == "aten::addmm"]
+        layers = [row for row in report["op_counts"]["rows"] if row["name"] == "aten::addmm"]
         assert {row["phase"] for row in layers} == {"forward"}
         assert sum(row["count"] for row in layers) == 21
         assert sum(piece["share"] for piece in report["breakdown"]["slices"]) == pytest.approx(1.0)

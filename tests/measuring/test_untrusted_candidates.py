@@ -140,16 +140,16 @@ def test_modules_of_the_tree_with_names_of_pythons_own_are_not_run_to_prepare_it
     assert not ran.exists()
 
 
-def test_the_canary_is_of_nobodys_bundle(project):
+def test_the_control_workload_is_of_nobodys_bundle(project):
     project.replace("tiny_work.py", "LENGTH =", "import perfguard.worker as _own\nLENGTH =")
     spoil = (
         "import pathlib\n"
-        "_file = pathlib.Path(_own.__file__).with_name('canary.py')\n"
+        "_file = pathlib.Path(_own.__file__).with_name('control.py')\n"
         "_file.write_text('raise SystemExit(7)\\n')\n"
     )
     text = (project.path / "tiny_work.py").read_text("utf-8")
     head, _, tail = text.partition("LENGTH =")
     project.write("tiny_work.py", f"{head}{spoil}LENGTH ={tail}")
-    project.commit("spoils the canary")
+    project.commit("spoils the control workload")
     project.result("compare", *REVISIONS, "--no-progress", "--max-blocks", "2")
-    assert '"event":"canary"' in (project.latest_run() / "events.jsonl").read_text("utf-8").replace(" ", "")
+    assert '"event":"control"' in (project.latest_run() / "events.jsonl").read_text("utf-8").replace(" ", "")

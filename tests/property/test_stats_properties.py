@@ -13,19 +13,19 @@ from perfguard.stats.rounds import estimate_rounds
 from perfguard.stats.voiding import void_blocks
 
 times = st.floats(min_value=1e-7, max_value=1e3)
-slices = st.lists(times, min_size=1, max_size=25)
+samples = st.lists(times, min_size=1, max_size=25)
 log_ratios = st.lists(st.floats(min_value=-2, max_value=2), min_size=2, max_size=35)
 p_values = st.lists(st.floats(min_value=0, max_value=1), max_size=20)
 margins = st.sampled_from([0.0, 0.005, 0.05])
 
 
-@given(slices, slices, st.floats(min_value=1e-3, max_value=1e3))
+@given(samples, samples, st.floats(min_value=1e-3, max_value=1e3))
 def test_a_slower_machine_changes_no_block(baseline, candidate, factor):
     scaled = block_log_ratio([factor * t for t in baseline], [factor * t for t in candidate])
     assert scaled == pytest.approx(block_log_ratio(baseline, candidate), abs=1e-9)
 
 
-@given(slices, slices)
+@given(samples, samples)
 def test_swapping_the_arms_negates_a_block(baseline, candidate):
     assert block_log_ratio(candidate, baseline) == pytest.approx(-block_log_ratio(baseline, candidate), abs=1e-9)
 
@@ -106,7 +106,7 @@ def test_the_mde_grows_with_the_error_and_lies_above_the_margin(error, df, alpha
 
 rounds = st.lists(
     st.builds(
-        lambda value, canary: Round(values_s=(value,), canary_s=(canary,), started_at=0.0),
+        lambda value, control: Round(values_s=(value,), control_s=(control,), started_at=0.0),
         st.floats(min_value=1e-3, max_value=1e-1),
         st.floats(min_value=1e-3, max_value=1e-2),
     ),
@@ -125,7 +125,7 @@ def test_swapping_the_sides_of_rounds_negates_the_effect(old, new):
 
 
 conditions = st.builds(
-    lambda steal, switches, canary: (steal, switches, canary),
+    lambda steal, switches, control: (steal, switches, control),
     st.none() | st.floats(min_value=0, max_value=1),
     st.none() | st.integers(min_value=0, max_value=10_000),
     st.lists(st.floats(min_value=1e-4, max_value=1e-2), max_size=3),
@@ -141,9 +141,9 @@ def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share):
                 duration_s=1.0,
                 steal_ratio=steal,
                 involuntary_switches=switches,
-                canary_s=tuple(canary),
+                control_s=tuple(control),
             )
-            for block, (steal, switches, canary) in enumerate(rows)
+            for block, (steal, switches, control) in enumerate(rows)
         ],
         share,
     )

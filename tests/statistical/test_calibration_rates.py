@@ -75,11 +75,11 @@ def test_the_interval_of_the_pooled_sd_covers_it(kind, coverage):
 @pytest.mark.parametrize(("level", "power"), [(0.025, 0.8), (0.0013, 0.95)])
 def test_the_inflated_information_gives_the_promised_power_over_eight_looks(level, power):
     rng = np.random.default_rng(7)
-    looks, trials = 8, 4000
-    needed = (stats.norm.isf(level) + stats.norm.ppf(power)) ** 2 * inflation_factor(level, power, looks)
-    steps = rng.normal(math.sqrt(needed) / looks, 1 / math.sqrt(looks), (trials, looks))
-    z = np.cumsum(steps, axis=1) / np.sqrt(np.arange(1, looks + 1) / looks)
-    fractions = [look / looks for look in range(1, looks + 1)]
+    analyses, trials = 8, 4000
+    needed = (stats.norm.isf(level) + stats.norm.ppf(power)) ** 2 * inflation_factor(level, power, analyses)
+    steps = rng.normal(math.sqrt(needed) / analyses, 1 / math.sqrt(analyses), (trials, analyses))
+    z = np.cumsum(steps, axis=1) / np.sqrt(np.arange(1, analyses + 1) / analyses)
+    fractions = [analysis / analyses for analysis in range(1, analyses + 1)]
     bounds = stats.norm.isf(nominal_levels(Spending.CAUTIOUS, level, fractions, fractions))
     found = int((z > bounds).any(axis=1).sum())
     assert fewest_allowed(power, trials) <= found <= most_allowed(power, trials)
@@ -89,7 +89,7 @@ def test_planned_blocks_find_the_effect_with_t_tests_at_every_look():
     rng = np.random.default_rng(8)
     level, power, margin, effect, sd = 0.008 / 6, 0.95, 0.005, 0.02, 0.01
     planned = sequential_blocks(effect, sd, level=level, margin_ratio=margin, power=power)
-    at = sorted({max(6, round(planned * look / 8)) for look in range(1, 9)})
+    at = sorted({max(6, round(planned * analysis / 8)) for analysis in range(1, 9)})
     levels = nominal_levels(Spending.CAUTIOUS, level, [float(n) for n in at], [n / planned for n in at])
     trials, found = 600, 0
     for row in math.log1p(effect) + sd * rng.standard_normal((trials, planned)):

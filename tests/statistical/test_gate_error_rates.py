@@ -15,7 +15,7 @@ from scipy import stats
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
 from perfguard.gate.rules.policy import judge
-from perfguard.records.run import BlockConditions, CaseSlices, PairedData, Round
+from perfguard.records.run import BlockConditions, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.stats.paired import estimate_paired
@@ -61,24 +61,24 @@ def block_noise(rng, kind, blocks, cases, correlation):
     return math.sqrt(1 - correlation) * own + math.sqrt(correlation) * shared
 
 
-def paired_gate(rng, *, blocks, cases, kind, sd, effects, correlation=0.3, slices=3):
-    """One run: block effects, machine drift that both arms share, slice noise."""
+def paired_gate(rng, *, blocks, cases, kind, sd, effects, correlation=0.3, samples=3):
+    """One run: block effects, machine drift that both arms share, sample noise."""
     noise = sd * block_noise(rng, kind, blocks, len(cases), correlation)
     entries = []
     for block in range(blocks):
         for index, case in enumerate(cases):
-            drift = 0.1 * rng.standard_normal() + 0.02 * np.cumsum(rng.standard_normal(slices))
-            slice_noise = 0.003 * rng.standard_normal((2, slices))
+            drift = 0.1 * rng.standard_normal() + 0.02 * np.cumsum(rng.standard_normal(samples))
+            slice_noise = 0.003 * rng.standard_normal((2, samples))
             effect = effects[index] + noise[block, index]
             baseline_s, candidate_s = np.exp(drift + slice_noise + np.array([[0.0], [effect]])) * 1e-3
             entries.append(
-                CaseSlices(case_id=case.id, block=block, baseline_s=tuple(baseline_s), candidate_s=tuple(candidate_s))
+                CaseSamples(case_id=case.id, block=block, baseline_s=tuple(baseline_s), candidate_s=tuple(candidate_s))
             )
     conditions = tuple(
-        BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+        BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, control_s=(1e-3,))
         for b in range(blocks)
     )
-    return PairedData(case_ids=tuple(c.id for c in cases), slices=tuple(entries), conditions=conditions)
+    return PairedData(case_ids=tuple(c.id for c in cases), samples=tuple(entries), conditions=conditions)
 
 
 def judged(data, cases, policy):
@@ -127,7 +127,7 @@ def test_identical_arms_are_not_flagged_at_the_default_alpha():
     gates = 150
     red = sum(
         judged(
-            paired_gate(rng, blocks=20, cases=cases, kind="t4", sd=0.01, effects=[0.0] * 12, slices=2),
+            paired_gate(rng, blocks=20, cases=cases, kind="t4", sd=0.01, effects=[0.0] * 12, samples=2),
             cases,
             POLICY,
         ).outcome
@@ -139,14 +139,14 @@ def test_identical_arms_are_not_flagged_at_the_default_alpha():
     assert lower <= POLICY.alpha
 
 
-def test_pooling_slices_instead_of_blocks_raises_false_alarms_many_times_over():
-    # The classic mistake, on the same data: slices of a block share its luck, so their number is no evidence.
+def test_pooling_samples_instead_of_blocks_raises_false_alarms_many_times_over():
+    # The classic mistake, on the same data: samples of a block share its luck, so their number is no evidence.
     rng = np.random.default_rng(3)
     cases = cases_named(1)
     gates, pooled_red, block_red = 150, 0, 0
     for _ in range(gates):
-        data = paired_gate(rng, blocks=10, cases=cases, kind="normal", sd=0.01, effects=[AT_MARGIN], slices=20)
-        pooled = np.concatenate([np.log(s.candidate_s) - np.log(s.baseline_s) for s in data.slices])
+        data = paired_gate(rng, blocks=10, cases=cases, kind="normal", sd=0.01, effects=[AT_MARGIN], samples=20)
+        pooled = np.concatenate([np.log(s.candidate_s) - np.log(s.baseline_s) for s in data.samples])
         t = (pooled.mean() - AT_MARGIN) / (pooled.std(ddof=1) / math.sqrt(pooled.size))
         pooled_red += bool(stats.t.sf(t, pooled.size - 1) <= LOUD.alpha)
         block_red += judged(data, cases, LOUD).verdicts[0].outcome is Outcome.REGRESSED
@@ -187,7 +187,7 @@ def test_a_real_slowdown_is_found_and_named(kind, blocks, effect, power):
     gates = 120
     found = 0
     for _ in range(gates):
-        data = paired_gate(rng, blocks=blocks, cases=cases, kind=kind, sd=0.01, effects=effects, slices=2)
+        data = paired_gate(rng, blocks=blocks, cases=cases, kind=kind, sd=0.01, effects=effects, samples=2)
         outcomes = [verdict.outcome for verdict in judged(data, cases, POLICY).verdicts]
         found += outcomes[-1] is Outcome.REGRESSED and Outcome.REGRESSED not in outcomes[:-1]
     assert found >= fewest_allowed(power, gates)
@@ -205,20 +205,20 @@ def test_an_effect_of_the_mde_is_found_four_times_out_of_five():
     found = 0
     for _ in range(trials):
         effect = math.log1p(mde_ratio)
-        data = paired_gate(rng, blocks=blocks, cases=cases, kind="normal", sd=sd, effects=[effect], slices=1)
+        data = paired_gate(rng, blocks=blocks, cases=cases, kind="normal", sd=sd, effects=[effect], samples=1)
         found += judged(data, cases, POLICY).verdicts[0].outcome is Outcome.REGRESSED
-    # Slice noise of 0.3 % adds 9 % to the variance, which costs three points of power.
+    # Sample noise of 0.3 % adds 9 % to the variance, which costs three points of power.
     assert fewest_allowed(0.75, trials) <= found <= most_allowed(0.82, trials)
 
 
 def rounds_of(rng, count, *, speed, own_sd, follows, effect=0.0):
-    """Rounds whose machine speed varies by 1 %; a case follows the machine by `follows`, the canary fully."""
+    """Rounds whose machine speed varies by 1 %; a case follows the machine by `follows`, the control workload fully."""
     result = []
     for index in range(count):
         machine = speed + 0.01 * rng.standard_normal()
         value = 2e-3 * math.exp(effect + follows * machine + own_sd * rng.standard_normal())
-        canary = 1e-3 * math.exp(machine + 0.003 * rng.standard_normal())
-        result.append(Round(values_s=(value,), canary_s=(canary,), started_at=float(index)))
+        control = 1e-3 * math.exp(machine + 0.003 * rng.standard_normal())
+        result.append(Round(values_s=(value,), control_s=(control,), started_at=float(index)))
     return tuple(result)
 
 

@@ -13,10 +13,10 @@ import pytest
 from scipy import stats
 
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
-from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
 from perfguard.gate.rules.sequential import SequentialGate
-from perfguard.records.run import BlockConditions, CaseSlices, PairedData
+from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 
@@ -89,7 +89,7 @@ class Run:
                 if case.id not in answered and self.present[block, index]:
                     self.case_blocks += 1
                     self._entries.append(
-                        CaseSlices(
+                        CaseSamples(
                             case_id=case.id,
                             block=block,
                             baseline_s=(1e-3,),
@@ -97,13 +97,13 @@ class Run:
                         )
                     )
             self._conditions.append(
-                BlockConditions(block=block, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+                BlockConditions(block=block, duration_s=1, steal_ratio=0, involuntary_switches=0, control_s=(1e-3,))
             )
             if self.gate.is_due(block + 1):
-                self.gate.look(self.data(), blocks=block + 1, final=False)
+                self.gate.analyse(self.data(), blocks=block + 1, final=False)
             if block + 1 >= blocks * (1 - CONFIRMATION_SHARE) and Outcome.REGRESSED in self.outcomes:
                 break  # the rest of the time confirms the flag
-        self.gate.look(self.data(), blocks=len(self._conditions), final=True)
+        self.gate.analyse(self.data(), blocks=len(self._conditions), final=True)
         return self
 
     def data(self):
@@ -111,25 +111,25 @@ class Run:
 
     def _paired(self, entries, conditions=()):
         ids = tuple(case.id for case in self.cases)
-        return PairedData(case_ids=ids, slices=tuple(entries), conditions=tuple(conditions))
+        return PairedData(case_ids=ids, samples=tuple(entries), conditions=tuple(conditions))
 
     def confirm(self, rng, *, sd, effects):
         """What the gate says once its flags were measured again, a second time only where time is left."""
         verdicts = self.gate.verdicts()
         flagged = [case for case in self.cases if case.id in flagged_cases(verdicts)]
-        looks = CONFIRMATION_LOOKS if len(self._conditions) < len(self.values) else CONFIRMATION_LOOKS[:1]
-        values = np.asarray(effects) + sd * normal(rng, (looks[-1], len(self.cases)))
+        analyses = CONFIRMATION_ANALYSES if len(self._conditions) < len(self.values) else CONFIRMATION_ANALYSES[:1]
+        values = np.asarray(effects) + sd * normal(rng, (analyses[-1], len(self.cases)))
         confirmations = {}
-        for look in looks:
+        for analysis in analyses:
             opened = [case for case in flagged if case.id not in confirmations or not confirmations[case.id].confirmed]
             entries = [
-                CaseSlices(
+                CaseSamples(
                     case_id=case.id,
                     block=block,
                     baseline_s=(1e-3,),
                     candidate_s=(1e-3 * math.exp(values[block, self.cases.index(case)]),),
                 )
-                for block in range(look)
+                for block in range(analysis)
                 for case in opened
             ]
             confirmations |= confirm(self._paired(entries), opened, self.policy)
@@ -249,7 +249,7 @@ def test_cases_too_noisy_to_gate_make_a_gate_red_no_more_often_than_alpha(effect
 
 
 def test_looking_with_the_fixed_level_each_time_would_raise_false_alarms():
-    """The same data and looks, but every look at full level: what the spending function is for."""
+    """The same data and analyses, but every look at full level: what the spending function is for."""
     rng = np.random.default_rng(22)
     cases, gates, level = cases_named(1), 400, 0.05
     peeking = sequential = 0
@@ -258,9 +258,9 @@ def test_looking_with_the_fixed_level_each_time_would_raise_false_alarms():
             rng, cases=cases, noise=normal, sd=0.01, effects=[AT_MARGIN], blocks=30, planned=30, policy=LOUD
         ).finish()
         d = run.values[:, 0] - AT_MARGIN
-        looks = list(range(6, 31, 4))
-        t = [d[:n].mean() / (d[:n].std(ddof=1) / math.sqrt(n)) for n in looks]
-        peeking += any(stats.t.sf(value, n - 1) <= level for value, n in zip(t, looks, strict=True))
+        analyses = list(range(6, 31, 4))
+        t = [d[:n].mean() / (d[:n].std(ddof=1) / math.sqrt(n)) for n in analyses]
+        peeking += any(stats.t.sf(value, n - 1) <= level for value, n in zip(t, analyses, strict=True))
         sequential += run.is_red
     assert sequential <= most_allowed(level, gates)
     assert peeking > most_allowed(level, gates)
@@ -299,7 +299,7 @@ def test_quiet_identical_arms_end_early_and_clean():
         for _ in range(gates)
     ]
     assert sum(outcome is Outcome.UNCHANGED for run in runs for outcome in run.outcomes) >= 0.98 * 6 * gates
-    # Six looks' worth of blocks instead of 24: well under half of the measuring is left.
+    # Six analyses' worth of blocks instead of 24: well under half of the measuring is left.
     assert np.mean([run.case_blocks for run in runs]) < 0.5 * 6 * 24
 
 
@@ -320,12 +320,12 @@ def test_a_large_slowdown_is_answered_after_a_quarter_of_the_blocks():
     rng = np.random.default_rng(27)
     run = Run(rng, cases=cases_named(2), noise=normal, sd=0.005, effects=[0.0, 3.6], blocks=40, planned=40).finish()
     assert run.outcomes[1] is Outcome.REGRESSED
-    assert run.gate.comparisons()[1].looks <= 2
+    assert run.gate.comparisons()[1].analyses <= 2
     assert run.gate.comparisons()[1].estimate.blocks <= 10
 
 
 def test_the_shown_interval_covers_the_effect_nearly_as_often_as_it_says():
-    """Stopping early biases the plain interval a little; with these looks by no more than two points."""
+    """Stopping early biases the plain interval a little; with these analyses by no more than two points."""
     rng = np.random.default_rng(28)
     gates, covered = 600, 0
     effect = math.log1p(0.012)

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals
-from perfguard.records.run import Signal, SignalSlices
+from perfguard.records.run import Signal, SignalSamples
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times
 
-CASES, BLOCKS, SLICES = 6, 12, 6
+CASES, BLOCKS, SAMPLES = 6, 12, 6
 LOUD = SignalPolicy(alpha=0.05, gating=tuple(Signal))
 TYPICAL = {Signal.CPU: 0.01, Signal.MEMORY: 4e8, Signal.FAULTS: 40.0, Signal.SWITCHES: 8.0, Signal.ENERGY: 2.0}
 
@@ -26,16 +26,16 @@ def gate(rng, rules, factor):
         for rule in rules:
             level = TYPICAL.get(rule.signal, 1e9)
             for block in range(BLOCKS):
-                # Blocks shift each arm with heavy tails; slices scatter inside them. Amounts that are told to within a
+                # Blocks shift each arm with heavy tails; samples scatter inside them. Amounts that are told to within a
                 # margin of 2 % are also the quieter ones.
                 noise = 0.02 if rule.is_count else 0.4 * rule.margin_ratio
                 shift = noise * rng.standard_t(4, (2, 1))
-                values = level * np.exp(shift + noise * rng.standard_normal((2, SLICES)))
+                values = level * np.exp(shift + noise * rng.standard_normal((2, SAMPLES)))
                 values[1] *= factor(rule)
                 if rule.is_count:
                     values = rng.poisson(values).astype(float)
                 entries.append(
-                    SignalSlices(
+                    SignalSamples(
                         case_id=f"c{index}",
                         block=block,
                         signal=rule.signal,

@@ -1,4 +1,4 @@
-"""Weighting blocks by how much their slices scatter: no more false alarms, and more slowdowns found on noisy hosts."""
+"""Weighting blocks by how much their samples scatter: no more false alarms, and more slowdowns found on noisy hosts."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 from perfguard.stats.one_sided import p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
 
-SLICES = 12
+SAMPLES = 12
 TRIALS = 4000
 LEVEL = 0.008
 
 
 def gates(kind, blocks, seed):
-    """Slices of both arms, shape `(trials, blocks, slices)`; the arms do the same work.
+    """Samples of both arms, shape `(trials, blocks, samples)`; the arms do the same work.
 
-    `quiet`: all blocks alike. `busy`: the scatter of a block's slices varies three-fold and more from block to block,
+    `quiet`: all blocks alike. `busy`: the scatter of a block's samples varies three-fold and more from block to block,
     in both arms alike, as beside a neighbour that comes and goes.
     """
     rng = np.random.default_rng(seed)
     shape = (TRIALS, blocks)
     scatter = np.full(shape, 0.01) if kind == "quiet" else 0.01 * np.exp(rng.normal(0, 1.1, shape))
     process = 0.002 * rng.standard_normal((2, *shape))
-    noise = scatter[..., None] * rng.standard_normal((2, *shape, SLICES))
+    noise = scatter[..., None] * rng.standard_normal((2, *shape, SAMPLES))
     return np.exp(process[..., None] + noise)
 
 
-def p_values(slices, *, weighted, slowdown=1.0, margin=0.0):
+def p_values(samples, *, weighted, slowdown=1.0, margin=0.0):
     found = []
-    for baseline, candidate in zip(slices[0], slices[1] * slowdown, strict=True):
+    for baseline, candidate in zip(samples[0], samples[1] * slowdown, strict=True):
         effects = [block_effect(a, b) for a, b in zip(baseline, candidate, strict=True)]
         variances = [effect.variance for effect in effects] if weighted else None
         estimate = estimate_paired([effect.log_ratio for effect in effects], 0.95, variances)
@@ -48,16 +48,16 @@ def test_identical_arms_are_flagged_no_more_often_than_allowed(kind, blocks):
 
 
 def test_on_a_host_that_comes_and_goes_many_more_slowdowns_are_found():
-    slices = gates("busy", 8, seed=32)
+    samples = gates("busy", 8, seed=32)
     plain, weighted = (
-        (p_values(slices, weighted=weighted, slowdown=1.015) < LEVEL).mean() for weighted in (False, True)
+        (p_values(samples, weighted=weighted, slowdown=1.015) < LEVEL).mean() for weighted in (False, True)
     )
     assert weighted > plain + 0.15
 
 
 def test_on_a_quiet_host_it_costs_next_to_nothing():
-    slices = gates("quiet", 8, seed=33)
+    samples = gates("quiet", 8, seed=33)
     plain, weighted = (
-        (p_values(slices, weighted=weighted, slowdown=1.008) < LEVEL).mean() for weighted in (False, True)
+        (p_values(samples, weighted=weighted, slowdown=1.008) < LEVEL).mean() for weighted in (False, True)
     )
     assert weighted > plain - 0.03

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perfguard.codec import decode_event, encode_event, from_builtins, schema_of, to_builtins, to_json, upgraded
 from perfguard.errors import StoreError
-from perfguard.records.events import Noted, SliceTimed
+from perfguard.records.events import Noted, SampleTimed
 from perfguard.records.facts import Severity, fact, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import DEFAULT_GATE, FOR_BISECTION, FOR_CALIBRATION, EnvProfile
@@ -49,7 +49,7 @@ def test_what_was_written_reads_back_to_the_last_bit(noise):
 def test_any_event_is_one_line_and_reads_back(number, whole, text, arm):
     for event in (
         Noted(fact=recorded_text(text)),
-        SliceTimed(
+        SampleTimed(
             block=whole, case_id=text, arm=arm, index=whole, warmup=False, value_s=number, cpu_s=number,
             minor_faults=whole, involuntary_switches=whole,
         ),
@@ -126,7 +126,7 @@ def test_there_is_no_other_schema():
 def test_half_a_surrogate_pair_where_a_number_belongs_is_a_misfit():
     with pytest.raises(StoreError, match="events:7 is not valid"):
         decode_event(
-            b'{"event":"canary","seq":0,"t_wall":0,"t_mono":0,"block":"\\ud800","value_s":1.0}', source="events:7"
+            b'{"event":"control","seq":0,"t_wall":0,"t_mono":0,"block":"\\ud800","value_s":1.0}', source="events:7"
         )
 
 

@@ -33,13 +33,15 @@ def test_without_any_file_everything_is_built_in(place, load):
 
 def test_later_layers_win_and_each_value_knows_its_origin(place, load, tmp_path):
     user = tmp_path / "user" / "perfguard" / "config.toml"
-    user.write_text("slices = 2\nseed = 2\nwarmups = 2\nmargin = 0.02\nrounds = 22\n")
-    (place / "perfguard.toml").write_text("slices = 3\nseed = 3\nwarmups = 3\nmargin = 0.03\n")
-    loaded = load(options={"slices": 5, "seed": None}, PERFGUARD_SLICES="4", PERFGUARD_SEED="4", PERFGUARD_WARMUPS="4")
+    user.write_text("samples = 2\nseed = 2\nwarmups = 2\nmargin = 0.02\nrounds = 22\n")
+    (place / "perfguard.toml").write_text("samples = 3\nseed = 3\nwarmups = 3\nmargin = 0.03\n")
+    loaded = load(
+        options={"samples": 5, "seed": None}, PERFGUARD_SAMPLES="4", PERFGUARD_SEED="4", PERFGUARD_WARMUPS="4"
+    )
     config, project = loaded.config, str(place / "perfguard.toml")
-    assert (config.slices, config.seed, config.warmups, config.margin, config.rounds) == (5, 4, 4, 0.03, 22)
+    assert (config.samples, config.seed, config.warmups, config.margin, config.rounds) == (5, 4, 4, 0.03, 22)
     assert loaded.origins == {
-        "slices": "command line",
+        "samples": "command line",
         "seed": "PERFGUARD_SEED",
         "warmups": "PERFGUARD_WARMUPS",
         "margin": project,
@@ -47,40 +49,47 @@ def test_later_layers_win_and_each_value_knows_its_origin(place, load, tmp_path)
     }
 
 
+def test_keys_by_their_older_names_are_read(place, load):
+    (place / "perfguard.toml").write_text("slices = 3\nslice-s = 0.5\n")
+    loaded = load(PERFGUARD_SLICES="4")
+    assert (loaded.config.samples, loaded.config.sample_s) == (4, 0.5)
+    assert loaded.origins["samples"] == "PERFGUARD_SLICES"
+
+
 def test_the_projects_file_is_found_from_below(place, load):
-    (place / "perfguard.toml").write_text("slices = 3\n")
+    (place / "perfguard.toml").write_text("samples = 3\n")
     deep = place / "a" / "b"
     deep.mkdir(parents=True)
     loaded = load(start=deep)
-    assert (loaded.config.slices, loaded.project) == (3, place)
+    assert (loaded.config.samples, loaded.project) == (3, place)
 
 
 def test_the_nearest_file_wins_and_its_directory_is_the_project(place, load):
-    (place / "perfguard.toml").write_text("slices = 3\nwarmups = 0\n")
+    (place / "perfguard.toml").write_text("samples = 3\nwarmups = 0\n")
     inner = place / "packages" / "one"
     inner.mkdir(parents=True)
-    (inner / "pyproject.toml").write_text("[tool.perfguard]\nslices = 4\n")
+    (inner / "pyproject.toml").write_text("[tool.perfguard]\nsamples = 4\n")
     loaded = load(start=inner)
-    assert (loaded.config.slices, loaded.config.warmups, loaded.project) == (4, 1, inner)
+    assert (loaded.config.samples, loaded.config.warmups, loaded.project) == (4, 1, inner)
 
 
 def test_a_pyproject_of_something_else_is_passed_over(place, load):
-    (place / "perfguard.toml").write_text("slices = 3\n")
+    (place / "perfguard.toml").write_text("samples = 3\n")
     inner = place / "inner"
     inner.mkdir()
     (inner / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
-    assert load(start=inner).config.slices == 3
+    assert load(start=inner).config.samples == 3
 
 
 def test_its_own_file_wins_over_pyproject(place, load):
-    (place / "perfguard.toml").write_text("slices = 3\n")
-    (place / "pyproject.toml").write_text("[tool.perfguard]\nslices = 4\nwarmups = 0\n")
-    assert (load().config.slices, load().config.warmups) == (3, 1)
+    (place / "perfguard.toml").write_text("samples = 3\n")
+    (place / "pyproject.toml").write_text("[tool.perfguard]\nsamples = 4\nwarmups = 0\n")
+    assert (load().config.samples, load().config.warmups) == (3, 1)
 
 
 def test_the_search_ends_at_the_repository(place, load, tmp_path):
-    (tmp_path / "perfguard.toml").write_text("slices = 3\n")
-    assert load().config.slices == Config().slices
+    (tmp_path / "perfguard.toml").write_text("samples = 3\n")
+    assert load().config.samples == Config().samples
 
 
 def test_without_a_file_a_subdirectory_still_belongs_to_the_repository(place, load):
@@ -131,16 +140,16 @@ def test_variables_are_read_as_their_key_wants(load, name, text, value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("slices = ", r"perfguard\.toml is not valid TOML"),
-        ("slicez = 3", r"perfguard\.toml: unknown key 'slicez'; did you mean 'slices'\?"),
+        ("samples = ", r"perfguard\.toml is not valid TOML"),
+        ("samplez = 3", r"perfguard\.toml: unknown key 'samplez'; did you mean 'samples'\?"),
         ("zzzzzz = 3", r"unknown key 'zzzzzz'; known keys: suite, benchmarks"),
-        ("slices = '3'", r"perfguard\.toml: slices: Expected `int`, got `str`"),
-        ("slices = 3.5", "slices: Expected `int`, got `float`"),
-        ("slices = true", "slices: Expected `int`, got `bool`"),
+        ("samples = '3'", r"perfguard\.toml: samples: Expected `int`, got `str`"),
+        ("samples = 3.5", "samples: Expected `int`, got `float`"),
+        ("samples = true", "samples: Expected `int`, got `bool`"),
         ("benchmarks = 'a.py'", "benchmarks: Expected `array`, got `str`"),
         ("env_profile = 'loud'", "env_profile: Invalid enum value 'loud'"),
-        ("slices = 0", "slices = 0 must be between 1 and 1000"),
-        ("slice_s = nan", "slice_s = nan must be between"),
+        ("samples = 0", "samples = 0 must be between 1 and 1000"),
+        ("sample_s = nan", "sample_s = nan must be between"),
         ("warmups = -1", "warmups = -1 must be between"),
         ("max_blocks = 0", "max_blocks = 0 must be at least 1"),
         ("budget_s = inf", "budget_s = inf must be positive"),
@@ -180,13 +189,13 @@ def test_never_alone_means_that_no_outcome_fails(load):
 
 @pytest.mark.parametrize("text", ["four", "4.5", " ", "--4"])
 def test_a_wrong_variable_is_refused_by_its_name(load, text):
-    with pytest.raises(ConfigError, match="PERFGUARD_SLICES: slices: Expected `int`"):
-        load(PERFGUARD_SLICES=text)
+    with pytest.raises(ConfigError, match="PERFGUARD_SAMPLES: samples: Expected `int`"):
+        load(PERFGUARD_SAMPLES=text)
 
 
 def test_a_wrong_option_is_refused_as_such(load):
-    with pytest.raises(ConfigError, match="command line: slices = 0"):
-        load(options={"slices": 0})
+    with pytest.raises(ConfigError, match="command line: samples = 0"):
+        load(options={"samples": 0})
 
 
 def test_a_file_that_is_no_text_is_an_error(place, load):

@@ -18,7 +18,7 @@ from perfguard.units import format_effect, format_ratio, format_seconds, printab
 if TYPE_CHECKING:
     from perfguard.gate.stored.changes import CaseChange
     from perfguard.records.record import BaselineInfo, StoredBaseline
-    from perfguard.records.steps.ops import CensusChange
+    from perfguard.records.steps.ops import OpCountChange
     from perfguard.store.baselines import BaselineStore
 
 
@@ -229,7 +229,7 @@ def _times(change: CaseChange) -> str:
     return f"{times}  [{format_effect(change.interval.lower)}, {format_effect(change.interval.upper)}]{noise}"
 
 
-def _executed(changes: Sequence[CensusChange] | None) -> list[str]:
+def _executed(changes: Sequence[OpCountChange] | None) -> list[str]:
     """Lines on changed op counts; none if they are unknown."""
     from perfguard.report.lines import SAME_OP_COUNTS, change_lines
 

@@ -239,7 +239,7 @@ def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
         Text(printable(case.case_id), style="bold"),
         Text(_step_line(case)),
         *(Text(f"! {describe(note)}", style="yellow") for note in case.notes),
-        *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.census is not None),
+        *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.op_counts is not None),
         *projection,
         *render_findings(case.findings),
     ]

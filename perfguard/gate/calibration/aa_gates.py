@@ -11,11 +11,11 @@ import numpy as np
 
 from perfguard.gate.calibration.error_rate import scope_difference
 from perfguard.records.calibration import AAGate, Calibration, CaseSample, Scope
-from perfguard.records.run import CaseSlices, PairedData
+from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateResult, Outcome
-from perfguard.stats.calibration import slice_variance
-from perfguard.stats.paired import SLICE_TRIM, block_effect
+from perfguard.stats.calibration import sample_variance
+from perfguard.stats.paired import SAMPLE_TRIM, block_effect
 from perfguard.stats.voiding import void_blocks
 
 _DIGITS = 6
@@ -70,8 +70,8 @@ def case_samples(data: PairedData, gating: Collection[str], *, max_void_fraction
     """The block values of each case that did not fail, from the blocks that the arm-blind rule leaves."""
     voided = void_blocks(data.conditions, max_void_fraction).blocks
     failed = {failure.case_id for failure in data.failures}
-    by_case: dict[str, list[CaseSlices]] = {}
-    for entry in sorted(data.slices, key=lambda entry: entry.block):
+    by_case: dict[str, list[CaseSamples]] = {}
+    for entry in sorted(data.samples, key=lambda entry: entry.block):
         if entry.case_id not in failed and entry.baseline_s and entry.candidate_s:
             by_case.setdefault(entry.case_id, []).append(entry)
     return {
@@ -84,7 +84,7 @@ def case_samples(data: PairedData, gating: Collection[str], *, max_void_fraction
 def full_block_s(data: PairedData) -> float:
     """Typical wall seconds of a block that held every case; of the longest one where none did."""
     cases: dict[int, int] = {}
-    for entry in data.slices:
+    for entry in data.samples:
         cases[entry.block] = cases.get(entry.block, 0) + 1
     most = max(cases.values(), default=0)
     full = [condition.duration_s for condition in data.conditions if cases.get(condition.block, 0) == most]
@@ -94,7 +94,7 @@ def full_block_s(data: PairedData) -> float:
 def startup_s(data: PairedData) -> float | None:
     """Typical wall seconds of a block beside its cases; None where a case's part of none is known."""
     cases_s: dict[int, list[float | None]] = {}
-    for entry in data.slices:
+    for entry in data.samples:
         cases_s.setdefault(entry.block, []).append(entry.wall_s)
     found = []
     for condition in data.conditions:
@@ -136,18 +136,18 @@ def gates_of_suite(gates: Sequence[AAGate], case_ids: Iterable[str]) -> tuple[AA
     return tuple(gate for gate in gates if gate.cases.keys() == wanted)
 
 
-def _sample(entries: Sequence[CaseSlices], voided: Collection[int], *, is_gating: bool) -> CaseSample:
+def _sample(entries: Sequence[CaseSamples], voided: Collection[int], *, is_gating: bool) -> CaseSample:
     # A voided block says nothing of the noise, but it took its time, and the case was still there.
     kept = [entry for entry in entries if entry.block not in voided]
     effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in kept]
     pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in kept]
-    variances = [slice_variance(_paired(entry, count), SLICE_TRIM) for entry, count in zip(kept, pairs, strict=True)]
+    variances = [sample_variance(_paired(entry, count), SAMPLE_TRIM) for entry, count in zip(kept, pairs, strict=True)]
     known = [variance for variance in variances if not math.isnan(variance)]
     return CaseSample(
         gating=is_gating,
         block_log_ratios=tuple(round(effect.log_ratio, _DIGITS) for effect in effects),
-        slices=round(statistics.median(pairs)),
-        slice_variance=_rounded(statistics.fmean(known)) if known else None,
+        samples=round(statistics.median(pairs)),
+        sample_variance=_rounded(statistics.fmean(known)) if known else None,
         block_variances=tuple(None if math.isnan(effect.variance) else _rounded(effect.variance) for effect in effects),
         blocks=len({entry.block for entry in entries}),
         wall_s=_typical_s([entry.wall_s for entry in entries]),
@@ -163,6 +163,6 @@ def _rounded(variance: float) -> float:
     return float(f"{variance:.4g}")
 
 
-def _paired(entry: CaseSlices, count: int) -> list[float]:
+def _paired(entry: CaseSamples, count: int) -> list[float]:
     ratios = np.log(entry.candidate_s[:count]) - np.log(entry.baseline_s[:count])
     return [float(ratio) for ratio in ratios]

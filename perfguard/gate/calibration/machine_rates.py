@@ -20,7 +20,7 @@ from perfguard.gate.calibration.error_rate import (
 )
 from perfguard.gate.calibration.plan_cases import planned_gating
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
-from perfguard.gate.rules.sequential import LOOKS
+from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
 from perfguard.records.facts import Fact, Severity, fact
@@ -125,7 +125,7 @@ def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate
         arm=session.summaries.get(Arm.CANDIDATE.value),
     )
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, looks=LOOKS, max_blocks=config.max_blocks) if calibration else None
+    summary = summarize(calibration, analyses=ANALYSES, max_blocks=config.max_blocks) if calibration else None
     if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
         found = error_rate(state, summary, alpha=config.alpha, screens=True)
     else:
@@ -140,7 +140,7 @@ def error_rate_for(request: Request, state: CalibrationState, summary: Calibrati
     reach = None
     if summary is not None:
         effects = detectable_effects(
-            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, looks=LOOKS
+            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, analyses=ANALYSES
         )
         reach = Reach(effects=effects, budget_s=request.budget_s) if effects is not None else None
     return error_rate(state, summary, alpha=config.alpha, reach=reach)

@@ -27,7 +27,7 @@ class Target:
     """Budget of a gate, seconds."""
     max_blocks: int
     """Upper bound on blocks."""
-    looks: int
+    analyses: int
     """Times that a gate looks at its data."""
     min_blocks: int
     """Blocks below which a gate decides nothing."""
@@ -111,7 +111,7 @@ def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
         level=level,
         margin_ratio=noise.margin_ratio,
         power=target.power,
-        looks=target.looks,
+        analyses=target.analyses,
     )
     return None if found is None else max(found, target.min_blocks)
 

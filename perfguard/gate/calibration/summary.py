@@ -33,12 +33,12 @@ def false_alarms(calibration: Calibration) -> FalseAlarms:
     return FalseAlarms(count=red, gates=len(counted), bound=upper_bound(red, len(counted)))
 
 
-def summarize(calibration: Calibration, *, looks: int, max_blocks: int) -> CalibrationSummary:
+def summarize(calibration: Calibration, *, analyses: int, max_blocks: int) -> CalibrationSummary:
     """Everything that a calibration says.
 
     Args:
         calibration: With any number of gates, also none.
-        looks: Times that a gate looks at its data, for the detectable effects.
+        analyses: Times that a gate looks at its data, for the detectable effects.
         max_blocks: Blocks after which a gate ends, however many minutes it has.
     """
     gates = evidence(calibration)
@@ -57,14 +57,14 @@ def summarize(calibration: Calibration, *, looks: int, max_blocks: int) -> Calib
         pace=pace,
         false_alarms=false_alarms(calibration),
         cases=tuple(
-            replace(case, mde=_mde(case, level=level, looks=looks, pace=pace, max_blocks=max_blocks))
+            replace(case, mde=_mde(case, level=level, analyses=analyses, pace=pace, max_blocks=max_blocks))
             for case in sorted(cases, key=lambda case: not case.gating)
         ),
     )
 
 
 def detectable_effects(
-    summary: CalibrationSummary, *, alpha: float, budget_s: float, max_blocks: int, looks: int
+    summary: CalibrationSummary, *, alpha: float, budget_s: float, max_blocks: int, analyses: int
 ) -> tuple[float, float] | None:
     """Smallest and largest slowdown of a single gating case that a gate of this length finds with 80 % power.
 
@@ -75,7 +75,7 @@ def detectable_effects(
         alpha: Family-wise level of the gate.
         budget_s: Wall seconds of the gate.
         max_blocks: Upper bound on its blocks.
-        looks: Times that it looks at its data.
+        analyses: Times that it looks at its data.
 
     Returns:
         None where no case's noise is known, or a gate is too short.
@@ -88,7 +88,7 @@ def detectable_effects(
             min(summary.pace.blocks_within(budget_s, case.case_id), max_blocks),
             level=level,
             margin_ratio=case.margin_ratio,
-            looks=looks,
+            analyses=analyses,
         )
         for case in gating
     ]
@@ -142,8 +142,8 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
     spread = pooled_spread(values, variances=[block_variances(sample) for sample in samples])
     order = autocorrelation(values)
     placebo = placebo_of(calibration, case_id)
-    within = [s.slice_variance for s in samples if s.slice_variance is not None]
-    slices = round(statistics.median(sample.slices for sample in samples))
+    within = [s.sample_variance for s in samples if s.sample_variance is not None]
+    per_block = round(statistics.median(sample.samples for sample in samples))
     return CalibratedCase(
         case_id=case_id,
         gating=gating,
@@ -152,7 +152,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         block_sd=spread.sd,
         block_sd_interval=spread.interval,
         intraclass_correlation=(
-            intraclass_correlation(pooled_spread(values).sd ** 2, statistics.fmean(within), slices)
+            intraclass_correlation(pooled_spread(values).sd ** 2, statistics.fmean(within), per_block)
             if within
             else math.nan
         ),
@@ -167,12 +167,12 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
 
 
 def _mde(
-    case: CalibratedCase, *, level: float, looks: int, pace: Pace, max_blocks: int
+    case: CalibratedCase, *, level: float, analyses: int, pace: Pace, max_blocks: int
 ) -> tuple[tuple[int, float], ...]:
     found = []
     for minutes in MDE_MINUTES:
         blocks = min(pace.blocks_within(60.0 * minutes, case.case_id), max_blocks)
-        mde = sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, looks=looks)
+        mde = sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, analyses=analyses)
         found.append((minutes, mde))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""`compare`, and `gate` without a stored baseline: two arms, interleaved blocks, looks, confirmation, a verdict."""
+"""`compare`, and `gate` without a stored baseline: two arms, interleaved blocks, analyses, confirmation, a verdict."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from perfguard.gate.paired.allow_list import allowances_of
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
-from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
-from perfguard.gate.rules.sequential import plan_looks
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
+from perfguard.gate.rules.sequential import plan_analyses
 from perfguard.records.allowance import Allowance
-from perfguard.records.events import LooksPlanned, LookTaken
+from perfguard.records.events import AnalysesPlanned, InterimAnalysis
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import ArmSpec, Plan
-from perfguard.records.record import StoredCensus
+from perfguard.records.record import StoredOpCounts
 from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
@@ -29,8 +29,8 @@ BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 CONFIRMATION_SHARE = 0.2
 """Last part of the budget that confirms flags, where there are any by then; see decision 0008."""
 
-LEAST_CONFIRMATION_SLICES = 6
-"""Slices of each case and block while flags are confirmed, where more would take long."""
+LEAST_CONFIRMATION_SAMPLES = 6
+"""Samples of each case and block while flags are confirmed, where more would take long."""
 
 _RELOCATED = {
     Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
@@ -48,7 +48,7 @@ def compare_arms(
     notes: tuple[Fact, ...] = (),
     place: Place | None = None,
     is_anchor: bool = False,
-    census: StoredCensus | None = None,
+    op_counts: StoredOpCounts | None = None,
 ) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
@@ -61,7 +61,7 @@ def compare_arms(
         notes: For the reader.
         place: Where the arms are put; alike by default.
         is_anchor: Whether the baseline is an anchor, so that its margin is tested.
-        census: What another machine counted, to compare the candidate's steps with as well.
+        op_counts: What another machine counted, to compare the candidate's steps with as well.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
@@ -86,7 +86,7 @@ def compare_arms(
             judge = against_anchor(judge, request.loaded.config)
         if is_measured or not session.identical:
             cases = [each.case for each in plan.cases]
-            count_arms(session, starter, cases, census)
+            count_arms(session, starter, cases, op_counts)
             measure_paired(session, starter, plan, judge)
             confirm_flags(session, specs, plan, judge)
             explain(session, starter, judge.verdicts(session.data), cases)
@@ -131,7 +131,7 @@ def measure_paired(
     """Measure blocks of both arms until every case has its answer or the budget ends.
 
     Where something is flagged, the last part of the budget is left to its confirmation; where nothing is, that part
-    measures as well, and a flag of the last look is confirmed beyond the budget.
+    measures as well, and a flag of the last analysis is confirmed beyond the budget.
 
     Args:
         session: The run.
@@ -150,20 +150,20 @@ def measure_paired(
         left_s = session.left_s() - keep_s
         gate = judge.gate
         if gate is None:
-            planned = plan_looks(
+            planned = plan_analyses(
                 data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
             )
-            session.emit(_looks_planned(session, judge, planned))
+            session.emit(_analyses_planned(session, judge, planned))
             gate = judge.plan(planned)
         if gate.is_due(blocks):
-            _look(session, judge, final=False)
+            _analyse(session, judge, final=False)
         if left_s <= reserve_s and judge.flagged(data):
             return frozenset(case.id for case in judge.cases)
         return gate.answered()
 
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
     measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
-    _look(session, judge, final=True)
+    _analyse(session, judge, final=True)
     _tell_cap(session, judge, left_s=session.left_s() - keep_s)
 
 
@@ -177,7 +177,7 @@ def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
 
 
 def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, judge: PairedJudge) -> None:
-    """Measure flagged cases again with relocated arms; the first look always gets its blocks, budget or not."""
+    """Measure flagged cases again with relocated arms; the first analysis always gets its blocks, budget or not."""
     if judge.gate is None or session.interrupts.asked:
         return
     flagged = judge.flagged(session.data)
@@ -186,7 +186,7 @@ def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, ju
         return
     session.request.progress(fact("step.confirming", cases=len(chosen.cases)))
     starter, _ = start_arms(session, specs, _RELOCATED[judge.confirmation])
-    first, last = CONFIRMATION_LOOKS
+    first, last = CONFIRMATION_ANALYSES
     confirmed: frozenset[str] = frozenset()
 
     def answered() -> frozenset[str]:
@@ -195,20 +195,20 @@ def confirm_flags(session: Session, specs: Mapping[Arm, ArmSpec], plan: Plan, ju
             confirmed = judge.confirmed(session.data)
         return confirmed
 
-    slices = _confirmation_slices(session, chosen, judge)
-    unlimited = Limits(budget_s=float("inf"), max_blocks=first, slices=slices)
+    samples = _confirmation_samples(session, chosen, judge)
+    unlimited = Limits(budget_s=float("inf"), max_blocks=first, samples=samples)
     measure(session, starter, chosen, arms=BOTH, stage=judge.confirmation, limits=unlimited, answered=answered)
     answers = {*confirmed, *session.data.confirmation_failures}
     undecided = replace(chosen, cases=tuple(each for each in chosen.cases if each.case.id not in answers))
     if undecided.cases and session.left_s() > 0 and not session.interrupts.asked:
-        rest = Limits(budget_s=session.left_s(), max_blocks=last - first, slices=slices)
+        rest = Limits(budget_s=session.left_s(), max_blocks=last - first, samples=samples)
         measure(session, starter, undecided, arms=BOTH, stage=judge.confirmation, limits=rest)
 
 
-def _confirmation_slices(session: Session, plan: Plan, judge: PairedJudge) -> int:
-    """As many slices as in the blocks before, or fewer where flagged cases became so slow that slices fill a block.
+def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> int:
+    """As many samples as in the blocks before, or fewer where flagged cases became so slow that samples fill a block.
 
-    Starting two workers costs far more than a few slices, which halve the noise of what decides.
+    Starting two workers costs far more than a few samples, which halve the noise of what decides.
     """
     medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
     pair_s = sum(
@@ -216,15 +216,15 @@ def _confirmation_slices(session: Session, plan: Plan, judge: PairedJudge) -> in
         * ((medians[each.case.id].baseline_median_s or 0.0) + (medians[each.case.id].candidate_median_s or 0.0))
         for each in plan.cases
     )
-    most = plan.settings.slices
+    most = plan.settings.samples
     affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else most
-    return max(min(LEAST_CONFIRMATION_SLICES, most), min(affordable, most))
+    return max(min(LEAST_CONFIRMATION_SAMPLES, most), min(affordable, most))
 
 
-def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
-    decided = judge.look(session.data, final=final)
+def _analyse(session: Session, judge: PairedJudge, *, final: bool) -> None:
+    decided = judge.analyse(session.data, final=final)
     session.emit(
-        LookTaken(
+        InterimAnalysis(
             blocks=session.data.blocks_of(judge.stage),
             final=final,
             decided={case_id: outcome.value for case_id, outcome in decided.items()},
@@ -232,10 +232,10 @@ def _look(session: Session, judge: PairedJudge, *, final: bool) -> None:
     )
 
 
-def _looks_planned(session: Session, judge: PairedJudge, blocks: int) -> LooksPlanned:
+def _analyses_planned(session: Session, judge: PairedJudge, blocks: int) -> AnalysesPlanned:
     policy, configured = judge.policy, policy_of(session.request.loaded.config)
     margin_ratio, equivalence_ratio = policy.margin_ratio, policy.equivalence_ratio
-    return LooksPlanned(
+    return AnalysesPlanned(
         blocks=blocks,
         margins=policy.margins,
         margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,

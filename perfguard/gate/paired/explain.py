@@ -10,17 +10,17 @@ from perfguard.profile.advice.advise import new_findings
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.counted import Change
-from perfguard.profile.changes.op_counts import classify, comparable, compare_censuses, records_of
+from perfguard.profile.changes.op_counts import classify, comparable, compare_op_counts, records_of
 from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
-from perfguard.profile.runs.profiling import ProfileSize, census_of_case, findings_of, isa_of, run_profiles
+from perfguard.profile.runs.profiling import ProfileSize, findings_of, isa_of, op_counts_of_case, run_profiles
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, Subject, fact
-from perfguard.records.record import StoredCensus
+from perfguard.records.record import StoredOpCounts
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, Census
+from perfguard.records.steps.ops import Attribution, OpCounts
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
@@ -36,7 +36,7 @@ _COUNT_ONLY = ProfileSize(processes=1, steps=0, where=False)
 
 
 def count_arms(
-    session: Session, starter: ProcessStarter, cases: Sequence[Case], stored: StoredCensus | None = None
+    session: Session, starter: ProcessStarter, cases: Sequence[Case], stored: StoredOpCounts | None = None
 ) -> None:
     """Count what each arm's step executes, and keep what differs; a case that cannot be counted is noted.
 
@@ -52,7 +52,7 @@ def count_arms(
     cases, arms = _with_ops(cases), BOTH
     if session.identical:
         arms = (Arm.CANDIDATE,)
-        cases = [case for case in cases if stored is not None and case.id in stored.censuses]
+        cases = [case for case in cases if stored is not None and case.id in stored.op_counts]
     if session.interrupts.asked or not cases:
         return
     session.request.progress(fact("step.counting_ops"))
@@ -60,24 +60,24 @@ def count_arms(
     found = _profiled(session, starter, cases, replace(_COUNT_ONLY, seed=seed), arms)
     if found is None:
         return
-    counted = _censuses(session, found, cases, arms)
+    counted = _op_counts(session, found, cases, arms)
     if arms == BOTH:
         for case_id, (before, after) in counted.items():
-            session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(before, after)))
+            session.emit(StepsCounted(case_id=case_id, changes=compare_op_counts(before, after)))
     if stored is not None:
-        _compare_with_stored(session, stored, {case_id: censuses[-1] for case_id, censuses in counted.items()})
+        _compare_with_stored(session, stored, {case_id: op_counts[-1] for case_id, op_counts in counted.items()})
 
 
-def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mapping[str, Census]) -> None:
+def _compare_with_stored(session: Session, stored: StoredOpCounts, counted: Mapping[str, OpCounts]) -> None:
     """Compare the candidate's op counts with those of another machine, and say how many differ."""
     both = [
         case_id
-        for case_id, census in counted.items()
-        if case_id in stored.censuses and comparable(stored.censuses[case_id], census) is None
+        for case_id, counts in counted.items()
+        if case_id in stored.op_counts and comparable(stored.op_counts[case_id], counts) is None
     ]
     info, changed = stored.info, 0
     for case_id in both:
-        changes = compare_censuses(stored.censuses[case_id], counted[case_id])
+        changes = compare_op_counts(stored.op_counts[case_id], counted[case_id])
         changed += bool(changes)
         session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
     if both:
@@ -85,7 +85,7 @@ def _compare_with_stored(session: Session, stored: StoredCensus, counted: Mappin
         session.note(fact("ops.compared_with_machine", found, changed=changed, cases=len(both)))
 
 
-def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, Census]:
+def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, OpCounts]:
     """What the candidate's steps execute, by case id; a case that cannot be counted is noted and missing."""
     cases = _with_ops(cases)
     if not cases:
@@ -95,36 +95,36 @@ def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[C
     found = _profiled(session, starter, cases, _COUNT_ONLY, arms)
     if found is None:
         return {}
-    return {case_id: census for case_id, (census,) in _censuses(session, found, cases, arms).items()}
+    return {case_id: counts for case_id, (counts,) in _op_counts(session, found, cases, arms).items()}
 
 
-def _censuses(
+def _op_counts(
     session: Session, found: Profiled, cases: Sequence[Case], arms: Sequence[Arm]
-) -> dict[str, tuple[Census, ...]]:
+) -> dict[str, tuple[OpCounts, ...]]:
     """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
     isa_class = isa_of(session.request.fingerprint)
     counted = {}
     for case in cases:
         try:
-            counted[case.id] = tuple(census_of_case(found, case, arm, isa_class) for arm in arms)
+            counted[case.id] = tuple(op_counts_of_case(found, case, arm, isa_class) for arm in arms)
         except (StoreError, MeasurementError) as error:
             session.note(fact("ops.not_counted", severity=Severity.NOTABLE, case_id=case.id, error=str(error)))
     return counted
 
 
 def count_against(
-    session: Session, starter: ProcessStarter, stored: Mapping[str, Census], cases: Sequence[Case]
+    session: Session, starter: ProcessStarter, stored: Mapping[str, OpCounts], cases: Sequence[Case]
 ) -> None:
-    """Compare what the candidate executes with stored censuses, exactly, however noisy either machine is."""
+    """Compare what the candidate executes with stored op counts, exactly, however noisy either machine is."""
     chosen = [case for case in cases if case.id in stored]
     if not chosen or session.interrupts.asked:
         return
-    for case_id, census in count_candidate(session, starter, chosen).items():
-        obstacle = comparable(stored[case_id], census)
+    for case_id, counts in count_candidate(session, starter, chosen).items():
+        obstacle = comparable(stored[case_id], counts)
         if obstacle is not None:
             session.note(replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
         else:
-            session.emit(StepsCounted(case_id=case_id, changes=compare_censuses(stored[case_id], census)))
+            session.emit(StepsCounted(case_id=case_id, changes=compare_op_counts(stored[case_id], counts)))
 
 
 def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdict], cases: Sequence[Case]) -> None:
@@ -164,7 +164,7 @@ def _count_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]
     baseline, candidate = (arms[arm].joined for arm in BOTH)
     if baseline is None or candidate is None:
         return ()
-    changes = classify(baseline.census, candidate.census)
+    changes = classify(baseline.op_counts, candidate.op_counts)
     session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
     return changes
 

@@ -18,7 +18,7 @@ from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
-from perfguard.records.events import ArmsCompared, Event, LooksPlanned, LookTaken
+from perfguard.records.events import AnalysesPlanned, ArmsCompared, Event, InterimAnalysis
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
@@ -47,28 +47,28 @@ class PairedJudge:
     today: date = field(default_factory=utc_today)
     """UTC date, which decides what has expired."""
     gate: SequentialGate | None = field(default=None, init=False)
-    """Known once the looks are planned."""
+    """Known once the analyses are planned."""
     is_closed: bool = field(default=False, init=False)
-    """Whether the final look was taken."""
+    """Whether the final analysis was taken."""
 
     def plan(self, blocks: int) -> SequentialGate:
-        """Spread the looks over so many blocks."""
+        """Spread the analyses over so many blocks."""
         self.gate = SequentialGate(self.cases, self.policy, planned_blocks=blocks)
         return self.gate
 
-    def look(self, data: RunData, *, final: bool) -> dict[str, Outcome]:
+    def analyse(self, data: RunData, *, final: bool) -> dict[str, Outcome]:
         """Take a look at what was measured so far; gives the cases that got their answer."""
         blocks = data.blocks_of(self.stage)
         gate = self.gate or self.plan(blocks)
         self.is_closed = self.is_closed or final
-        return gate.look(data.paired(self.stage), blocks=blocks, final=final)
+        return gate.analyse(data.paired(self.stage), blocks=blocks, final=final)
 
     def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
         """Verdicts on the stage, after everything that may change them."""
         if self._was_not_measured(data):
             return tuple(_same_code(case, self.policy) for case in self.cases)
         if not self.is_closed:
-            self.look(data, final=True)
+            self.analyse(data, final=True)
         if self.gate is None:
             return ()
         timed = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
@@ -159,7 +159,7 @@ def _same_code(case: Case, policy: Policy) -> Verdict:
 
 
 def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
-    """The same judge before its first look, who tests against the anchor's margin instead of the gate's."""
+    """The same judge before its first analysis, who tests against the anchor's margin instead of the gate's."""
     policy = replace(
         judge.policy,
         margin_ratio=config.anchor_margin,
@@ -188,14 +188,14 @@ def passed_by_construction(result: GateResult) -> GateResult:
 
 
 def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
-    """Feed a recorded run to a judge, which then looks where the live run looked; gives the run's data."""
+    """Feed a recorded run to a judge, which then analyses where the live run looked; gives the run's data."""
     data = RunData()
     for event in events:
         data.add(event)
         match event:
             case ArmsCompared():
                 judge.identical = event.identical
-            case LooksPlanned():
+            case AnalysesPlanned():
                 policy = judge.policy
                 judge.policy = replace(
                     policy,
@@ -204,8 +204,8 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
                     equivalence_ratio=event.equivalence_ratio or policy.equivalence_ratio,
                 )
                 judge.plan(event.blocks)
-            case LookTaken():
-                judge.look(data, final=event.final)
+            case InterimAnalysis():
+                judge.analyse(data, final=event.final)
             case _:
                 pass
     return data

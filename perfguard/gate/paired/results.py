@@ -55,10 +55,10 @@ def finish(
         notes=tuple(session.notes),
         duration_s=time.monotonic() - session.started,
         error_rate=error_rate,
-        census_changes=dict(session.data.census_changes),
+        op_count_changes=dict(session.data.op_count_changes),
         attributions=tuple(session.data.attributions.values()),
         findings=dict(session.data.findings),
-        stored_census_changes=dict(session.data.stored_census_changes),
+        stored_op_count_changes=dict(session.data.stored_op_count_changes),
     )
     session.emit(RunFinished(outcome=verdict, exit_code=int(code), reasons=reasons))
     session.folder.write_json("result.json", result)

@@ -20,13 +20,13 @@ from perfguard.stats.voiding import Voiding, void_blocks
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from perfguard.records.run import CaseFailed, CaseSlices, PairedData, Round
+    from perfguard.records.run import CaseFailed, CaseSamples, PairedData, Round
     from perfguard.records.spec import Case
     from perfguard.records.verdict import Policy
 
 
 @dataclass(slots=True)
-class _BlockSlices:
+class _BlockSamples:
     baseline_s: list[float]
     candidate_s: list[float]
 
@@ -40,7 +40,7 @@ def compare_paired(
     estimate; it never stops the other cases.
 
     Args:
-        data: The run. Slices of one case and block given in several entries are joined, never counted as
+        data: The run. Samples of one case and block given in several entries are joined, never counted as
             blocks.
         cases: What was asked for; measurements of other cases are left out.
         policy: Margin, interval level and the share of blocks that may be voided.
@@ -48,8 +48,8 @@ def compare_paired(
     """
     voiding = voiding or void_blocks(data.conditions, policy.max_void_fraction)
     failures = {failure.case_id: failure for failure in data.failures}
-    by_case: dict[str, list[CaseSlices]] = {}
-    for entry in data.slices:
+    by_case: dict[str, list[CaseSamples]] = {}
+    for entry in data.samples:
         by_case.setdefault(entry.case_id, []).append(entry)
     durations_s = {entry.block: entry.duration_s for entry in data.conditions}
     comparisons = []
@@ -90,12 +90,12 @@ def compare_rounds(
     )
 
 
-def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding, policy: Policy) -> Comparison:
+def _compare_blocks(case: Case, entries: Sequence[CaseSamples], voiding: Voiding, policy: Policy) -> Comparison:
     blocks = _join_blocks(entries)
-    kept = [slices for block, slices in blocks.items() if block not in voiding.blocks]
+    kept = [samples for block, samples in blocks.items() if block not in voiding.blocks]
     voided = len(blocks) - len(kept)
     try:
-        effects = [block_effect(slices.baseline_s, slices.candidate_s) for slices in kept]
+        effects = [block_effect(samples.baseline_s, samples.candidate_s) for samples in kept]
     except MeasurementError as error:
         return _problem(
             case, fact("case.unusable_times", error=str(error)), Outcome.FAILED, policy, blocks_voided=voided
@@ -114,8 +114,8 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
         estimate=estimate,
         p_regressed=p_slower(estimate, policy.margin_of(case.id)),
         p_improved=p_faster(estimate, policy.margin_of(case.id)),
-        baseline_median_s=median(median(slices.baseline_s) for slices in usable),
-        candidate_median_s=median(median(slices.candidate_s) for slices in usable),
+        baseline_median_s=median(median(samples.baseline_s) for samples in usable),
+        candidate_median_s=median(median(samples.candidate_s) for samples in usable),
         margin_ratio=policy.margin_of(case.id),
         p_outside=p_outside(estimate, policy.equivalence_ratio),
         p_unclean=p_outside(estimate, min(policy.clean_ratio, policy.equivalence_ratio)),
@@ -123,10 +123,10 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSlices], voiding: Voiding,
     )
 
 
-def _join_blocks(entries: Sequence[CaseSlices]) -> dict[int, _BlockSlices]:
-    blocks: dict[int, _BlockSlices] = {}
+def _join_blocks(entries: Sequence[CaseSamples]) -> dict[int, _BlockSamples]:
+    blocks: dict[int, _BlockSamples] = {}
     for entry in entries:
-        joined = blocks.setdefault(entry.block, _BlockSlices([], []))
+        joined = blocks.setdefault(entry.block, _BlockSamples([], []))
         joined.baseline_s.extend(entry.baseline_s)
         joined.candidate_s.extend(entry.candidate_s)
     return blocks
@@ -153,9 +153,9 @@ def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Ro
         )
     if not candidate:
         return _problem(case, fact("case.no_round"), Outcome.FAILED, policy, design=Design.ROUNDS)
-    # Too few rounds, or none with a canary, is thin evidence; what else is refused is a broken measurement.
+    # Too few rounds, or none with a control workload, is thin evidence; what else is refused is a broken measurement.
     thin = min(len(baseline), len(candidate)) < MIN_ROUNDS or not all(
-        entry.canary_s for entry in (*baseline, *candidate)
+        entry.control_s for entry in (*baseline, *candidate)
     )
     try:
         result = estimate_rounds(

@@ -20,7 +20,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Confirmation, Outcome, Policy, Verdict
 from perfguard.stats.one_sided import p_slower
 
-CONFIRMATION_LOOKS = (5, 10)
+CONFIRMATION_ANALYSES = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
 left. Each spends half of the level."""
 
@@ -33,8 +33,8 @@ def flagged_cases(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
 def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str, Confirmation]:
     """What the blocks of the confirmation say of each flagged case.
 
-    Confirmed is what is slower *at all* there, one-sided at half of the policy's confirmation level, so that two looks
-    keep the level. The size of the effect was shown before; this only rules out luck of the layout.
+    Confirmed is what is slower *at all* there, one-sided at half of the policy's confirmation level, so that two
+    analyses keep the level. The size of the effect was shown before; this only rules out luck of the layout.
 
     Args:
         data: Blocks of the confirmation alone.
@@ -49,7 +49,7 @@ def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str
                 confirmed=False, estimate=None, p_slower=None, problem=comparison.problem
             )
             continue
-        p_value = min(1.0, len(CONFIRMATION_LOOKS) * p_slower(estimate, 0.0))
+        p_value = min(1.0, len(CONFIRMATION_ANALYSES) * p_slower(estimate, 0.0))
         confirmed = p_value <= policy.confirm_level
         found[comparison.case_id] = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=p_value)
     return found

@@ -11,10 +11,10 @@ import numpy as np
 from perfguard.errors import MeasurementError
 from perfguard.gate.rules.reasons import effect_values
 from perfguard.records.facts import Fact, fact
-from perfguard.records.run import CaseSlices, PairedData
+from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdict
 from perfguard.stats.modes import Modes, find_modes
-from perfguard.stats.paired import SLICE_TRIM, block_log_ratio, estimate_paired, positive_times
+from perfguard.stats.paired import SAMPLE_TRIM, block_log_ratio, estimate_paired, positive_times
 
 MODES_MIXED = "modes.mixed"
 """Code of `mode_fact`."""
@@ -44,14 +44,14 @@ def report_modes(
         policy: `unchanged` within the modes means the same as for the whole case.
         voided: Blocks that the arm-blind rule left out.
     """
-    slices: dict[str, list[CaseSlices]] = {}
-    for entry in data.slices:
+    samples: dict[str, list[CaseSamples]] = {}
+    for entry in data.samples:
         if entry.block not in voided:
-            slices.setdefault(entry.case_id, []).append(entry)
-    return tuple(_reported(verdict, slices.get(verdict.case_id, ()), policy) for verdict in verdicts)
+            samples.setdefault(entry.case_id, []).append(entry)
+    return tuple(_reported(verdict, samples.get(verdict.case_id, ()), policy) for verdict in verdicts)
 
 
-def _reported(verdict: Verdict, entries: Sequence[CaseSlices], policy: Policy) -> Verdict:
+def _reported(verdict: Verdict, entries: Sequence[CaseSamples], policy: Policy) -> Verdict:
     if verdict.comparison.design is not Design.PAIRED or verdict.comparison.estimate is None:
         return verdict
     values = _block_values(entries)
@@ -62,7 +62,7 @@ def _reported(verdict: Verdict, entries: Sequence[CaseSlices], policy: Policy) -
     return _ruled(replace(verdict, modes=report), report)
 
 
-def _block_values(entries: Sequence[CaseSlices]) -> _BlockValues | None:
+def _block_values(entries: Sequence[CaseSamples]) -> _BlockValues | None:
     log_ratios, levels = [], []
     try:
         for entry in sorted(entries, key=lambda entry: entry.block):
@@ -75,9 +75,9 @@ def _block_values(entries: Sequence[CaseSlices]) -> _BlockValues | None:
 
 
 def _level(values_s: Sequence[float]) -> float:
-    """Log of an arm's typical time in a block: the trimmed mean of the log slices."""
+    """Log of an arm's typical time in a block: the trimmed mean of the log samples."""
     logs = np.sort(np.log(positive_times(values_s)))
-    cut = int(SLICE_TRIM * logs.size)
+    cut = int(SAMPLE_TRIM * logs.size)
     return float(logs[cut : logs.size - cut].mean())
 
 

@@ -21,7 +21,7 @@ MOVED_SHARE = 0.5
 """From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
 
 SPEED_WORTH_TELLING = 0.02
-"""Change of the canary's time that is said; a ratio."""
+"""Change of the control workload's time that is said; a ratio."""
 
 _FEW = 2
 """One case that moved is a case, whatever the size of its suite."""
@@ -57,7 +57,7 @@ def has_machine_moved(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> boo
 
 
 def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequence[Round]]) -> tuple[Fact, ...]:
-    """What the canary says of the machine, then and now; nothing where it hardly moved.
+    """What the control workload says of the machine, then and now; nothing where it hardly moved.
 
     Without it a reader wonders why an effect is not the ratio of the two medians beside it.
 
@@ -65,14 +65,14 @@ def speed_note(stored: Mapping[str, Sequence[Round]], fresh: Mapping[str, Sequen
         stored: The baseline's rounds by case id.
         fresh: This run's rounds.
     """
-    before, now = _canary_s(stored.values()), _canary_s(fresh.values())
+    before, now = _control_s(stored.values()), _control_s(fresh.values())
     if before is None or now is None or abs(math.log(now / before)) < math.log1p(SPEED_WORTH_TELLING):
         return ()
     return (fact("host.speed_changed", severity=Severity.NOTABLE, log_ratio=math.log(now / before)),)
 
 
-def _canary_s(cases: Iterable[Sequence[Round]]) -> float | None:
-    values = [median(entry.canary_s) for rounds in cases for entry in rounds if entry.canary_s]
+def _control_s(cases: Iterable[Sequence[Round]]) -> float | None:
+    values = [median(entry.control_s) for rounds in cases for entry in rounds if entry.control_s]
     typical = median(values) if values else 0.0
     return typical if typical > 0 else None
 

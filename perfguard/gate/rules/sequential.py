@@ -1,7 +1,7 @@
 """A gate that looks at its data while it grows: early red, early clean, and p-values that stay valid.
 
 A case that has its answer is not measured any further, so that the minutes go to those that are still open. What is
-decided at a look stands: later blocks of other cases cannot take it back.
+decided at an interim analysis stands: later blocks of other cases cannot take it back.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from perfguard.records.verdict import Comparison, Outcome, Policy, Verdict
 from perfguard.stats.spending import Spending, sequential_p
 from perfguard.stats.voiding import Voiding, void_blocks
 
-LOOKS = 8
-"""About as many looks are spread over the planned blocks; more would cost power and find little earlier."""
+ANALYSES = 8
+"""About as many analyses are spread over the planned blocks; more would cost power and find little earlier."""
 
 _LATEST_INTERIM = 0.95
-"""An interim look never spends more than up to this part of the information: the last look keeps the rest."""
+"""An interim analysis never spends more than up to this part of the information: the last analysis keeps the rest."""
 
 
 @dataclass(slots=True)
 class _Path:
-    """What the looks saw of one case."""
+    """What the analyses saw of one case."""
 
     information: list[float] = field(default_factory=list)
     fractions: list[float] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Path:
 
 
 class SequentialGate:
-    """Judges a growing paired run at a few looks; the same calls give the same answer, live or from a recording."""
+    """Judges a growing paired run at a few analyses; the same calls give the same answer, live or from a recording."""
 
     def __init__(self, cases: Sequence[Case], policy: Policy, *, planned_blocks: int) -> None:
         """Begin without data.
@@ -53,18 +53,18 @@ class SequentialGate:
         self._cases = tuple(cases)
         self._policy = policy
         self._planned = max(planned_blocks, policy.min_blocks)
-        self._first = max(policy.min_blocks, round(self._planned / LOOKS))
-        self._every = max(2, round(self._planned / LOOKS))
+        self._first = max(policy.min_blocks, round(self._planned / ANALYSES))
+        self._every = max(2, round(self._planned / ANALYSES))
         self._paths = {case.id: _Path() for case in self._cases}
         self._latest = 0
         self.voiding: Voiding | None = None
-        """What the arm-blind rule said at the latest look."""
+        """What the arm-blind rule said at the latest analysis."""
 
     def is_due(self, blocks: int) -> bool:
         """Whether to look after so many finished blocks."""
         return blocks >= self._first and blocks - self._latest >= self._every
 
-    def look(self, data: PairedData, *, blocks: int, final: bool) -> dict[str, Outcome]:
+    def analyse(self, data: PairedData, *, blocks: int, final: bool) -> dict[str, Outcome]:
         """Judge what was measured so far; gives the cases that got their answer now.
 
         Args:
@@ -82,11 +82,11 @@ class SequentialGate:
         return self._answer()
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What the looks so far add up to, in the order of the suite."""
+        """What the analyses so far add up to, in the order of the suite."""
         return decide_cases(self.comparisons(), self._policy)
 
     def comparisons(self) -> tuple[Comparison, ...]:
-        """The evidence of each case at its latest look; for answered cases the look that answered."""
+        """The evidence of each case at its latest analysis; for answered cases the analysis that answered."""
         return tuple(path.comparison for path in self._paths.values() if path.comparison is not None)
 
     def answered(self) -> frozenset[str]:
@@ -113,7 +113,7 @@ class SequentialGate:
             p_improved=_sequential(Spending.CAUTIOUS, path, path.faster),
             p_unclean=_sequential(Spending.EVEN, path, path.unclean),
             p_outside=_sequential(Spending.EVEN, path, path.outside),
-            looks=len(path.information),
+            analyses=len(path.information),
         )
 
     def _answer(self) -> dict[str, Outcome]:
@@ -135,11 +135,11 @@ class SequentialGate:
         return found
 
 
-def plan_looks(first_block_s: float, *, left_s: float, max_blocks: int) -> int:
+def plan_analyses(first_block_s: float, *, left_s: float, max_blocks: int) -> int:
     """Blocks that the rest of the budget will hold, judged by the first one.
 
     A quarter more than a division gives: blocks get shorter as cases get their answers. Too high a guess makes the
-    early looks a little stricter; too low a guess would spend the level before the end.
+    early analyses a little stricter; too low a guess would spend the level before the end.
 
     Args:
         first_block_s: Wall seconds of the first block.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
 from perfguard.gate.rules.signals import RULES
 from perfguard.records.facts import Fact, fact
-from perfguard.records.run import SignalSlices
+from perfguard.records.run import SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy, SignalFinding, Verdict
 from perfguard.stats.signals import (
@@ -25,7 +25,7 @@ from perfguard.stats.signals import (
 
 
 def confirm_signals(
-    timed: Sequence[Verdict], judged: Sequence[Verdict], data: Sequence[SignalSlices], policy: Policy
+    timed: Sequence[Verdict], judged: Sequence[Verdict], data: Sequence[SignalSamples], policy: Policy
 ) -> tuple[Verdict, ...]:
     """Verdicts in which a signal alone makes a case red only where relocated arms show more of it *at all*.
 
@@ -38,7 +38,7 @@ def confirm_signals(
     return tuple(_ruled(before, after, data, policy) for before, after in zip(timed, judged, strict=True))
 
 
-def _ruled(before: Verdict, after: Verdict, data: Sequence[SignalSlices], policy: Policy) -> Verdict:
+def _ruled(before: Verdict, after: Verdict, data: Sequence[SignalSamples], policy: Policy) -> Verdict:
     if after.gating is not Gating.GATING or after.outcome is not Outcome.REGRESSED:
         return after
     if before.outcome is Outcome.REGRESSED:  # its time is confirmed, whatever else it costs
@@ -49,7 +49,7 @@ def _ruled(before: Verdict, after: Verdict, data: Sequence[SignalSlices], policy
     return replace(after, outcome=outcome, reasons=(*after.reasons, *found))
 
 
-def _confirmed(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Policy) -> Fact:
+def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Policy) -> Fact:
     """Whether a flag came back."""
     rule = next(rule for rule in RULES if rule.signal.value == flag.signal)
     blocks = [
@@ -59,7 +59,7 @@ def _confirmed(flag: SignalFinding, entries: Sequence[SignalSlices], policy: Pol
     ]
     if len(blocks) < 2:
         return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
-    p_value = min(1.0, len(CONFIRMATION_LOOKS) * _p_more(blocks, is_count=rule.is_count))
+    p_value = min(1.0, len(CONFIRMATION_ANALYSES) * _p_more(blocks, is_count=rule.is_count))
     confirmed = p_value <= policy.confirm_level
     return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.run import Arm, Signal, SignalSlices
+from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, SignalFinding, Verdict
 from perfguard.stats.multiple import holm
@@ -113,17 +113,17 @@ class _Measured:
     blocks: int = 0
     problem: Fact | None = None
 
-    def p(self, *, improved: bool, looks: int) -> float:
+    def p(self, *, improved: bool, analyses: int) -> float:
         """Largest p over the bars (Berger 1982).
 
         Valid whichever look was the last: the k-th spends 1 / (k (k + 1)) of the level.
         """
         worst = max(bar.p_down() if improved else bar.p_up() for bar in self.bars)
-        return min(1.0, worst * looks * (looks + 1))
+        return min(1.0, worst * analyses * (analyses + 1))
 
 
 def judge_signals(
-    data: Sequence[SignalSlices],
+    data: Sequence[SignalSamples],
     verdicts: Sequence[Verdict],
     policy: SignalPolicy,
     *,
@@ -145,12 +145,12 @@ def judge_signals(
     Source: Holm (1979); Berger (1982), doi:10.1080/00401706.1982.10487790: where a change must clear several bars, the
         largest p counts.
     """
-    slices: dict[str, list[SignalSlices]] = {}
+    samples: dict[str, list[SignalSamples]] = {}
     for entry in data:
         if entry.block not in voided:
-            slices.setdefault(entry.case_id, []).append(entry)
+            samples.setdefault(entry.case_id, []).append(entry)
     measured = {
-        v.case_id: _measure(slices.get(v.case_id, ()), policy, time_margin_ratio=v.comparison.margin_ratio)
+        v.case_id: _measure(samples.get(v.case_id, ()), policy, time_margin_ratio=v.comparison.margin_ratio)
         for v in verdicts
     }
     family = [
@@ -161,7 +161,9 @@ def judge_signals(
     ]
     adjusted: dict[tuple[str, Signal, bool], float] = {}
     for improved in (False, True):
-        corrected = holm([found.p(improved=improved, looks=verdict.comparison.looks) for verdict, found in family])
+        corrected = holm(
+            [found.p(improved=improved, analyses=verdict.comparison.analyses) for verdict, found in family]
+        )
         for (verdict, found), p_value in zip(family, corrected, strict=True):
             adjusted[verdict.case_id, found.rule.signal, improved] = p_value
     return tuple(
@@ -187,7 +189,7 @@ def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[Fact, ...
 
 
 def _measure(
-    entries: Sequence[SignalSlices], policy: SignalPolicy, *, time_margin_ratio: float
+    entries: Sequence[SignalSamples], policy: SignalPolicy, *, time_margin_ratio: float
 ) -> tuple[_Measured, ...]:
     found = []
     for rule in (_with_margin(rule, time_margin_ratio) for rule in RULES):
@@ -239,10 +241,10 @@ def _finding(
     p_slower: float | None = None
     outcome = Outcome.INCONCLUSIVE
     if found.bars:
-        looks = verdict.comparison.looks
+        analyses = verdict.comparison.analyses
         key = (verdict.case_id, rule.signal)
-        p_slower = adjusted.get((*key, False), found.p(improved=False, looks=looks))
-        p_faster = adjusted.get((*key, True), found.p(improved=True, looks=looks))
+        p_slower = adjusted.get((*key, False), found.p(improved=False, analyses=analyses))
+        p_faster = adjusted.get((*key, True), found.p(improved=True, analyses=analyses))
         if p_slower <= policy.alpha:
             outcome = Outcome.REGRESSED
         elif p_faster <= policy.alpha:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfguard.errors import MeasurementError
-from perfguard.profile.changes.op_counts import comparable, compare_censuses
+from perfguard.profile.changes.op_counts import comparable, compare_op_counts
 from perfguard.records.estimate import Interval
 from perfguard.records.record import CaseNoise, StoredBaseline
 from perfguard.records.run import Round
-from perfguard.records.steps.ops import Census, CensusChange
+from perfguard.records.steps.ops import OpCountChange, OpCounts
 from perfguard.stats.rounds import estimate_rounds
 
 LEVEL = 0.95
@@ -24,7 +24,7 @@ class CountedBaseline:
 
     baseline: StoredBaseline
     """Times."""
-    censuses: Mapping[str, Census] = field(default_factory=dict)
+    op_counts: Mapping[str, OpCounts] = field(default_factory=dict)
     """By case id; cases that were not counted are missing."""
 
 
@@ -41,7 +41,7 @@ class CaseChange:
     interval: Interval | None = None
     """Of the log-ratio of the times, for all that the machine's speed did in between; None where a side has too few
     rounds."""
-    op_changes: tuple[CensusChange, ...] | None = None
+    op_changes: tuple[OpCountChange, ...] | None = None
     """What changed in what its step executes, worst first; None where a side was not counted, or on a machine whose
     libraries choose other kernels."""
 
@@ -84,8 +84,8 @@ def _rounds(side: CountedBaseline | None, case_id: str) -> Sequence[Round]:
 
 def _op_changes(
     before: CountedBaseline | None, after: CountedBaseline | None, case_id: str
-) -> tuple[CensusChange, ...] | None:
-    old, new = (side.censuses.get(case_id) if side else None for side in (before, after))
+) -> tuple[OpCountChange, ...] | None:
+    old, new = (side.op_counts.get(case_id) if side else None for side in (before, after))
     if old is None or new is None or comparable(old, new) is not None:
         return None
-    return compare_censuses(old, new)
+    return compare_op_counts(old, new)

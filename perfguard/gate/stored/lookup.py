@@ -11,11 +11,11 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, StoreError
 from perfguard.gate.stored.changes import CountedBaseline
 from perfguard.profile.libraries.implementations import isa_class
-from perfguard.records.record import StoredBaseline, StoredCensus
+from perfguard.records.record import StoredBaseline, StoredOpCounts
 from perfguard.runner.arms import git
 from perfguard.store.anchors import FILES, OPTIONAL_FILES
 from perfguard.store.baselines import BaselineStore
-from perfguard.store.censuses import census_file, load_censuses
+from perfguard.store.op_counts import load_op_counts, op_counts_file
 
 
 def store_of(loaded: LoadedConfig) -> BaselineStore:
@@ -74,7 +74,7 @@ def folder_of_baselines(loaded: LoadedConfig, repository: Path) -> Path | None:
     return None
 
 
-def census_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str, isa: str) -> StoredCensus | None:
+def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str, isa: str) -> StoredOpCounts | None:
     """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
 
     Of several the one that was recorded last. Times of another machine say nothing here, but counts do.
@@ -86,15 +86,17 @@ def census_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str,
         isa: The widest instruction set of this machine, in oneDNN's words.
     """
     store = store_of(loaded)
-    found: list[StoredCensus] = []
+    found: list[StoredOpCounts] = []
     for place in store.stored():
         if place.name != suite or place.parent.name == machine_id:
             continue
         with contextlib.suppress(StoreError):  # what is broken of another machine must not end this one's gate
-            censuses = load_censuses(census_file(place))
-            alike = {name: census for name, census in censuses.items() if isa_class(census.isa_class) == isa_class(isa)}
+            op_counts = load_op_counts(op_counts_file(place))
+            alike = {
+                name: counts for name, counts in op_counts.items() if isa_class(counts.isa_class) == isa_class(isa)
+            }
             if alike:
-                found.append(StoredCensus(info=store.load(place).info, censuses=alike))
+                found.append(StoredOpCounts(info=store.load(place).info, op_counts=alike))
     return max(found, key=lambda stored: stored.info.created_at, default=None)
 
 
@@ -114,7 +116,7 @@ def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> C
 
 
 def _counted(loaded: LoadedConfig, place: Path) -> CountedBaseline:
-    return CountedBaseline(baseline=store_of(loaded).load(place), censuses=load_censuses(census_file(place)))
+    return CountedBaseline(baseline=store_of(loaded).load(place), op_counts=load_op_counts(op_counts_file(place)))
 
 
 def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[str, bytes]:

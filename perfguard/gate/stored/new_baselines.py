@@ -42,8 +42,8 @@ def baseline_of(session: Session, state: git.TreeState, plan: Plan) -> StoredBas
             perfguard=__version__,
             cpus=len(session.selection.cpus),
             env_profile=session.settings.env_profile.value,
-            slice_s=plan.settings.slice_s,
-            slices=plan.settings.slices,
+            sample_s=plan.settings.sample_s,
+            samples=plan.settings.samples,
             span_s=max(starts) - min(starts),
             seed=session.settings.seed,
             code_id=_code_id(session, state),
@@ -83,7 +83,7 @@ def _noise(session: Session, case_id: str) -> CaseNoise:
 
 
 def public_runs(session: Session) -> dict[str, list[Any]]:
-    """The rounds as pyperf runs, each with its canary; what each process wrote, joined with what only we know."""
+    """The rounds as pyperf runs: what each process wrote, and what only the parent knows."""
     import pyperf
 
     metadata: dict[str, dict[str, Any]] = {}

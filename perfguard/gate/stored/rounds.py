@@ -34,7 +34,7 @@ from perfguard.records.verdict import Comparison, Design, GateResult, Outcome
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
-from perfguard.store.censuses import census_file, load_censuses
+from perfguard.store.op_counts import load_op_counts, op_counts_file
 
 
 def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> tuple[ProcessStarter, Plan]:
@@ -82,7 +82,7 @@ def gate_against_stored(
         session.note(_stored_note(stored, place))
         rounds = session.request.loaded.config.rounds
         starter, _ = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
-        count_against(session, starter, load_censuses(census_file(Path(place))), measurable_cases(session))
+        count_against(session, starter, load_op_counts(op_counts_file(Path(place))), measurable_cases(session))
         error_rate = nominal(session.request.loaded.config.alpha)
         if obstacle := obstacle_to_pairing(session, stored):
             session.note(fact("stored.cannot_pair", severity=Severity.NOTABLE))
@@ -187,7 +187,7 @@ def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "ba
     for setting, then, now in (
         ("cpus", info.cpus, len(session.selection.cpus)),
         ("env_profile", info.env_profile, settings.env_profile.value),
-        ("slice_s", info.slice_s, settings.slice_s),
+        ("slice_s", info.sample_s, settings.sample_s),
     ):
         if then != now:
             reasons.append(fact("host.other_run_setting", arm=name, setting=setting, then=then, now=now))

@@ -24,7 +24,7 @@ from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
 from perfguard.runner.doctor import check_host
 from perfguard.runner.session import Request, Session, open_session
-from perfguard.store.censuses import census_file, load_censuses, save_censuses
+from perfguard.store.op_counts import load_op_counts, op_counts_file, save_op_counts
 
 MIN_ROUNDS = 4
 """Fewer rounds say too little about the spread between them."""
@@ -76,7 +76,7 @@ def update_baseline(
     with open_session(request, mode="rounds") as session:
         arm = ArmSpec(text="dir:.")
         starter, plan = measure_rounds(session, arm, rounds=options.rounds, spread_s=options.spread_s)
-        censuses = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
+        op_counts = {} if session.interrupts.asked else count_candidate(session, starter, measurable_cases(session))
         differences = _differences(session, previous.baseline if previous else None)
         _note_noise(session)
         result = finish(session, None, measured=measured_cases(session))
@@ -85,11 +85,11 @@ def update_baseline(
         _require_complete(session, options)
         _require_same_computation(differences, options)
         baseline = baseline_of(session, state, plan)
-        changes = changes_between(previous, CountedBaseline(baseline=baseline, censuses=censuses))
+        changes = changes_between(previous, CountedBaseline(baseline=baseline, op_counts=op_counts))
         if not confirm(changes):
             return result, None
         place = store_of(request.loaded).save(baseline, public_runs(session))
-        save_censuses(census_file(place), censuses.values())
+        save_op_counts(op_counts_file(place), op_counts.values())
         return result, place
 
 
@@ -101,7 +101,7 @@ def _previous(request: Request) -> CountedBaseline | None:
     with contextlib.suppress(StoreError):  # a corrupt baseline is what an update may be meant to replace
         baseline = store_of(request.loaded).load(place)
         with contextlib.suppress(StoreError):
-            return CountedBaseline(baseline=baseline, censuses=load_censuses(census_file(place)))
+            return CountedBaseline(baseline=baseline, op_counts=load_op_counts(op_counts_file(place)))
         return CountedBaseline(baseline=baseline)
     return None
 

@@ -272,7 +272,7 @@ def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float
         ordered: Ascending, not empty.
         miss: Chance that the median lies outside.
 
-    Source: the interval that asv puts in its files. Assumes: independent values, which slices of one process are not;
+    Source: the interval that asv puts in its files. Assumes: independent values, which samples of one process are not;
         it is written because asv reads it, and perfguard judges by nothing like it.
     """
     n = len(ordered)

@@ -40,7 +40,8 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE
 
 STDIN = "-"
 _UNKNOWN_SPEED = 1.0
-"""Stands for the canary where none was timed: the same on both sides, so it says that the machine was as fast."""
+"""Stands for the control workload where none was timed: the same on both sides, so it says that the machine was as
+fast."""
 
 _DIFFERENCES = {
     Outcome.REGRESSED: Difference.SLOWER,
@@ -102,7 +103,7 @@ def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO
     if len(suites) < 2:
         return ImportReport(suites=suites, objections=tuple(objections_of(suite) for suite in suites))
     comparisons = compare_suites(suites[0], suites[1], policy_of(loaded.config))
-    assumed = any(entry.log_ratio is not None and not entry.has_canary for entry in comparisons)
+    assumed = any(entry.log_ratio is not None and not entry.has_control for entry in comparisons)
     return ImportReport(
         suites=suites,
         objections=tuple(objections_of(suite) for suite in suites),
@@ -118,7 +119,8 @@ def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO
 def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Policy) -> tuple[ImportedComparison, ...]:
     """The times that two files have in common, compared as rounds of a stored baseline are.
 
-    Where a process timed no canary, the machine is taken to have been as fast both times; each comparison says so.
+    Where a process timed no control workload, the machine is taken to have been as fast both times; each comparison
+    says so.
 
     Args:
         baseline: The first file.
@@ -151,24 +153,24 @@ def _comparisons(
     policy: Policy,
 ) -> list[ImportedComparison]:
     compared = [name for name in common if name not in objections]
-    timed = {name: has_canary(old[name]) and has_canary(new[name]) for name in compared}
+    timed = {name: has_control(old[name]) and has_control(new[name]) for name in compared}
     cases = [Case(benchmark=name, target="") for name in compared]
     comparisons = compare_rounds(
-        {name: _rounds(old[name], with_canary=timed[name]) for name in compared},
-        {name: _rounds(new[name], with_canary=timed[name]) for name in compared},
+        {name: _rounds(old[name], with_control=timed[name]) for name in compared},
+        {name: _rounds(new[name], with_control=timed[name]) for name in compared},
         cases,
         policy,
     )
     verdicts = {verdict.case_id: verdict for verdict in decide_cases(comparisons, policy)}
     return [
-        _compared(verdicts[name], has_canary=timed[name])
+        _compared(verdicts[name], has_control=timed[name])
         if name in verdicts
         else ImportedComparison(name=name, difference=Difference.NOT_COMPARED, reasons=(objections[name],))
         for name in common
     ]
 
 
-def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
+def _compared(verdict: Verdict, *, has_control: bool) -> ImportedComparison:
     comparison, estimate = verdict.comparison, verdict.effect
     return ImportedComparison(
         name=verdict.case_id,
@@ -180,15 +182,15 @@ def _compared(verdict: Verdict, *, has_canary: bool) -> ImportedComparison:
         lower=estimate.interval.lower if estimate else -math.inf,
         upper=estimate.interval.upper if estimate else math.inf,
         p_adjusted=verdict.p_adjusted,
-        has_canary=has_canary,
+        has_control=has_control,
     )
 
 
-def _rounds(series: ImportedSeries, *, with_canary: bool) -> tuple[Round, ...]:
+def _rounds(series: ImportedSeries, *, with_control: bool) -> tuple[Round, ...]:
     return tuple(
         Round(
             values_s=process.values,
-            canary_s=process.canary_s if with_canary else (_UNKNOWN_SPEED,),
+            control_s=process.control_s if with_control else (_UNKNOWN_SPEED,),
             started_at=process.started_at or 0.0,
         )
         for process in series.samples or ()
@@ -262,12 +264,12 @@ def comparison_objection(series: ImportedSeries, *, place: str | None = None) ->
 def gate_objection(series: ImportedSeries) -> Fact | None:
     """Why a gate could not judge by a series; None where it could, as by rounds of a stored baseline."""
     objection = comparison_objection(series)
-    return objection if objection is not None or has_canary(series) else fact("import.no_control")
+    return objection if objection is not None or has_control(series) else fact("import.no_control")
 
 
-def has_canary(series: ImportedSeries) -> bool:
-    """Whether every process timed the canary."""
-    return bool(series.samples) and all(process.canary_s for process in series.samples or ())
+def has_control(series: ImportedSeries) -> bool:
+    """Whether every process timed the control workload."""
+    return bool(series.samples) and all(process.control_s for process in series.samples or ())
 
 
 def objections_of(suite: ImportedSuite) -> tuple[Objection, ...]:

@@ -1,7 +1,7 @@
 """pyperf's JSON, format 1.0: `{version, metadata, benchmarks: [{metadata, runs: [{metadata, values, warmups}]}]}`.
 
 A run is one process, so this is the format that holds what a comparison needs. Runs that perfguard wrote carry the
-canary of their time under the same key as in stored baselines.
+control workload of their time under the same key as in stored baselines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from perfguard.integrations.formats.series import (
 from perfguard.records.facts import Fact, fact
 from perfguard.units import printable
 
-CANARY_KEY = "perfguard_canary_s"
+CONTROL_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
 _VERSION = "1.0"
 _UNITS = {"second": SECONDS, "byte": "B", "integer": ""}
@@ -122,7 +122,7 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
     samples = tuple(
         ProcessSamples(
             values=checked_values(run.values, name=name, source=source, unit=_UNITS[kind]),
-            canary_s=_canary({**common, **run.metadata}),
+            control_s=_control({**common, **run.metadata}),
             started_at=number_or_none({**common, **run.metadata}.get(STARTED_KEY)),
         )
         for run in benchmark.runs
@@ -142,8 +142,8 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
     )
 
 
-def _canary(metadata: dict[str, Any]) -> tuple[float, ...]:
-    value = number_or_none(metadata.get(CANARY_KEY))
+def _control(metadata: dict[str, Any]) -> tuple[float, ...]:
+    value = number_or_none(metadata.get(CONTROL_KEY))
     return (value,) if value is not None and is_usable(value) else ()
 
 
@@ -192,8 +192,8 @@ def _benchmark(series: ImportedSeries) -> dict[str, Any]:
 
 def _run(process: ProcessSamples) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
-    if process.canary_s:
-        metadata[CANARY_KEY] = sorted(process.canary_s)[len(process.canary_s) // 2]
+    if process.control_s:
+        metadata[CONTROL_KEY] = sorted(process.control_s)[len(process.control_s) // 2]
     if process.started_at is not None:
         metadata[STARTED_KEY] = round(process.started_at, 3)
         date = utc_text(process.started_at, separator=" ")

@@ -27,7 +27,7 @@ def arms_of(events: Sequence[Event], result: RunResult, *, perfguard: str) -> di
         perfguard: Version that reads them.
 
     Raises:
-        StoreError: A slice holds no time.
+        StoreError: A sample holds no time.
     """
     data = RunData.of(events)
     started = {event.block: event.started_at for event in events if isinstance(event, BlockFinished)}
@@ -50,12 +50,12 @@ _Samples = dict[tuple[str, str], list[ProcessSamples]]
 
 def _paired(data: RunData, started: dict[int, float]) -> _Samples:
     paired = data.paired()
-    canaries = {entry.block: entry.canary_s for entry in paired.conditions}
+    control_times = {entry.block: entry.control_s for entry in paired.conditions}
     found: _Samples = {}
-    for entry in sorted(paired.slices, key=lambda entry: entry.block):
+    for entry in sorted(paired.samples, key=lambda entry: entry.block):
         for arm, values_s in ((Arm.BASELINE, entry.baseline_s), (Arm.CANDIDATE, entry.candidate_s)):
             if values_s:
-                process = _process(values_s, canaries.get(entry.block, ()), started.get(entry.block), entry.block)
+                process = _process(values_s, control_times.get(entry.block, ()), started.get(entry.block), entry.block)
                 found.setdefault((arm.value, entry.case_id), []).append(process)
     return found
 
@@ -63,7 +63,7 @@ def _paired(data: RunData, started: dict[int, float]) -> _Samples:
 def _rounds(data: RunData) -> _Samples:
     return {
         (Arm.CANDIDATE.value, case_id): [
-            _process(entry.values_s, entry.canary_s, entry.started_at, number) for number, entry in enumerate(rounds)
+            _process(entry.values_s, entry.control_s, entry.started_at, number) for number, entry in enumerate(rounds)
         ]
         for case_id, rounds in data.rounds().items()
     }
@@ -76,11 +76,11 @@ def measured_until(events: Iterable[Event]) -> float | None:
 
 
 def _process(
-    values_s: tuple[float, ...], canary_s: tuple[float, ...], started_at: float | None, block: int
+    values_s: tuple[float, ...], control_s: tuple[float, ...], started_at: float | None, block: int
 ) -> ProcessSamples:
     return ProcessSamples(
         values=values_s,
-        canary_s=tuple(value for value in canary_s if is_usable(value)),
+        control_s=tuple(value for value in control_s if is_usable(value)),
         started_at=number_or_none(started_at),
         block=block,
     )

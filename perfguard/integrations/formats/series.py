@@ -37,8 +37,8 @@ class ProcessSamples:
 
     values: tuple[float, ...]
     """For one iteration, in the unit of the series, in the order of the file; not empty."""
-    canary_s: tuple[float, ...] = ()
-    """Slices of perfguard's canary at that time; empty where another tool measured."""
+    control_s: tuple[float, ...] = ()
+    """Samples of perfguard's control workload at that time; empty where another tool measured."""
     started_at: float | None = None
     """Seconds since the epoch."""
     block: int | None = None
@@ -153,8 +153,8 @@ class ImportedComparison:
     """Upper end; +inf when unknown."""
     p_adjusted: float | None = None
     """p of a slowdown, corrected for the number of series; None where nothing was tested."""
-    has_canary: bool = False
-    """Whether both sides timed the canary. False: it holds only if the machine was as fast both times."""
+    has_control: bool = False
+    """Whether both sides timed the control workload. False: it holds only if the machine was as fast both times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRow:
-    """One slice of the main stage."""
+    """One sample of the main stage."""
 
     run: str
     """The run."""
@@ -79,7 +79,7 @@ class SampleRow:
     block: int | None
     """Block or round."""
     index: int
-    """Position in the block's slices of this case and arm."""
+    """Position in the block's samples of this case and arm."""
     value_s: float
     """Seconds of one iteration."""
 

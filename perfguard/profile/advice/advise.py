@@ -20,10 +20,10 @@ from perfguard.profile.advice import (
 )
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.changes.counted import Rule as ChangeRule
-from perfguard.profile.op_counts.census import pattern_of
+from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Severity
 from perfguard.records.steps.findings import PREFIX, Finding
-from perfguard.records.steps.ops import Attribution, CensusChange, ChangeClass, OpKey, StepPhase
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, OpKey, StepPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Rule:
     codes: tuple[str, ...]
     """Codes of its findings, without their prefix."""
     change: ChangeRule | None = None
-    """Kind of difference between two censuses that tells of the same thing."""
+    """Kind of difference between two op counts that tells of the same thing."""
 
 
 RULES: Sequence[Rule] = (
@@ -98,13 +98,13 @@ def _reading_order(finding: Finding) -> tuple[int, bool, float]:
 
 
 def _since_baseline(evidence: Evidence, rule: Rule, finding: Finding) -> Finding:
-    """Add what the census says about the same thing."""
-    changes = evidence.comparison.census_changes if evidence.comparison is not None else ()
+    """Add what the op counts say about the same thing."""
+    changes = evidence.comparison.op_count_changes if evidence.comparison is not None else ()
     facts = [change.fact for change in changes if _is_about(change, rule, finding)]
     return replace(finding, since_baseline=tuple(facts[:_SHOWN_CHANGES]))
 
 
-def _is_about(change: CensusChange, rule: Rule, finding: Finding) -> bool:
+def _is_about(change: OpCountChange, rule: Rule, finding: Finding) -> bool:
     """Whether a change is of the rule's kind and, where both name modules, at the finding's."""
     if rule.change is None or change.rule != rule.change.value:
         return False
@@ -150,8 +150,8 @@ def _has_cause(finding: Finding, comparison: Attribution, places: Collection[tup
     if finding.ops:
         return any(_place(key) in places for key in finding.ops)
     if finding.code == f"{PREFIX}reorders":  # they are counted, so only more of them are news
-        return any(change.rule == ChangeRule.REORDERS.value for change in comparison.census_changes)
-    return finding.share is None or bool(comparison.census_changes)  # of a process; of other primitives
+        return any(change.rule == ChangeRule.REORDERS.value for change in comparison.op_count_changes)
+    return finding.share is None or bool(comparison.op_count_changes)  # of a process; of other primitives
 
 
 def _place(key: OpKey) -> tuple[StepPhase, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import WORTH_A_CHANGE, calls_of, longest_first, on_ops, on_primitives
 from perfguard.profile.advice.tensors import Tensor, tensors_of
-from perfguard.profile.op_counts.census_details import PrimitiveDetail
+from perfguard.profile.op_counts.details import PrimitiveDetail
 from perfguard.records.facts import fact
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpTotal, PrimitiveTotal

@@ -13,7 +13,7 @@ from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.records.machine.fingerprint import Fingerprint, Isa
 from perfguard.records.machine.software import SoftwareFacts
 from perfguard.records.steps.breakdown import Breakdown
-from perfguard.records.steps.ops import Attribution, Census, OpKey, OpTotal, PrimitiveTotal
+from perfguard.records.steps.ops import Attribution, OpCounts, OpKey, OpTotal, PrimitiveTotal
 from perfguard.records.steps.program import ProgramFacts
 
 LEAST_STEPS = 5
@@ -30,7 +30,7 @@ class Evidence:
     """Ops of a step, and what is in no op; together they are the profiled step."""
     primitives: tuple[PrimitiveTotal, ...] = ()
     """Calls of oneDNN and MKL in a step."""
-    census: Census | None = None
+    op_counts: OpCounts | None = None
     """What a step executes, counted."""
     breakdown: Breakdown | None = None
     """The step by kind of work and by phase."""

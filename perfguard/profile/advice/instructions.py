@@ -9,7 +9,7 @@ from perfguard.profile.advice.making import WORTH_TELLING, calls_of, on_ops, on_
 from perfguard.profile.advice.tensors import LOW_PRECISION
 from perfguard.profile.advice.trials import with_variables
 from perfguard.profile.libraries.implementations import Turn, turn_of
-from perfguard.profile.op_counts.census_details import PrimitiveDetail
+from perfguard.profile.op_counts.details import PrimitiveDetail
 from perfguard.profile.trace.op_groups import Group, group_of
 from perfguard.records.facts import Severity, fact
 from perfguard.records.machine.fingerprint import Isa

@@ -9,7 +9,7 @@ from itertools import takewhile
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import after_edit
 from perfguard.profile.changes.op_names import short
-from perfguard.profile.op_counts.census import pattern_of
+from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Fact, Severity, Subject, Value
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import OpTotal, PrimitiveTotal, StepPhase

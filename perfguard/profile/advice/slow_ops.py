@@ -66,11 +66,11 @@ def _may_suffer(evidence: Evidence, total: OpTotal) -> bool:
 def _slower_than_before(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterable[Suspect]:
     """Significantly, though called as often and run by the same implementations as the rest of the step.
 
-    Which library ran an op is not known of every op, but where the census counts other implementations, slower ops are
+    Which library ran an op is not known of every op, but where the op counts show other implementations, slower ops are
     no wonder.
     """
     comparison = evidence.comparison
-    if comparison is None or any(change.rule == "implementation" for change in comparison.census_changes):
+    if comparison is None or any(change.rule == "implementation" for change in comparison.op_count_changes):
         return
     slower = {
         delta.key: delta.candidate_s / delta.baseline_s

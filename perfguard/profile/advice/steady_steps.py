@@ -5,11 +5,11 @@ from __future__ import annotations
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import on_process, severity_by
 from perfguard.profile.advice.trials import with_variables
-from perfguard.profile.op_counts.census import CACHE_MISS
+from perfguard.profile.op_counts.steady import CACHE_MISS
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import EnvProfile
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import CensusKind, CensusRow
+from perfguard.records.steps.ops import OpCountKind, OpCountRow
 
 SECONDS_PER_FAULT = 1.5e-6
 """What a fault took where it was measured: LayerNorm on 512 x 1024, forward and backward, one thread of a guest of an
@@ -54,7 +54,7 @@ def _keeps_memory(evidence: Evidence) -> bool:
 
 def primitive_cache_misses(evidence: Evidence) -> list[Finding]:
     """Primitives that oneDNN makes again, because shapes keep changing or its cache is too small."""
-    missed = _rows(evidence, CensusKind.PRIMITIVE, CACHE_MISS)
+    missed = _rows(evidence, OpCountKind.PRIMITIVE, CACHE_MISS)
     if not missed:
         return []
     capacity = evidence.environment.get(CAPACITY_VARIABLE)
@@ -76,13 +76,13 @@ def compiler_events(evidence: Evidence) -> list[Finding]:
     """Code that torch.compile could not take in one piece, or had to take again."""
     found = []
     for name, code in _COMPILER_EVENTS.items():
-        rows = _rows(evidence, CensusKind.COMPILE, name)
+        rows = _rows(evidence, OpCountKind.COMPILE, name)
         reasons = tuple(row.detail for row in rows if row.detail)
         seen = fact("seen.compiler_events", times=sum(row.count for row in rows), reasons=reasons)
         found += on_process(evidence, code, seen, severity=Severity.INFO) if rows else []
     return found
 
 
-def _rows(evidence: Evidence, kind: CensusKind, name: str) -> list[CensusRow]:
-    rows = evidence.census.rows if evidence.census is not None else ()
+def _rows(evidence: Evidence, kind: OpCountKind, name: str) -> list[OpCountRow]:
+    rows = evidence.op_counts.rows if evidence.op_counts is not None else ()
     return [row for row in rows if row.kind is kind and row.name == name]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.making import calls_of, on_ops
-from perfguard.profile.op_counts.census import pattern_of
+from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import PYTHON_OP, OpTotal, StepPhase

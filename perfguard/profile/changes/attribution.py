@@ -13,10 +13,10 @@ from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, diff_ops, op_deltas
 from perfguard.profile.changes.op_counts import records_of
 from perfguard.profile.changes.weighing import MovedCost, WeighedCause, by_part, established, moved_costs
-from perfguard.profile.op_counts.census import pattern_of
+from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.steps.ops import PYTHON_OP, Attribution, CensusKind, ChangeClass, Culprit, StepBalance
+from perfguard.records.steps.ops import PYTHON_OP, Attribution, ChangeClass, Culprit, OpCountKind, StepBalance
 
 WORTH_NAMING = 0.05
 """Part of the step's difference that a culprit must have beside others."""
@@ -82,7 +82,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
         balance=balance,
         culprits=found.culprits,
         deltas=op_deltas(diff, found.moved_columns(diff)),
-        census_changes=records_of(changes),
+        op_count_changes=records_of(changes),
         notes=tuple(_notes(diff, balance, found)),
         processes=len(diff.pairs),
         steps=min(baseline.profile.wall_s.size, candidate.profile.wall_s.size),
@@ -248,8 +248,8 @@ def _counted(diff: OpDiff, causes: Sequence[WeighedCause], changes: Sequence[Cha
 
 def _overlap_s(diff: OpDiff, cause: Cause, change: Change) -> float:
     """Seconds of the cause that the change is about; 0 unless they are most of it."""
-    kind = CensusKind.PRIMITIVE if cause.kind is CauseKind.IMPLEMENTATION else CensusKind.OP
-    is_op = kind is CensusKind.OP
+    kind = OpCountKind.PRIMITIVE if cause.kind is CauseKind.IMPLEMENTATION else OpCountKind.OP
+    is_op = kind is OpCountKind.OP
     named = {(row.place.phase, row.place.module, row.name if is_op else "") for row in change.rows if row.kind is kind}
     all_s = part_s = 0.0
     for column in filter(diff.is_exact, cause.columns):

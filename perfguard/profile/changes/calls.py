@@ -11,9 +11,9 @@ from perfguard.profile.changes.movements import copies_at, is_reorder, open_copi
 from perfguard.profile.changes.op_names import callees, computes, leading, short
 from perfguard.profile.changes.pairs import account_of
 from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
-from perfguard.profile.op_counts.census import UNPLACED
+from perfguard.profile.op_counts.steady import UNPLACED
 from perfguard.records.facts import Severity
-from perfguard.records.steps.ops import CensusKind, StepPhase
+from perfguard.records.steps.ops import OpCountKind, StepPhase
 
 _OF_MODULES = frozenset({StepPhase.FORWARD, StepPhase.LOSS, StepPhase.BACKWARD})
 """Phases in which a module's backward follows from its forward."""
@@ -39,7 +39,7 @@ def moves(residue: Residue) -> list[Change]:
     Ops that compute show where something went; views, copies and primitives go along between the same places. Phases
     are kept: the same op in another phase is other work, such as a forward that is repeated in backward.
     """
-    ops = [row for row in residue.open(CensusKind.OP) if computes(row.name)]
+    ops = [row for row in residue.open(OpCountKind.OP) if computes(row.name)]
     pairs = residue.pair(ops, lambda row: (row.place.phase, _what(row)))
     if not pairs:
         return []
@@ -72,12 +72,12 @@ def _what(row: RowKey) -> Hashable:
 
 def _movable(residue: Residue, link: tuple[Place, Place]) -> Sequence[RowKey]:
     rows = [row for place in link for row in residue.open_at(place)]
-    return [row for row in rows if row.kind in {CensusKind.OP, CensusKind.PRIMITIVE}]
+    return [row for row in rows if row.kind in {OpCountKind.OP, OpCountKind.PRIMITIVE}]
 
 
 def _take_allocations(residue: Residue, places: Iterable[Place]) -> frozenset[RowKey]:
     """Allocations of these places, if they are the same together: then they only went along."""
-    rows = [row for place in places for row in residue.open_at(place) if row.kind is CensusKind.ALLOCATION]
+    rows = [row for place in places for row in residue.open_at(place) if row.kind is OpCountKind.ALLOCATION]
     if residue.counts(rows).change or residue.sizes(rows).change:
         return frozenset()
     return residue.take(rows)
@@ -98,7 +98,7 @@ def calls(residue: Residue) -> list[Change]:
 def _changed_ops(residue: Residue) -> Mapping[tuple[Place, bool], Mapping[Place, Sequence[str]]]:
     """The changed ops of each place, by module, phases that follow from one another together, and by more and fewer."""
     found: dict[tuple[Place, bool], dict[Place, list[str]]] = defaultdict(dict)
-    for place in sorted({row.place for row in residue.open(CensusKind.OP)}):
+    for place in sorted({row.place for row in residue.open(OpCountKind.OP)}):
         group = Place(phase=StepPhase.FORWARD, module=place.module) if place.phase in _OF_MODULES else place
         for op, change in _changes_at(residue, place).items():
             found[group, change > 0].setdefault(place, []).append(op)
@@ -112,7 +112,7 @@ def _changes_at(residue: Residue, place: Place) -> Mapping[str, int]:
     it, the same is computed.
     """
     changes = residue.op_changes(place)
-    there = {short(row.name): row.name for row in residue.at(place) if row.kind is CensusKind.OP}
+    there = {short(row.name): row.name for row in residue.at(place) if row.kind is OpCountKind.OP}
     found = {}
     for op, change in changes.items():
         below = [there[callee] for callee in callees(op) if callee in there]
@@ -124,10 +124,10 @@ def _changes_at(residue: Residue, place: Place) -> Mapping[str, int]:
 def _unit(residue: Residue, names: Mapping[Place, Sequence[str]]) -> _Unit:
     first = next(place for phase in StepPhase for place in names if place.phase is phase)
     ops = leading(names[first])
-    counts = residue.counts(row for row in residue.at(first) if row.kind is CensusKind.OP and row.name in ops)
+    counts = residue.counts(row for row in residue.at(first) if row.kind is OpCountKind.OP and row.name in ops)
     rows: set[RowKey] = set()
     for place, there in names.items():
-        rows |= residue.take(row for row in residue.open_at(place) if row.kind is CensusKind.OP and row.name in there)
+        rows |= residue.take(row for row in residue.open_at(place) if row.kind is OpCountKind.OP and row.name in there)
         if _in_proportion(reorders_at(residue, place), counts):
             rows |= residue.take(open_reorders(residue, place))
         if _in_proportion(copies_at(residue, place), counts):
@@ -162,13 +162,13 @@ def attach(residue: Residue, changes: Sequence[Change]) -> list[Change]:
     Calls of libraries that could not be placed can be any op's: they go to the last of the changes of ops.
     """
     of_calls: dict[Place, int] = {}
-    of_ops = [number for number, one in enumerate(changes) if any(row.kind is CensusKind.OP for row in one.rows)]
+    of_ops = [number for number, one in enumerate(changes) if any(row.kind is OpCountKind.OP for row in one.rows)]
     for number, change in enumerate(changes):
         for row in change.rows:
-            if row.kind in {CensusKind.OP, CensusKind.PRIMITIVE}:
+            if row.kind in {OpCountKind.OP, OpCountKind.PRIMITIVE}:
                 of_calls.setdefault(row.place, number)
     left: dict[int, list[RowKey]] = defaultdict(list)
-    for kind in (CensusKind.OP, CensusKind.PRIMITIVE):
+    for kind in (OpCountKind.OP, OpCountKind.PRIMITIVE):
         for row in residue.open(kind):
             if row.place.module == UNPLACED and of_ops:
                 left[of_ops[-1]].append(row)
@@ -180,7 +180,7 @@ def attach(residue: Residue, changes: Sequence[Change]) -> list[Change]:
 def minor_calls(residue: Residue) -> list[Change]:
     """Views and new tensors that come with nothing else: one change for each phase, more and fewer."""
     found: dict[tuple[StepPhase, bool], list[RowKey]] = defaultdict(list)
-    for row in residue.open(CensusKind.OP):
+    for row in residue.open(OpCountKind.OP):
         found[row.place.phase, residue.change(row) > 0].append(row)
     return [_left(residue, rows, leading(row.name for row in rows)) for rows in found.values()]
 
@@ -188,7 +188,7 @@ def minor_calls(residue: Residue) -> list[Change]:
 def executions(residue: Residue) -> list[Change]:
     """Primitives that run more or less often for the same ops: a change for each primitive, more and fewer."""
     found: dict[tuple[str, bool], list[RowKey]] = defaultdict(list)
-    for row in residue.open(CensusKind.PRIMITIVE):
+    for row in residue.open(OpCountKind.PRIMITIVE):
         if not is_reorder(row):
             found[row.name, residue.change(row) > 0].append(row)
     return [_left(residue, rows, [name]) for (name, _), rows in found.items()]

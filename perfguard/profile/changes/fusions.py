@@ -22,9 +22,9 @@ from perfguard.profile.changes.op_names import (
     short,
 )
 from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
-from perfguard.profile.op_counts.census_details import op_detail
+from perfguard.profile.op_counts.details import op_detail
 from perfguard.profile.trace.op_groups import group_of
-from perfguard.records.steps.ops import CensusKind, StepPhase
+from perfguard.records.steps.ops import OpCountKind, StepPhase
 
 _BROKEN, _JOINED = -1, 1
 """Sign of the change of the fused op's calls."""
@@ -42,7 +42,7 @@ def fusions(residue: Residue) -> list[Change]:
 
 def _changes_of(residue: Residue, fusion: Fusion) -> Iterable[Change]:
     found: dict[int, list[tuple[Place, Place]]] = defaultdict(list)
-    fused = (row for row in residue.open(CensusKind.OP) if short(row.name) in fusion.fused)
+    fused = (row for row in residue.open(OpCountKind.OP) if short(row.name) in fusion.fused)
     for place in sorted({row.place for row in fused}):
         for direction in (_BROKEN, _JOINED):
             pieces = _place_of_pieces(residue, place, fusion, direction)
@@ -81,7 +81,7 @@ def _fusion_change(residue: Residue, fusion: Fusion, places: frozenset[Place], d
             elif is_piece_of(op, fusion) and change * direction < 0:
                 pieces[op] += abs(change)
     lost, gained = (whole, pieces) if direction == _BROKEN else (pieces, whole)
-    rows = [row for place in places for row in residue.at(place) if row.kind is CensusKind.OP]
+    rows = [row for place in places for row in residue.at(place) if row.kind is OpCountKind.OP]
     named_ops = {*leading(whole), *leading(pieces)}
     return changed(
         Rule.FUSION,
@@ -130,13 +130,13 @@ class _Parameters:
 
 def optimizers(residue: Residue) -> list[Change]:
     """One change for each optimizer that updates in another way, or does the same for other parameters."""
-    places = {row.place for row in residue.open(CensusKind.OP) if row.place.phase is StepPhase.OPTIMIZER}
+    places = {row.place for row in residue.open(OpCountKind.OP) if row.place.phase is StepPhase.OPTIMIZER}
     found = (_optimizer(residue, place) for place in sorted(places) if place.module)
     return [change for change in found if change is not None]
 
 
 def _optimizer(residue: Residue, place: Place) -> Change | None:
-    rows = [row for row in residue.at(place) if row.kind is CensusKind.OP]
+    rows = [row for row in residue.at(place) if row.kind is OpCountKind.OP]
     computing = [row for row in rows if computes(row.name)]
     before, after = (_update(residue, computing, side) for side in ("before", "after"))
     # An optimizer that only one side has is no other way of updating.

@@ -11,10 +11,10 @@ from perfguard.profile.changes.pairs import REORDER, account_of
 from perfguard.profile.changes.residue import Counts, Pair, Place, Residue, RowKey
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.profile.libraries.runners import NO_LIBRARY
-from perfguard.profile.op_counts.census import CACHE_MISS, UNPLACED
-from perfguard.profile.op_counts.census_details import primitive_detail
+from perfguard.profile.op_counts.details import primitive_detail
+from perfguard.profile.op_counts.steady import CACHE_MISS, UNPLACED
 from perfguard.records.facts import Severity, Value
-from perfguard.records.steps.ops import CensusKind, StepPhase
+from perfguard.records.steps.ops import OpCountKind, StepPhase
 
 _SEVERITY: Mapping[Turn, Severity] = {
     Turn.FALLBACK: Severity.GRAVE,
@@ -72,10 +72,10 @@ def choices_of(pairs: Iterable[Pair]) -> list[tuple[str, str]]:
 
 def left_libraries(residue: Residue) -> list[Change]:
     """The same ops, but another library runs them, or none."""
-    busy = {row.place for row in residue.differing if row.kind is CensusKind.OP and computes(row.name)}
+    busy = {row.place for row in residue.differing if row.kind is OpCountKind.OP and computes(row.name)}
     executed = [
         row
-        for row in residue.open(CensusKind.PRIMITIVE)
+        for row in residue.open(OpCountKind.PRIMITIVE)
         if row.name not in {REORDER, CACHE_MISS} and row.place.module != UNPLACED
     ]
     groups: dict[tuple[str, str], list[RowKey]] = defaultdict(list)
@@ -95,7 +95,7 @@ def left_libraries(residue: Residue) -> list[Change]:
 def _gone_and_new(residue: Residue, place: Place, names: Iterable[str]) -> tuple[list[RowKey], list[RowKey]]:
     gone, new = [], []
     for name in sorted(names):
-        rows = [row for row in residue.at(place) if row.kind is CensusKind.PRIMITIVE and row.name == name]
+        rows = [row for row in residue.at(place) if row.kind is OpCountKind.PRIMITIVE and row.name == name]
         counts = residue.counts(rows)
         if not counts.after:
             gone += rows
@@ -116,7 +116,7 @@ def _runner(residue: Residue, rows: Sequence[RowKey]) -> str:
 def convolutions(residue: Residue) -> list[Change]:
     """Convolutions that torch computes with another op: in oneDNN, or in its own slow loops."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Place]] = defaultdict(list)
-    for place in sorted({row.place for row in residue.open(CensusKind.OP)}):
+    for place in sorted({row.place for row in residue.open(OpCountKind.OP)}):
         changes = {op: n for op, n in residue.op_changes(place).items() if short(op) in CONVOLUTIONS}
         lost = tuple(leading(op for op, change in changes.items() if change < 0))
         gained = tuple(leading(op for op, change in changes.items() if change > 0))
@@ -126,7 +126,7 @@ def convolutions(residue: Residue) -> list[Change]:
 
 
 def _convolution(residue: Residue, lost: tuple[str, ...], gained: tuple[str, ...], places: list[Place]) -> Change:
-    ops = (row for place in places for row in residue.at(place) if row.kind is CensusKind.OP)
+    ops = (row for place in places for row in residue.at(place) if row.kind is OpCountKind.OP)
     counts = residue.counts(row for row in ops if row.name in lost + gained)
     # The backward of oneDNN's convolution is no op of its own: it goes with the module.
     backward = [Place(phase=StepPhase.BACKWARD, module=place.module) for place in places]
@@ -151,9 +151,9 @@ def _convolution(residue: Residue, lost: tuple[str, ...], gained: tuple[str, ...
 
 
 def _belongs_to_convolution(row: RowKey) -> bool:
-    if row.kind is CensusKind.PRIMITIVE:
+    if row.kind is OpCountKind.PRIMITIVE:
         return row.name.startswith(_PRIMITIVES)
-    if row.kind is not CensusKind.OP:
+    if row.kind is not OpCountKind.OP:
         return False
     if row.name == _BIAS_GRADIENT and row.place.phase is StepPhase.BACKWARD:
         return True

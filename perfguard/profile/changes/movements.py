@@ -9,9 +9,9 @@ from perfguard.profile.changes.counted import Change, Rule, explained, more_or_f
 from perfguard.profile.changes.op_names import COPIES, is_copy, short
 from perfguard.profile.changes.pairs import REORDER
 from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
-from perfguard.profile.op_counts.census_details import op_detail, primitive_detail
+from perfguard.profile.op_counts.details import op_detail, primitive_detail
 from perfguard.records.facts import Severity, Value
-from perfguard.records.steps.ops import CensusKind, StepPhase
+from perfguard.records.steps.ops import OpCountKind, StepPhase
 
 
 def reorders(residue: Residue) -> list[Change]:
@@ -20,7 +20,7 @@ def reorders(residue: Residue) -> list[Change]:
     Places with as many reorders as before, between other layouts, follow from something else and are left.
     """
     found = []
-    for places in _changed_places(residue, filter(is_reorder, residue.open(CensusKind.PRIMITIVE)), reorders_at):
+    for places in _changed_places(residue, filter(is_reorder, residue.open(OpCountKind.PRIMITIVE)), reorders_at):
         counts = sum((reorders_at(residue, place) for place in places), Counts())
         rows = [row for place in places for row in open_reorders(residue, place)]
         moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
@@ -31,7 +31,7 @@ def reorders(residue: Residue) -> list[Change]:
 
 def other_reorders(residue: Residue) -> list[Change]:
     """As many reorders as before, between other layouts."""
-    rows = [row for row in residue.open(CensusKind.PRIMITIVE) if is_reorder(row)]
+    rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if is_reorder(row)]
     counts = residue.counts(rows)
     number, severity = max(counts.before, counts.after), Severity.NOTABLE
     code = "reorders.changed"
@@ -41,7 +41,7 @@ def other_reorders(residue: Residue) -> list[Change]:
 def copies(residue: Residue) -> list[Change]:
     """Copies of tensors that nothing else explains: a change for each phase, more and fewer."""
     found = []
-    for places in _changed_places(residue, filter(is_copying, residue.open(CensusKind.OP)), copies_at):
+    for places in _changed_places(residue, filter(is_copying, residue.open(OpCountKind.OP)), copies_at):
         counts = sum((copies_at(residue, place) for place in places), Counts())
         rows = [row for place in places for row in open_copies(residue, place)]
         telling = [row for row in rows if residue.change(row) * counts.change > 0] or rows
@@ -56,12 +56,12 @@ def copies(residue: Residue) -> list[Change]:
 
 def is_reorder(row: RowKey) -> bool:
     """Whether a row counts reorders."""
-    return row.kind is CensusKind.PRIMITIVE and row.name == REORDER
+    return row.kind is OpCountKind.PRIMITIVE and row.name == REORDER
 
 
 def is_copying(row: RowKey) -> bool:
     """Whether a row counts calls of an op that copies, a wrapper included."""
-    return row.kind is CensusKind.OP and is_copy(row.name)
+    return row.kind is OpCountKind.OP and is_copy(row.name)
 
 
 def open_reorders(residue: Residue, place: Place) -> list[RowKey]:

@@ -21,16 +21,16 @@ from perfguard.profile.changes.residue import Pair, Residue
 from perfguard.profile.changes.tensors import dtypes, layouts, shapes
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.steps.ops import Census, CensusChange
+from perfguard.records.steps.ops import OpCountChange, OpCounts
 
 _ORDER = {rule: number for number, rule in enumerate(Rule)}
 _SEVERITIES = tuple(Severity)
 
 
-def comparable(before: Census, after: Census) -> Fact | None:
+def comparable(before: OpCounts, after: OpCounts) -> Fact | None:
     """Why stored op counts say nothing about other ones; None where every difference is a change.
 
-    Another version of torch is no reason: what it counts otherwise is what an upgrade changed, and `compare_censuses`
+    Another version of torch is no reason: what it counts otherwise is what an upgrade changed, and `compare_op_counts`
     says so. Two arms that were measured together are always comparable, because an instruction set that only one of
     them may use is then the finding.
     """
@@ -41,7 +41,7 @@ def comparable(before: Census, after: Census) -> Fact | None:
     return None
 
 
-def compare_censuses(before: Census, after: Census) -> tuple[CensusChange, ...]:
+def compare_op_counts(before: OpCounts, after: OpCounts) -> tuple[OpCountChange, ...]:
     """What changed in what a step executes; empty where it is the same.
 
     Counts are compared exactly. Bytes of allocations may differ by less than `ALIGNMENT_BYTES` for each of them.
@@ -56,10 +56,10 @@ def compare_censuses(before: Census, after: Census) -> tuple[CensusChange, ...]:
     return records_of(classify(before, after))
 
 
-def records_of(changes: Sequence[Change]) -> tuple[CensusChange, ...]:
+def records_of(changes: Sequence[Change]) -> tuple[OpCountChange, ...]:
     """Changes without the rows that they explain."""
     return tuple(
-        CensusChange(
+        OpCountChange(
             fact=change.fact,
             phase=change.phase,
             module=change.module,
@@ -71,7 +71,7 @@ def records_of(changes: Sequence[Change]) -> tuple[CensusChange, ...]:
     )
 
 
-def classify(before: Census, after: Census) -> Sequence[Change]:
+def classify(before: OpCounts, after: OpCounts) -> Sequence[Change]:
     """The changes with the rows that each of them explains: together, every row that differs; worst first."""
     residue = Residue(before, after)
     found = [

@@ -11,10 +11,10 @@ from perfguard.profile.changes.counted import phases_of
 from perfguard.profile.changes.op_names import computes, is_minor, leading, short
 from perfguard.profile.changes.residue import Pair, Place, Residue, RowKey
 from perfguard.profile.libraries.implementations import Turn, turn_of
-from perfguard.profile.op_counts.census import CACHE_MISS
-from perfguard.profile.op_counts.census_details import channels_last_of, op_detail, primitive_detail
+from perfguard.profile.op_counts.details import channels_last_of, op_detail, primitive_detail
+from perfguard.profile.op_counts.steady import CACHE_MISS
 from perfguard.records.facts import Value
-from perfguard.records.steps.ops import CensusKind
+from perfguard.records.steps.ops import OpCountKind
 
 REORDER = "reorder"
 
@@ -55,7 +55,7 @@ class Account:
 def account_of(pairs: Iterable[Pair]) -> Account:
     """Count pairs, at least one."""
     pairs = list(pairs)
-    ops = [pair for pair in pairs if pair.lost.kind is CensusKind.OP]
+    ops = [pair for pair in pairs if pair.lost.kind is OpCountKind.OP]
     ops = [pair for pair in ops if computes(pair.lost.name)] or ops
     calls = _leading_calls(ops) if ops else _primitive_calls(pairs)
     first = phases_of(pair.lost.place for pair in ops or pairs)[0]
@@ -87,7 +87,7 @@ def _primitive_calls(pairs: Sequence[Pair]) -> Counter[str]:
 
 
 def _name(pair: Pair) -> str:
-    return short(pair.lost.name) if pair.lost.kind is CensusKind.OP else pair.lost.name.split()[0]
+    return short(pair.lost.name) if pair.lost.kind is OpCountKind.OP else pair.lost.name.split()[0]
 
 
 def pair_rows(residue: Residue, *, minor: bool = False) -> Mapping[Difference, Sequence[Pair]]:
@@ -102,12 +102,12 @@ def pair_rows(residue: Residue, *, minor: bool = False) -> Mapping[Difference, S
     """
     pairs: list[Pair] = []
     for key in (_same_but_layouts, _same_but_layouts_and_dtypes, _same_op):
-        rows = [row for row in residue.open(CensusKind.OP) if minor or not is_minor(row.name)]
+        rows = [row for row in residue.open(OpCountKind.OP) if minor or not is_minor(row.name)]
         pairs += residue.pair(rows, key)
     for key in (_same_but_memory, _same_problem, _same_implementation, _same_primitive):
-        rows = [row for row in residue.open(CensusKind.PRIMITIVE) if row.name not in {REORDER, CACHE_MISS}]
+        rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if row.name not in {REORDER, CACHE_MISS}]
         pairs += residue.pair(rows, key)
-    reorders = [row for row in residue.open(CensusKind.PRIMITIVE) if row.name == REORDER]
+    reorders = [row for row in residue.open(OpCountKind.PRIMITIVE) if row.name == REORDER]
     pairs += residue.pair(reorders, lambda row: (row.place, row.detail))
     found: dict[Difference, list[Pair]] = defaultdict(list)
     for pair in pairs:
@@ -117,7 +117,7 @@ def pair_rows(residue: Residue, *, minor: bool = False) -> Mapping[Difference, S
 
 def _difference(pair: Pair) -> Difference:
     lost, gained = pair.lost, pair.gained
-    if lost.kind is CensusKind.PRIMITIVE:
+    if lost.kind is OpCountKind.PRIMITIVE:
         return _difference_of_primitives(lost, gained)
     was, now = op_detail(lost.detail), op_detail(gained.detail)
     if was.shapes != now.shapes:

@@ -1,4 +1,4 @@
-"""Where two censuses differ, and how much of it no rule has explained yet."""
+"""Where two op counts differ, and how much of it no rule has explained yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from perfguard.profile.libraries.implementations import class_of
-from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
@@ -31,7 +31,7 @@ class Place:
 class RowKey:
     """What a row counts."""
 
-    kind: CensusKind
+    kind: OpCountKind
     """As in the row, like the other fields."""
     place: Place
     """Phase and module."""
@@ -74,17 +74,17 @@ class Pair:
 
 
 class Residue:
-    """The differing rows of two censuses, from which rules take what they explain.
+    """The differing rows of two op counts, from which rules take what they explain.
 
     A row is *open* while a part of its difference is unexplained. Counts of rows never change; what is open shrinks.
     """
 
-    def __init__(self, before: Census, after: Census) -> None:
+    def __init__(self, before: OpCounts, after: OpCounts) -> None:
         spelling = _spellings(before, after)
-        tallies = [_tally(census.rows, spelling) for census in (before, after)]
+        tallies = [_tally(counts.rows, spelling) for counts in (before, after)]
         rows = sorted(tallies[0].keys() | tallies[1].keys())
-        none = CensusRow(
-            kind=CensusKind.OP, phase=StepPhase.LOAD, module="", name="", detail="", implementation="", count=0
+        none = OpCountRow(
+            kind=OpCountKind.OP, phase=StepPhase.LOAD, module="", name="", detail="", implementation="", count=0
         )
         self._counts: dict[RowKey, Counts] = {}
         self._sizes: dict[RowKey, Counts] = {}
@@ -100,11 +100,11 @@ class Residue:
         self.differing = frozenset(self._open)
         """All rows that differ, whatever has been explained."""
 
-    def all(self, kind: CensusKind, name: str) -> list[RowKey]:
+    def all(self, kind: OpCountKind, name: str) -> list[RowKey]:
         """All rows of a name, equal ones too."""
         return [row for row in self._counts if row.kind is kind and row.name == name]
 
-    def open(self, kind: CensusKind) -> list[RowKey]:
+    def open(self, kind: OpCountKind) -> list[RowKey]:
         """Open rows of a kind, sorted."""
         return [row for row in self._open if row.kind is kind]
 
@@ -136,7 +136,7 @@ class Residue:
         """The unexplained changes of the ops of a place, by name; 0 for one whose calls only look otherwise."""
         changes: dict[str, int] = defaultdict(int)
         for row in self.at(place):
-            if row.kind is CensusKind.OP and row in self._open:
+            if row.kind is OpCountKind.OP and row in self._open:
                 changes[row.name] += self._open[row]
         return changes
 
@@ -165,16 +165,16 @@ class Residue:
                     del self._open[queue.pop()]
 
 
-def _spellings(*censuses: Census) -> Mapping[str, str]:
-    """One spelling for each choice of oneDNN: the first in the alphabet, whichever census has it."""
+def _spellings(*op_counts: OpCounts) -> Mapping[str, str]:
+    """One spelling for each choice of oneDNN: the first in the alphabet, whichever op counts has it."""
     spelling: dict[str, str] = {}
-    for name in sorted({row.implementation for census in censuses for row in census.rows}):
+    for name in sorted({row.implementation for counts in op_counts for row in counts.rows}):
         spelling.setdefault(class_of(name), name)
     return spelling
 
 
-def _tally(rows: Iterable[CensusRow], spelling: Mapping[str, str]) -> dict[RowKey, CensusRow]:
-    tally: dict[RowKey, CensusRow] = {}
+def _tally(rows: Iterable[OpCountRow], spelling: Mapping[str, str]) -> dict[RowKey, OpCountRow]:
+    tally: dict[RowKey, OpCountRow] = {}
     for row in rows:
         key = RowKey(
             kind=row.kind,
@@ -188,6 +188,6 @@ def _tally(rows: Iterable[CensusRow], spelling: Mapping[str, str]) -> dict[RowKe
     return tally
 
 
-def _sizes_differ(was: CensusRow, now: CensusRow) -> bool:
+def _sizes_differ(was: OpCountRow, now: OpCountRow) -> bool:
     """Whether the bytes differ by more than alignment explains."""
     return abs(now.size_bytes - was.size_bytes) >= ALIGNMENT_BYTES * max(1, was.count, now.count)

@@ -11,9 +11,9 @@ from perfguard.profile.changes.movements import around, take_movements
 from perfguard.profile.changes.op_names import CASTS, computes, leading, short
 from perfguard.profile.changes.pairs import Account, account_of
 from perfguard.profile.changes.residue import Counts, Pair, Residue, RowKey
-from perfguard.profile.op_counts.census_details import channels_last_of, dtypes_of, op_detail, primitive_detail
+from perfguard.profile.op_counts.details import channels_last_of, dtypes_of, op_detail, primitive_detail
 from perfguard.records.facts import Severity, Value
-from perfguard.records.steps.ops import CensusKind
+from perfguard.records.steps.ops import OpCountKind
 
 
 def layouts(residue: Residue, pairs: Sequence[Pair]) -> list[Change]:
@@ -59,7 +59,7 @@ def _layout_change(pairs: Sequence[Pair]) -> tuple[str | None, str | None]:
 
 
 def _layouts(pair: Pair, detail: str) -> Sequence[str]:
-    if pair.lost.kind is CensusKind.OP:
+    if pair.lost.kind is OpCountKind.OP:
         return op_detail(detail).layouts.split()
     return [descriptor.tag for descriptor in primitive_detail(detail).descriptors]
 
@@ -105,7 +105,7 @@ def _take_casts(residue: Residue, account: Account) -> tuple[int, frozenset[RowK
 
 def _is_cast(row: RowKey) -> bool:
     """Whether a row counts casts; a `copy_` between equal dtypes is none."""
-    if row.kind is not CensusKind.OP or short(row.name) not in CASTS:
+    if row.kind is not OpCountKind.OP or short(row.name) not in CASTS:
         return False
     return short(row.name) != "copy_" or len(set(op_detail(row.detail).dtypes.split())) > 1
 
@@ -122,7 +122,7 @@ def shapes(pairs: Sequence[Pair]) -> list[Change]:
 
 def _examples(pairs: Sequence[Pair]) -> tuple[str, ...]:
     """`relu [32,64] → [64,64]`: of each op of the earliest phase the change with the most calls."""
-    pairs = [pair for pair in pairs if pair.lost.kind is CensusKind.OP] or pairs
+    pairs = [pair for pair in pairs if pair.lost.kind is OpCountKind.OP] or pairs
     pairs = [pair for pair in pairs if computes(pair.lost.name)] or pairs
     first = phases_of(pair.lost.place for pair in pairs)[0]
     pairs = [pair for pair in pairs if pair.lost.place.phase is first]
@@ -146,6 +146,6 @@ def _shape_change(pair: Pair) -> str:
 
 
 def _shapes(row: RowKey) -> Sequence[str]:
-    if row.kind is CensusKind.PRIMITIVE:
+    if row.kind is OpCountKind.PRIMITIVE:
         return [primitive_detail(row.detail).problem]
     return op_detail(row.detail).shapes.split(" ")

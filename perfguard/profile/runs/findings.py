@@ -54,7 +54,7 @@ def findings_for(
             target=target,
             totals=found.totals,
             primitives=primitives,
-            census=joined.census if joined is not None else None,
+            op_counts=joined.op_counts if joined is not None else None,
             breakdown=break_down(found.totals, primitives),
             event_s=median(costs_s) if costs_s else 0.0,
             fingerprint=fingerprint,

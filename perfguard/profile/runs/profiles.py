@@ -1,4 +1,4 @@
-"""From the files of profiled steps to what they say of an arm: its ops, its primitives, its census."""
+"""From the files of profiled steps to what they say of an arm: its ops, its primitives, its op counts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perfguard.profile.libraries.join import JoinedStep, implementations, join_s
 from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
 from perfguard.profile.libraries.onednn_verbose import VerboseLog, parse_verbose
 from perfguard.profile.libraries.runners import runners
-from perfguard.profile.op_counts.census import CompileEvent, census_of
-from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_counts.steady import CompileEvent, op_counts_of
+from perfguard.profile.op_counts.steps import counts_of_steps
 from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import spans_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
-from perfguard.records.steps.ops import Census, OpKey, OpTotal, PrimitiveTotal, StepPhase
+from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal, StepPhase
 from perfguard.runner.process.arm_worker import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 
@@ -35,7 +35,7 @@ _ATTEMPTS = "frames"
 class JoinedFindings:
     """What a `joined` step says."""
 
-    census: Census
+    op_counts: OpCounts
     """What the step executes."""
     primitives: tuple[PrimitiveTotal, ...]
     """Its calls of oneDNN and MKL."""
@@ -148,7 +148,7 @@ def read_joined(
     events = _compile_events(Counter(compile_events or {}) + Counter(files.step.compile_events))
     (counts,) = counts_of_steps(trace, context, [joined], events)
     return JoinedFindings(
-        census=census_of(counts, case_id=case_id, isa_class=isa_class, torch=torch),
+        op_counts=op_counts_of(counts, case_id=case_id, isa_class=isa_class, torch=torch),
         primitives=primitive_totals([joined]),
         implementations=implementations([joined]),
         runners=runners([joined], () if any(log.malformed for log in logs) else files.step.logs),

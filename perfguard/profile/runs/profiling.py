@@ -23,7 +23,7 @@ from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Census
+from perfguard.records.steps.ops import OpCounts
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.runner.measuring import aside, start_arms
@@ -223,7 +223,7 @@ def profiled_case(
         breakdown=break_down(findings.totals, primitives),
         ops=findings.totals,
         primitives=primitives,
-        census=joined.census if joined is not None else None,
+        op_counts=joined.op_counts if joined is not None else None,
         projection=projection,
         findings=advice,
         notes=findings.notes,
@@ -246,7 +246,7 @@ def findings_of(found: Profiled, case: Case, arm: Arm, isa_class: str) -> ArmFin
     )
 
 
-def census_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> Census:
+def op_counts_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> OpCounts:
     """What one case and arm executes.
 
     Raises:
@@ -263,7 +263,7 @@ def census_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> Cen
         isa_class=isa_class,
         torch=_torch_of(found.ready[arm]),
         compile_events=found.compile_events.get((case.id, arm)),
-    ).census
+    ).op_counts
 
 
 def isa_of(fingerprint: Fingerprint) -> str:

@@ -1,4 +1,4 @@
-"""What a training step executes, and what of it changed: ops, primitives, census, attribution."""
+"""What a training step executes, and what of it changed: ops, primitives, op counts, attribution."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class PrimitiveTotal:
     """ATen op that made the call, likewise."""
 
 
-class CensusKind(str, Enum):
-    """What a row of a census counts."""
+class OpCountKind(str, Enum):
+    """What a row of op counts counts."""
 
     OP = "op"
     PRIMITIVE = "primitive"
@@ -95,10 +95,10 @@ class CensusKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CensusRow:
-    """One counted thing of a steady step. Rows of a census are sorted and unique but for their counts."""
+class OpCountRow:
+    """One counted thing of a steady step. Rows of op counts are sorted and unique but for their counts."""
 
-    kind: CensusKind
+    kind: OpCountKind
     """What is counted."""
     phase: StepPhase
     """Part of the step."""
@@ -117,21 +117,21 @@ class CensusRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
+class OpCounts:
     """The exact, deterministic count of what a steady step of one case executes."""
 
     case_id: str
     """The case."""
     isa_class: str
-    """ISA that the libraries could choose from: `avx512_core_bf16`; censuses of other classes are not compared."""
+    """ISA that the libraries could choose from: `avx512_core_bf16`; op counts of other classes are not compared."""
     torch: str
     """Version; another one may rightly count otherwise, so changes then name the upgrade."""
-    rows: tuple[CensusRow, ...]
+    rows: tuple[OpCountRow, ...]
     """Sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CensusChange:
+class OpCountChange:
     """One change between two op counts."""
 
     fact: Fact
@@ -269,7 +269,7 @@ class Attribution:
     """What is to blame, largest part first; then certain changes whose cost is within the noise."""
     deltas: tuple[OpDelta, ...]
     """Every op, largest absolute difference first."""
-    census_changes: tuple[CensusChange, ...]
+    op_count_changes: tuple[OpCountChange, ...]
     """What changed by op counts, worst first."""
     processes: int
     """Pairs of processes that were profiled."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perfguard.records.facts import Fact
 from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Census, OpTotal, PrimitiveTotal
+from perfguard.records.steps.ops import OpCounts, OpTotal, PrimitiveTotal
 from perfguard.records.steps.projection import CaseProjection
 
 PROFILE_SCHEMA = 1
@@ -35,7 +35,7 @@ class ProfiledCase:
     """Every op of such a step, largest first."""
     primitives: tuple[PrimitiveTotal, ...]
     """Calls of oneDNN and MKL in a step, longest first."""
-    census: Census | None
+    op_counts: OpCounts | None
     """What a step executes, counted; None where it was not."""
     projection: CaseProjection | None = None
     """How fast the step could be; None where its ops were not replayed."""

@@ -112,7 +112,7 @@ def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: b
     name = code_of(name_in(result, verdict.case_id))
     lines = [f"{name}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
     lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
-    changes = beyond_culprits(result.census_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
+    changes = beyond_culprits(result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
     lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
     return "\n".join(lines)
@@ -149,7 +149,7 @@ def _unchanged(verdicts: Sequence[Verdict], result: RunResult, detail: Detail) -
 def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
     """What changed in the steps of cases that did not regress."""
     red = {v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED}
-    changed = {case: changes for case, changes in result.census_changes.items() if changes and case not in red}
+    changed = {case: changes for case, changes in result.op_count_changes.items() if changes and case not in red}
     if not changed or not detail.changes:
         return []
     lines = []

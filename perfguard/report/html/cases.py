@@ -167,7 +167,7 @@ def _said(verdict: Verdict, result: RunResult | None) -> tuple[str, ...]:
 
 
 def _changes(case_id: str, result: RunResult | None) -> tuple[str, ...]:
-    return tuple(change_text(change) for change in result.census_changes.get(case_id, ())) if result else ()
+    return tuple(change_text(change) for change in result.op_count_changes.get(case_id, ())) if result else ()
 
 
 def _op_charts(attribution: Attribution | None) -> tuple[Chart, ...]:

@@ -35,7 +35,7 @@ class CaseEvidence:
     blocks: tuple[BlockPoint, ...] = ()
     """Pairs, in the order of measuring; empty where there is one arm."""
     baseline_s: tuple[float, ...] = ()
-    """Slices that the effect rests on, seconds of an iteration; empty where there is one arm."""
+    """Samples that the effect rests on, seconds of an iteration; empty where there is one arm."""
     candidate_s: tuple[float, ...] = ()
     """The same of the candidate, or of the only arm."""
 

@@ -1,4 +1,4 @@
-"""Both arms' slices as empirical distribution functions: how the whole distribution moved, not only its middle."""
+"""Both arms' samples as empirical distribution functions: how the whole distribution moved, not only its middle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_STEPS = 120
 
 
 def ecdf(evidence: CaseEvidence) -> Chart | None:
-    """The plot; None where nothing was timed. The outermost hundredth of the slices is cut off."""
+    """The plot; None where nothing was timed. The outermost hundredth of the samples is cut off."""
     baseline, candidate = (_times(values) for values in (evidence.baseline_s, evidence.candidate_s))
     together = sorted((*baseline, *candidate))
     if not together:

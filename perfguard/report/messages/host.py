@@ -32,7 +32,7 @@ _SETTINGS: Mapping[str, tuple[str, str]] = {
     "aslr": ("address randomisation", "sudo sysctl -w kernel.randomize_va_space=2 on both"),
     "clock_source": ("clock source", "boot with the same clocksource="),
 }
-_RUN_SETTINGS = {"cpus": "number of CPUs", "env_profile": "environment profile", "slice_s": "sample length (s)"}
+_RUN_SETTINGS = {"cpus": "number of CPUs", "env_profile": "environment profile", "sample_s": "sample length (s)"}
 _MACHINE_PARTS = {
     "brand": "CPU model",
     "isa": "usable instruction sets",

@@ -11,7 +11,7 @@ from perfguard.report.messages.template import fill
 _CAUSES = (
     "[[{stolen_share} of the time stolen by the hypervisor]]",
     "[[{involuntary_switches:involuntary context switch}]]",
-    "[[control workload {canary_ratio} slower than usual]]",
+    "[[control workload {control_ratio} slower than usual]]",
 )
 _REMEDIES = {
     "times_only": "the baseline holds times only. Record it again: perfguard baseline update",
@@ -46,8 +46,8 @@ RUN: Mapping[str, Message] = {
         text="{case_id}: injected change of {log_ratio}; this run tests the gate, not the code",
         about="`--inject` changed the time of a case on purpose.",
     ),
-    "run.fewer_slices": Message(
-        text="{slices:sample} per block instead of {wanted}, so that more blocks fit the budget",
+    "run.fewer_samples": Message(
+        text="{samples:sample} per block instead of {wanted}, so that more blocks fit the budget",
         about="Calibration reduced the samples of a block.",
     ),
     "run.budget_short": Message(
@@ -104,8 +104,8 @@ RUN: Mapping[str, Message] = {
     "arms.worker_not_started": Message(
         text="a worker of the {arm} did not start: {error}", about="One block was lost; the run goes on."
     ),
-    "canary.missing": Message(text="no control workload: {error}", about="The control workload could not be started."),
-    "canary.no_answer": Message(
+    "control.missing": Message(text="no control workload: {error}", about="The control workload could not be started."),
+    "control.no_answer": Message(
         text="the control workload did not answer in block {block}",
         about="A block has no time of the control workload.",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import fact
-from perfguard.records.run import BlockConditions, CaseSlices, Stage
+from perfguard.records.run import BlockConditions, CaseSamples, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.verdict import Policy
 from perfguard.report.html.content import BlockPoint, CaseEvidence
@@ -18,11 +18,11 @@ _STAGES = (Stage.MAIN, Stage.PAIRING, Stage.CONFIRMATION)
 
 
 def evidence_of(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
-    """Blocks and slices of each case; a case whose times are none has no evidence, which is said."""
+    """Blocks and samples of each case; a case whose times are none has no evidence, which is said."""
     found: dict[str, CaseEvidence] = {}
-    slices = {stage: data.paired(stage).slices for stage in _STAGES}
+    samples = {stage: data.paired(stage).samples for stage in _STAGES}
     for case_id in data.case_ids:
-        own = {stage: [each for each in slices[stage] if each.case_id == case_id] for stage in _STAGES}
+        own = {stage: [each for each in samples[stage] if each.case_id == case_id] for stage in _STAGES}
         stage = Stage.PAIRING if own[Stage.PAIRING] else Stage.MAIN
         shown = (stage, Stage.CONFIRMATION)
         voided = {of: _voided(data.paired(of).conditions, own[of], problems) for of in shown}
@@ -47,7 +47,7 @@ def evidence_of(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
 
 
 def _voided(
-    conditions: Sequence[BlockConditions], own: Sequence[CaseSlices], problems: list[str]
+    conditions: Sequence[BlockConditions], own: Sequence[CaseSamples], problems: list[str]
 ) -> dict[int, tuple[str, ...]]:
     """Blocks that the arm-blind rule left out when the case was judged: right after the last one that holds it."""
     from perfguard.stats.voiding import void_blocks

@@ -12,11 +12,11 @@ from perfguard.units import format_bytes, format_count
 from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 
 MOST_RAW_BYTES = 5 * 1000**2
-"""A longer recording goes into a page without its slices."""
+"""A longer recording goes into a page without its samples."""
 _MOST_READ_BYTES = 512 * 1024**2
 """What is larger is not even looked through, as it would have to fit into memory."""
 _DOCUMENTS = ("result.json", "profile.json")
-_SLICE = b'"event":"slice"'
+_SAMPLE = b'"event":"sample"'
 _SHOWN_DIFFERENCES = 60
 
 
@@ -35,7 +35,7 @@ def _recording_file(content: bytes) -> RawFile:
     whole = RawFile(name=EVENTS_FILE, size_bytes=len(content), content=content)
     if len(content) <= MOST_RAW_BYTES:
         return whole
-    kept = [line for line in content.splitlines(keepends=True) if _SLICE not in line[:60]]
+    kept = [line for line in content.splitlines(keepends=True) if _SAMPLE not in line[:60]]
     left = content.count(b"\n") - len(kept)
     note = f"without its {format_count(left, 'sample')}, because it is larger than {format_bytes(MOST_RAW_BYTES)}"
     return _bounded(RawFile(name=EVENTS_FILE, size_bytes=len(content), content=b"".join(kept), note=note))

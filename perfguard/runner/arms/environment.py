@@ -84,7 +84,7 @@ def _stable(threads: int, glibc: tuple[int, int] | None) -> dict[str, str]:
         "OMP_DYNAMIC": "FALSE",
         "MKL_DYNAMIC": "FALSE",
         # Intel's OpenMP runtime would bind threads again and spin for 200 ms after each region, into the other arm's
-        # slice. libgomp's threads spin for some milliseconds, too, which workers wait for between the turns.
+        # sample. libgomp's threads spin for some milliseconds, too, which workers wait for between the turns.
         # OMP_WAIT_POLICY stays unset: `passive` cost 70 % (LayerNorm).
         "KMP_AFFINITY": "disabled",
         "KMP_BLOCKTIME": "1",

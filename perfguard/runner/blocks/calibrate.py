@@ -21,17 +21,17 @@ from perfguard.runner.process.worker_process import WorkerFailure
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
-_LEAST_SLICES = 3
+_LEAST_SAMPLES = 3
 _PROCESS_S = 0.5
 """Seconds that a worker takes to start and end, beside its imports."""
 _UNTIMED_CALLS = 3
-"""Calls of each instance in a block outside any slice: one at set-up, two before the first slice."""
+"""Calls of each instance in a block outside any sample: one at set-up, two before the first sample."""
 _INSTANCE_BUDGET_S = 0.25
 """Seconds that each arm may spend on further instances of a case, in every block."""
 _ROOM = 1.25
 """A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
-_LAST_SLICES = 3
-"""Slices of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
+_LAST_SAMPLES = 3
+"""Samples of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
 _MAX_RESTARTS = 8
 """Each case that takes its worker down costs one restart."""
 
@@ -59,7 +59,7 @@ class Calibration:
     starter: Starter
     """Starts workers."""
     settings: MeasureSettings
-    """Timeouts and slice length."""
+    """Timeouts and sample length."""
     cpus: tuple[int, ...]
     """Affinity mask."""
     needs_torch: bool
@@ -155,8 +155,8 @@ def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
     worker.open(case, inner_loops=1, spin_s=0.0)
     times_s = []
     while worker.is_waiting:
-        times_s.append(worker.slice().value_s)
-    return statistics.median(times_s[-_LAST_SLICES:]) if times_s else None
+        times_s.append(worker.sample().value_s)
+    return statistics.median(times_s[-_LAST_SAMPLES:]) if times_s else None
 
 
 def plan_cases(
@@ -172,7 +172,7 @@ def plan_cases(
     Args:
         cases: In the order of the suite.
         reports: Of the arms, the calibrating one (the baseline) first.
-        settings: The wanted slice length.
+        settings: The wanted sample length.
         injections: Case id and the slowdown to inject there.
         emit: Takes the events.
     """
@@ -188,8 +188,8 @@ def plan_cases(
         if len(times) < len(reports):
             continue
         iteration_s = times[0]
-        # Between the arms: where one is forty times slower, the other's loops would make its slices endless.
-        inner_loops = max(1, math.ceil(settings.slice_s / statistics.geometric_mean(times)))
+        # Between the arms: where one is forty times slower, the other's loops would make its samples endless.
+        inner_loops = max(1, math.ceil(settings.sample_s / statistics.geometric_mean(times)))
         plans.append(
             CasePlan(
                 case=case,
@@ -209,12 +209,12 @@ class BlockCost:
 
     fixed_s: float
     """Processes, imports, instances; seconds."""
-    slice_s: float
-    """One slice of every case in every arm; 0 where there is no case."""
+    sample_s: float
+    """One sample of every case in every arm; 0 where there is no case."""
 
     def block_s(self, settings: MeasureSettings) -> float:
-        """Seconds of a block, its warm-up slices with it."""
-        return self.fixed_s + (settings.slices + settings.warmups) * self.slice_s
+        """Seconds of a block, its warm-up samples with it."""
+        return self.fixed_s + (settings.samples + settings.warmups) * self.sample_s
 
 
 def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> BlockCost:
@@ -227,18 +227,18 @@ def block_cost(plans: Sequence[CasePlan], reports: Sequence[ArmReport]) -> Block
             pair_s += plan.inner_loops * iteration_s
             further_s = 0.0 if plan.instances == 1 else report.instance_s.get(plan.case.id, 0.0)
             fixed_s += plan.instances * (further_s + _UNTIMED_CALLS * iteration_s)
-    return BlockCost(fixed_s=fixed_s, slice_s=pair_s)
+    return BlockCost(fixed_s=fixed_s, sample_s=pair_s)
 
 
-def fit_slices(cost: BlockCost, settings: MeasureSettings, *, left_s: float) -> int:
-    """As many slices as are wanted, or fewer where too few blocks would fit into what is left of the budget.
+def fit_samples(cost: BlockCost, settings: MeasureSettings, *, left_s: float) -> int:
+    """As many samples as are wanted, or fewer where too few blocks would fit into what is left of the budget.
 
-    The block is the unit of inference: ten blocks of six slices say more than four of twelve.
+    The block is the unit of inference: ten blocks of six samples say more than four of twelve.
     """
-    if cost.slice_s <= 0:
-        return settings.slices
-    affordable = int((left_s / _WANTED_BLOCKS - cost.fixed_s) / cost.slice_s) - settings.warmups
-    return max(min(_LEAST_SLICES, settings.slices), min(settings.slices, affordable))
+    if cost.sample_s <= 0:
+        return settings.samples
+    affordable = int((left_s / _WANTED_BLOCKS - cost.fixed_s) / cost.sample_s) - settings.warmups
+    return max(min(_LEAST_SAMPLES, settings.samples), min(settings.samples, affordable))
 
 
 def budget_shortage(
@@ -248,13 +248,13 @@ def budget_shortage(
 
     Args:
         cost: Of a block.
-        settings: Slices, already as few as the budget makes them.
+        settings: Samples, already as few as the budget makes them.
         least: Blocks that a verdict needs.
         budget_s: The whole budget, as asked for.
         left_s: What is left of it.
     """
     block_s = cost.block_s(settings)
-    if cost.slice_s <= 0 or left_s >= _ROOM * least * block_s:
+    if cost.sample_s <= 0 or left_s >= _ROOM * least * block_s:
         return None
     return fact(
         "run.budget_short",
@@ -275,7 +275,7 @@ def _further_instance_s(report: ArmReport, case_id: str) -> float:
 def _instances(further_instance_s: float, settings: MeasureSettings) -> int:
     """As many instances as cost little to set up and warm; one where that is expensive."""
     affordable = int(min(_INSTANCE_BUDGET_S / further_instance_s, _MAX_INSTANCES))
-    return max(1, min(1 + affordable, _MAX_INSTANCES, settings.slices))
+    return max(1, min(1 + affordable, _MAX_INSTANCES, settings.samples))
 
 
 def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:

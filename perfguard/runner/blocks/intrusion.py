@@ -32,7 +32,7 @@ class TimedProcess(Protocol):
 
 
 class IntrusionWatch:
-    """Adds up, over the slices of one case in one block, what each arm used while the other was timed."""
+    """Adds up, over the samples of one case in one block, what each arm used while the other was timed."""
 
     def __init__(self, workers: Sequence[TimedProcess], *, cpus: int) -> None:
         self._workers = workers

@@ -1,4 +1,4 @@
-"""The measuring loop: blocks of fresh processes, slices that alternate between the arms.
+"""The measuring loop: blocks of fresh processes, samples that alternate between the arms.
 
 Emits events and decides nothing: what the events add up to is `perfguard.records.run_data`'s business.
 """
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, Event, Noted, SliceTimed
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted, SampleTimed
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
@@ -21,7 +21,7 @@ from perfguard.runner.process.starter import Starter
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
 
 _MAX_START_FAILURES = 2
-_CANARY_TIMEOUT_S = 30.0
+_CONTROL_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Measuring:
     should_stop: Callable[[], bool]
     """True once the user wants the run to end."""
     settings: MeasureSettings
-    """Slices, warm-ups, budget."""
+    """Samples, warm-ups, budget."""
     cpus: tuple[int, ...]
     """Affinity mask of the workers."""
     arms: tuple[Arm, ...]
@@ -57,21 +57,21 @@ def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measur
         MeasurementError: Workers cannot be started at all.
     """
     loop = _Loop(measuring, list(cases))
-    with _canary(measuring) as canary:
-        return loop.run(plans, canary)
+    with _control(measuring) as control:
+        return loop.run(plans, control)
 
 
 @contextmanager
-def _canary(measuring: Measuring) -> Iterator[Worker | None]:
-    """The canary; a run without one is still a run, so its failure is only noted."""
+def _control(measuring: Measuring) -> Iterator[Worker | None]:
+    """The control workload; a run without one is still a run, so its failure is only noted."""
     with ExitStack() as closing:
         worker: Worker | None = None
         try:
-            worker = measuring.starter.start_canary()
+            worker = measuring.starter.start_control()
             closing.callback(worker.close)
-            worker.receive(_CANARY_TIMEOUT_S)
+            worker.receive(_CONTROL_TIMEOUT_S)
         except (WorkerFailure, MeasurementError) as error:
-            measuring.emit(Noted(fact=fact("canary.missing", severity=Severity.NOTABLE, error=str(error))))
+            measuring.emit(Noted(fact=fact("control.missing", severity=Severity.NOTABLE, error=str(error))))
             closing.close()
             worker = None
         yield worker
@@ -92,14 +92,14 @@ class _Loop:
         self._case_s: dict[int, float] = {}
         """Wall seconds that each case has taken in this block, by its index."""
 
-    def run(self, plans: Iterator[BlockPlan], canary: Worker | None) -> int:
+    def run(self, plans: Iterator[BlockPlan], control: Worker | None) -> int:
         finished = 0
         for plan in plans:
             if finished and not self._pause():
                 break
             if not self._may_start():
                 break
-            if self._run_block(plan, canary):
+            if self._run_block(plan, control):
                 finished += 1
                 self._leave(self._m.answered())
             if finished >= self._m.settings.max_blocks:
@@ -126,7 +126,7 @@ class _Loop:
         left = self._m.settings.budget_s - (time.monotonic() - self._started)
         return left > 0 and left >= self._longest_block_s
 
-    def _run_block(self, plan: BlockPlan, canary: Worker | None) -> bool:
+    def _run_block(self, plan: BlockPlan, control: Worker | None) -> bool:
         """One block; True where it finished (perhaps with fewer cases)."""
         order = tuple(case.case.id for i in plan.case_order if (case := self._cases[i]) is not None)
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
@@ -140,7 +140,7 @@ class _Loop:
             for index in plan.case_order:
                 if self._cases[index] is not None and not self._m.should_stop():
                     switches += self._measure_case(plan, index, workers, prepared)
-                    self._time_canary(plan.index, canary)
+                    self._time_control(plan.index, control)
         elapsed = time.monotonic() - started
         # Once cases have left, the blocks before say too much about the next one.
         self._longest_block_s = elapsed if self._is_shorter else max(self._longest_block_s, elapsed)
@@ -201,7 +201,7 @@ class _Loop:
         workers: dict[Arm, ArmWorker],
         prepared: dict[tuple[int, Arm], Prepared],
     ) -> int:
-        """All slices of one case; gives the involuntary switches they saw."""
+        """All samples of one case; gives the involuntary switches they saw."""
         case = self._cases[index]
         if case is None:
             return 0
@@ -240,7 +240,7 @@ class _Loop:
         order: Sequence[ArmWorker],
         watch: IntrusionWatch,
     ) -> int:
-        """Open a case and time its slices; where a worker refuses, `opened` keeps those that still wait."""
+        """Open a case and time its samples; where a worker refuses, `opened` keeps those that still wait."""
         switches = 0
         for worker in order:
             with self._failures_of(index, worker.arm):
@@ -249,20 +249,20 @@ class _Loop:
                 opened.append(worker)
             if self._cases[index] is None:
                 return switches
-        for position in range(self._m.settings.warmups + self._m.settings.slices):
+        for position in range(self._m.settings.warmups + self._m.settings.samples):
             for worker in order:
                 with self._failures_of(index, worker.arm), watch.turn(worker.arm):
-                    switches += self._time_slice(block, case.case.id, worker, position)
+                    switches += self._time_sample(block, case.case.id, worker, position)
                 if self._cases[index] is None:
                     opened.remove(worker)
                     return switches
         return switches
 
-    def _time_slice(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:
-        timed = worker.slice()
+    def _time_sample(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:
+        timed = worker.sample()
         warmup = position < self._m.settings.warmups
         self._m.emit(
-            SliceTimed(
+            SampleTimed(
                 block=block,
                 case_id=case_id,
                 arm=worker.arm,
@@ -308,12 +308,12 @@ class _Loop:
         if case is not None:
             self._m.emit(CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail))
 
-    def _time_canary(self, block: int, canary: Worker | None) -> None:
-        if canary is None:
+    def _time_control(self, block: int, control: Worker | None) -> None:
+        if control is None:
             return
         try:
-            canary.send("go")
-            reply = canary.receive(_CANARY_TIMEOUT_S)
-            self._m.emit(CanaryTimed(block=block, value_s=float(reply["value_s"])))
+            control.send("go")
+            reply = control.receive(_CONTROL_TIMEOUT_S)
+            self._m.emit(ControlTimed(block=block, value_s=float(reply["value_s"])))
         except (WorkerFailure, KeyError, ValueError):
-            self._m.emit(Noted(fact=fact("canary.no_answer", severity=Severity.NOTABLE, block=block + 1)))
+            self._m.emit(Noted(fact=fact("control.no_answer", severity=Severity.NOTABLE, block=block + 1)))

@@ -16,8 +16,8 @@ def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]
 
     Start-up order, set-up order, measuring order and first arm are
     uniform and independent in every block, so that neither position
-    nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each slice follows a
-    slice of the other arm, which leaves both with the same caches.
+    nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each sample follows a
+    sample of the other arm, which leaves both with the same caches.
     """
     index = first
     while True:

@@ -1,4 +1,4 @@
-"""One arm's worker, spoken to in whole steps: hello, prepare, open, slice, attest."""
+"""One arm's worker, spoken to in whole steps: hello, prepare, open, sample, attest."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedSlice:
-    """One slice as the worker reports it."""
+class TimedSample:
+    """One sample as the worker reports it."""
 
     value_s: float
     """Wall seconds of one iteration."""
     cpu_s: float
     """CPU seconds of one iteration."""
     minor_faults: int
-    """Minor page faults of the slice."""
+    """Minor page faults of the sample."""
     involuntary_switches: int
-    """Involuntary context switches of the slice."""
+    """Involuntary context switches of the sample."""
     iterations: int
-    """Iterations of the slice."""
+    """Iterations of the sample."""
     voluntary_switches: int | None = None
-    """Voluntary context switches of the slice; None, here and below, where the worker cannot tell."""
+    """Voluntary context switches of the sample; None, here and below, where the worker cannot tell."""
     waited_s: float | None = None
-    """Seconds of the slice in which the thread that runs the steps was ready but had no CPU."""
+    """Seconds of the sample in which the thread that runs the steps was ready but had no CPU."""
     peak_memory_bytes: int | None = None
-    """Peak of resident memory in the slice."""
+    """Peak of resident memory in the sample."""
     energy_j: float | None = None
     """Joules of the CPU packages for one iteration."""
     instructions: float | None = None
@@ -126,7 +126,7 @@ class ArmWorker:
         return ready
 
     def hello_profiler(self, name: str, *, cpus: tuple[int, ...], collect_software: bool = False) -> Message:
-        """`hello` for a worker that profiles and never times a slice.
+        """`hello` for a worker that profiles and never times a sample.
 
         Args:
             name: What the worker is called where it fails: `the worker`.
@@ -154,17 +154,17 @@ class ArmWorker:
         return decoded(prepared, Prepared)
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
-        """Start a pyperf benchmark of a prepared case; its first slice then waits."""
+        """Start a pyperf benchmark of a prepared case; its first sample then waits."""
         self._worker.send("bench", case=_described(case), inner_loops=inner_loops, spin_s=spin_s)
-        self._expect("waiting", self._settings.slice_timeout_s)
+        self._expect("waiting", self._settings.sample_timeout_s)
         self.is_waiting = True
 
-    def slice(self) -> TimedSlice:
-        """Hand the baton over for one slice, and take it back when the worker waits again or has all its values."""
+    def sample(self) -> TimedSample:
+        """Hand the baton over for one sample, and take it back when the worker waits again or has all its values."""
         self._worker.send("go")
-        reply = self._expect("slice", self._settings.slice_timeout_s)
+        reply = self._expect("sample", self._settings.sample_timeout_s)
         self._require_mask(reply)
-        timed = decoded(reply, TimedSlice)
+        timed = decoded(reply, TimedSample)
         if not (math.isfinite(timed.value_s) and timed.value_s > 0):
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {_WHY_NOT_IN_FORM}")
         self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
@@ -174,7 +174,7 @@ class ArmWorker:
         """Take an opened benchmark back."""
         self._worker.send("skip")
         try:
-            self._expect("benched", self._settings.slice_timeout_s)
+            self._expect("benched", self._settings.sample_timeout_s)
         except CaseRefused:
             return
 
@@ -244,7 +244,7 @@ class ArmWorker:
         return self._expect_any((reply,), timeout_s)
 
     def _expect_any(self, replies: tuple[str, ...], timeout_s: float | None = None) -> Message:
-        message = self._worker.receive(timeout_s or self._settings.slice_timeout_s)
+        message = self._worker.receive(timeout_s or self._settings.sample_timeout_s)
         if message.get("reply") == "failed":
             raise CaseRefused(
                 str(message.get("reason")),

@@ -84,7 +84,7 @@ class Ceilings:
 
 
 class ProfilingWorker(ArmWorker):
-    """A worker process of one arm that never times a slice. Every method raises WorkerFailure where it fails."""
+    """A worker process of one arm that never times a sample. Every method raises WorkerFailure where it fails."""
 
     def start_script(self, path: Path, arguments: Sequence[str], *, skip: int, timeout_s: float) -> ScriptEnd | None:
         """Run a script until its `skip`-th optimizer step has ended, the first at least.

@@ -26,8 +26,8 @@ class Starter(Protocol):
         """A fresh worker of an arm that measures by the settings; with None it calibrates."""
         ...
 
-    def start_canary(self) -> Worker:
-        """The canary, which lives as long as the run."""
+    def start_control(self) -> Worker:
+        """The control workload, which lives as long as the run."""
         ...
 
 
@@ -45,8 +45,8 @@ class ProcessStarter:
     """NUMA node that memory is bound to."""
     folder: Path
     """The run's folder, absolute."""
-    canary_bundle: str
-    """Bundle that the canary is started from."""
+    control_bundle: str
+    """Bundle that the control workload is started from."""
 
     def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
         """A fresh process of an arm with the block's hash seed."""
@@ -89,24 +89,24 @@ class ProcessStarter:
         labels = (f"calibrate{number}" for number in itertools.count(1))
         return next(label for label in labels if not (self.folder / "logs" / f"{label}-{code}.log").exists())
 
-    def start_canary(self) -> Worker:
-        """The canary in perfguard's own interpreter, on the same CPUs."""
+    def start_control(self) -> Worker:
+        """The control workload in perfguard's own interpreter, on the same CPUs."""
         return WorkerProcess(
             Launch(
                 arguments=(
                     sys.executable,
-                    str(Path(self.canary_bundle) / START_SCRIPT),
-                    "perfguard.worker.canary",
+                    str(Path(self.control_bundle) / START_SCRIPT),
+                    "perfguard.worker.control",
                 ),
                 environment={
-                    "PYTHONPATH": self.canary_bundle,
+                    "PYTHONPATH": self.control_bundle,
                     "PYTHONHASHSEED": "0",
                     "PATH": "/usr/bin:/bin",
                 },
                 directory=str(self.folder),
                 cpus=self.cpus[:1],
                 memory_node=self.memory_node,
-                log=self.folder / "logs" / "canary.log",
+                log=self.folder / "logs" / "control.log",
             )
         )
 
@@ -115,4 +115,4 @@ def _pyperf_options(settings: MeasureSettings | None) -> tuple[str, ...]:
     common = ("--worker", "-q")
     if settings is None:
         return (*common, "--calibrate-loops", "--min-time", str(CALIBRATION_MIN_TIME_S), "-w", "1", "-n", "1")
-    return (*common, "-l", "1", "-w", str(settings.warmups), "-n", str(settings.slices))
+    return (*common, "-l", "1", "-w", str(settings.warmups), "-n", str(settings.samples))

@@ -161,7 +161,7 @@ class WorkerProcess:
         started = _descendants(self._process.pid)
         self._write({"do": "exit"})
         with contextlib.suppress(OSError):
-            os.close(self._command_write)  # a worker whose slice still waits takes the first message as its end
+            os.close(self._command_write)  # a worker whose sample still waits takes the first message as its end
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0 if self._owes_answer else _EXIT_GRACE_S)

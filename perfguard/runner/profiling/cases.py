@@ -1,4 +1,4 @@
-"""Profiled steps of one or two arms: fresh processes in pairs, steps that alternate, never beside a timed slice."""
+"""Profiled steps of one or two arms: fresh processes in pairs, steps that alternate, never beside a timed sample."""
 
 from __future__ import annotations
 

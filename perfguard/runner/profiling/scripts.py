@@ -197,7 +197,7 @@ def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process:
 def _whole(
     process: int, script: Script, worker: ProfilingWorker, profiling: ScriptProfiling, found: ProfiledScript
 ) -> None:
-    """The whole script as one step. The first run of it also gives the census, so its times include the logs' cost."""
+    """The whole script as one step; the first run also gives op counts, so its times include the logs' cost."""
     record = ProfiledProcess(process=process)
     is_first = not found.processes
     trace = profiling.folder / f"candidate-p{process}-whole.json.gz"

@@ -1,4 +1,4 @@
-"""Both arms' slices as empirical distribution functions: how the whole distribution moved, not only its middle."""
+"""Both arms' samples as empirical distribution functions: how the whole distribution moved, not only its middle."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DOTTED = 3
 
 
 def plot_ecdf(series: CaseSeries, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Two curves from 0 to 100 %, with axes and a legend; the outermost hundredth of slices is cut off.
+    """Two curves from 0 to 100 %, with axes and a legend; the outermost hundredth of samples is cut off.
 
     Args:
-        series: Slices of both arms; the baseline may have none.
+        series: Samples of both arms; the baseline may have none.
         width: Columns, labels included.
         height: Lines, axis and legend included.
         glyphs: What to draw with.

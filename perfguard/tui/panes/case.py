@@ -1,4 +1,4 @@
-"""Everything about one case: what the table has no room for, its slices, and what is to blame."""
+"""Everything about one case: what the table has no room for, its samples, and what is to blame."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_FINDINGS = 3
 
 
 def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
-    """Name and verdict, numbers, the latest slices, culprits, changed op counts, the reason."""
+    """Name and verdict, numbers, the latest samples, culprits, changed op counts, the reason."""
     lines = wrapped(case.case_id, width, Role.STRONG, indent=2)
     lines.append(verdict_line(case))
     lines += summary_lines(case)
@@ -37,7 +37,7 @@ def case_lines(case: CaseView, series: CaseSeries, width: int, glyphs: Glyphs) -
 
 
 def stream_lines(series: CaseSeries, width: int, glyphs: Glyphs) -> list[Line]:
-    """The latest slices of each arm on one scale, newest at the right."""
+    """The latest samples of each arm on one scale, newest at the right."""
     room = width - _NAME_WIDTH
     if room < 8:
         return []
@@ -62,7 +62,7 @@ def blame_of(case: CaseView, width: int) -> list[Line]:
     lines: list[Line] = []
     if case.attribution is not None:
         lines += culprit_lines(case.attribution, width)
-    changes = beyond_culprits(case.census or (), case.attribution)
+    changes = beyond_culprits(case.op_counts or (), case.attribution)
     for change in changes[:SHOWN_CHANGES]:
         lines += wrapped(f"changed: {change_text(change)}", width, indent=4)
     for finding in case.findings[:_SHOWN_FINDINGS]:

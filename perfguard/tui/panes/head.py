@@ -104,8 +104,8 @@ def progress_text(progress: Progress) -> str:
     if progress.block is not None:
         of = f" of {progress.blocks_planned}" if progress.blocks_planned else ""
         parts.append(f"block {progress.block + 1}{of}")
-    if progress.slice_index is not None and progress.case_id is not None:
-        parts.append(f"sample {progress.slice_index}")
+    if progress.sample_index is not None and progress.case_id is not None:
+        parts.append(f"sample {progress.sample_index}")
     if progress.left_s is not None:
         parts.append(f"at most {format_duration(progress.left_s)} left")
     elif not parts:
@@ -185,12 +185,12 @@ def _verdict(view: RunView) -> Line:
 
 
 def _conditions(view: RunView, facts: HeadFacts) -> Line:
-    """Stolen time and canary from the events, the rest from this machine."""
+    """Stolen time and control workload from the events, the rest from this machine."""
     parts = []
     if view.steal_ratio is not None:
         parts.append(f"steal {format_ratio(view.steal_ratio)}")
-    if view.canary_ratio is not None:
-        parts.append(f"control {format_change(view.canary_ratio)}")
+    if view.control_ratio is not None:
+        parts.append(f"control {format_change(view.control_ratio)}")
     parts += [facts.host] if facts.host else []
     return line(Span(f" {'  '.join(parts)} ", Role.MUTED)) if parts else EMPTY
 

@@ -22,8 +22,8 @@ def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Li
         width: Columns.
     """
     node = row.node
-    if node.census is not None:
-        change = node.census
+    if node.op_counts is not None:
+        change = node.op_counts
         lines = wrapped(counted_text(change), width, Role.STRONG, indent=2)
         place = f" of {change.module}" if change.module else ""
         return [

@@ -12,15 +12,15 @@ from textual.containers import Container
 from textual.message import Message
 from textual.widget import Widget
 
-from perfguard.records.steps.ops import Attribution, CensusChange, OpDelta
+from perfguard.records.steps.ops import Attribution, OpCountChange, OpDelta
 from perfguard.report.op_tree import (
     OpLevel,
     OpNode,
     OpRow,
-    census_nodes,
     first_culprit,
     flat_nodes,
     frames_of,
+    op_count_nodes,
     path_to,
     tree_of,
 )
@@ -64,7 +64,7 @@ class OpsScreen(ViewScreen):
         self.how = OpsView()
         self._is_tree = True
         self._picture = _PICTURES[0]
-        self._shown: tuple[str, Attribution | None, tuple[CensusChange, ...] | None] | None = None
+        self._shown: tuple[str, Attribution | None, tuple[OpCountChange, ...] | None] | None = None
         self._drawn_as: tuple[bool, float] = (False, 0.0)
         self._deltas: tuple[OpDelta, ...] = ()
         self._tree: tuple[OpNode, ...] = ()
@@ -77,12 +77,12 @@ class OpsScreen(ViewScreen):
         return self.ops
 
     def is_flagged(self, row: Any) -> bool:
-        """Rows of the census, and ops that are blamed."""
+        """Rows of the op counts, and ops that are blamed."""
         attribution = self._attribution
         culprits = attribution.culprits if attribution is not None else ()
         delta = row.node.delta
         is_blamed = delta is not None and any(delta.key in culprit.ops for culprit in culprits)
-        return row.node.census is not None or (is_blamed and row.node.level is not OpLevel.IMPLEMENTATION)
+        return row.node.op_counts is not None or (is_blamed and row.node.level is not OpLevel.IMPLEMENTATION)
 
     def next_flag(self, step: int) -> bool:
         """The next row that needs a look; where this case has none, the next case whose ops were compared."""
@@ -112,7 +112,7 @@ class OpsScreen(ViewScreen):
         """Show the selected case's ops; another case, or new facts about it, are read in a thread."""
         del resort
         case = self.session.case
-        wanted = (case.case_id, case.attribution, case.census) if case is not None else None
+        wanted = (case.case_id, case.attribution, case.op_counts) if case is not None else None
         if wanted == self._shown and self._is_arranged:
             return
         self._shown, self._is_arranged = wanted, True
@@ -140,8 +140,8 @@ class OpsScreen(ViewScreen):
     def _arrange(self) -> None:
         """The rows in the present order, and the pane below."""
         case, attribution = self.session.case, self._attribution
-        census = census_nodes(case.census or ()) if case is not None else ()
-        nodes = (*census, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
+        counts = op_count_nodes(case.op_counts or ()) if case is not None else ()
+        nodes = (*counts, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
         step_delta_s = attribution.balance.delta_s if attribution is not None else 0.0
         rows, self._total = rows_of(nodes, self.how, step_delta_s)
         self.ops.show(rows, spec=self._new_spec())

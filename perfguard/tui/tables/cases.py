@@ -158,8 +158,8 @@ def summary_lines(case: CaseView) -> list[Line]:
     provisional = " so far" if case.outcome is None else ""
     effect = f"effect{provisional} {effect_text(case)}" if case.log_ratio is not None else "no effect yet"
     blocks = format_count(case.blocks, "block") + (f" and {case.voided} voided" if case.voided else "")
-    slices = format_count(case.slices, "sample")
+    samples = format_count(case.samples, "sample")
     return [
         line(f"{arms}, {effect}"),
-        line(Span(f"{blocks}, {slices} per arm, noise {format_ratio(case.noise_ratio)}", Role.MUTED)),
+        line(Span(f"{blocks}, {samples} per arm, noise {format_ratio(case.noise_ratio)}", Role.MUTED)),
     ]

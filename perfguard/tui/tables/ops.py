@@ -57,7 +57,7 @@ def rows_of(nodes: Sequence[OpNode], view: OpsView, step_delta_s: float) -> tupl
     """Rows from top to bottom, and how many there would be without the limit.
 
     Args:
-        nodes: Roots of the tree, or the nodes of a flat list; rows of the census first.
+        nodes: Roots of the tree, or the nodes of a flat list; rows of the op counts first.
         view: What is open, and the order.
         step_delta_s: Difference of the step, which shares are parts of.
     """
@@ -75,7 +75,7 @@ def _walk(nodes: Sequence[OpNode], view: OpsView, step_delta_s: float, depth: in
         if view.accepts is not None and not _is_accepted(node, view.accepts):
             continue
         is_open = bool(node.children) and (node.key in view.opened or _holds_match(node, view))
-        share = node.delta_s / step_delta_s if step_delta_s and node.level is not OpLevel.CENSUS else None
+        share = node.delta_s / step_delta_s if step_delta_s and node.level is not OpLevel.OP_COUNTS else None
         yield OpRow(node=node, depth=depth, is_open=is_open, share=share)
         if is_open:
             yield from _walk(_sorted(node.children, view), view, step_delta_s, depth + 1)
@@ -94,16 +94,16 @@ def _holds_match(node: OpNode, view: OpsView) -> bool:
 
 
 def _sorted(nodes: Sequence[OpNode], view: OpsView) -> list[OpNode]:
-    """Census first, phases as they follow each other, everything else by the order."""
-    fixed = [node for node in nodes if node.level in (OpLevel.CENSUS, OpLevel.PHASE)]
-    free = [node for node in nodes if node.level not in (OpLevel.CENSUS, OpLevel.PHASE)]
+    """Op counts first, phases as they follow each other, everything else by the order."""
+    fixed = [node for node in nodes if node.level in (OpLevel.OP_COUNTS, OpLevel.PHASE)]
+    free = [node for node in nodes if node.level not in (OpLevel.OP_COUNTS, OpLevel.PHASE)]
     return [*fixed, *sorted(free, key=_ORDERS[view.order], reverse=view.is_reversed)]
 
 
 def text_of_node(node: OpNode) -> str:
     """What a filter looks at."""
-    if node.census is not None:
-        return f"census {node.census.rule} {node.census.phase.value} {node.census.module} {node.name}"
+    if node.op_counts is not None:
+        return f"op counts {node.op_counts.rule} {node.op_counts.phase.value} {node.op_counts.module} {node.name}"
     delta = node.delta
     if delta is None:
         return f"{node.level.value} {node.name}"
@@ -145,14 +145,14 @@ def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
         key_of=lambda row: row.node.key,
         text_of=lambda row: text_of_node(row.node),
         empty="no op to show",
-        whole=_census_line,
+        whole=_op_count_line,
     )
 
 
 def _name(row: OpRow, width: int, glyphs: Glyphs) -> Line:
     node = row.node
-    if node.census is not None:
-        return _census_line(row) or ()
+    if node.op_counts is not None:
+        return _op_count_line(row) or ()
     marker = (glyphs.opened if row.is_open else glyphs.closed) if node.children else " "
     indent = "  " * min(row.depth, max(0, width // 4))
     role = Role.STRONG if node.level in (OpLevel.PHASE, OpLevel.MODULE) else Role.PLAIN
@@ -160,9 +160,9 @@ def _name(row: OpRow, width: int, glyphs: Glyphs) -> Line:
     return line(f"{indent}{marker} ", Span(prefix + node.name, role))
 
 
-def _census_line(row: OpRow) -> Line | None:
+def _op_count_line(row: OpRow) -> Line | None:
     """What changed by op counts; None for rows with times."""
-    change = row.node.census
+    change = row.node.op_counts
     if change is None:
         return None
     return line(
@@ -188,13 +188,13 @@ def role_of_delta(node: OpNode) -> Role:
 
 
 def _has_times(node: OpNode) -> bool:
-    return node.census is None and node.level is not OpLevel.IMPLEMENTATION
+    return node.op_counts is None and node.level is not OpLevel.IMPLEMENTATION
 
 
 def _delta(row: OpRow, _: int) -> Line:
     node = row.node
-    if node.census is not None:
-        return line(f"{node.census.before} → {node.census.after}")
+    if node.op_counts is not None:
+        return line(f"{node.op_counts.before} → {node.op_counts.after}")
     return line(Span(format_signed_seconds(node.delta_s), role_of_delta(node))) if _has_times(node) else ()
 
 
@@ -241,8 +241,8 @@ def change_text(delta: OpDelta) -> str:
 
 def _change(row: OpRow, _: int) -> Line:
     node = row.node
-    if node.census is not None:
-        return line(Span(node.census.phase.value, Role.MUTED))
+    if node.op_counts is not None:
+        return line(Span(node.op_counts.phase.value, Role.MUTED))
     if node.level is OpLevel.IMPLEMENTATION:
         return ()
     if node.delta is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from perfguard.codec import OF_NUMBERS, decode_event
 from perfguard.errors import StoreError
-from perfguard.records.events import EVENT_NAMES, EVENT_SCHEMA, Event, OpsCompared, RunStarted
+from perfguard.records.events import EVENT_SCHEMA, Event, OpsCompared, RunStarted, event_type
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 
@@ -193,10 +193,10 @@ def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
     except (msgspec.MsgspecError, ValueError):
         decode_event(line, source="it")
         raise StoreError("its number or its time is none") from None
-    if envelope.event not in EVENT_NAMES:
+    kind = event_type(envelope.event)
+    if kind is None:
         raise _UnknownEventError(envelope.event, envelope.seq)
     event: Event | None = None
-    kind = EVENT_NAMES[envelope.event]
     if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself tells how old it is
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             event = _event_decoder(envelope.event).decode(line)
@@ -220,7 +220,7 @@ def _envelope_decoder() -> msgspec.json.Decoder[_Envelope]:
 
 @functools.cache
 def _event_decoder(name: str) -> msgspec.json.Decoder[Event]:
-    decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(EVENT_NAMES[name])
+    decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(event_type(name))
     return decoder
 
 

@@ -42,7 +42,7 @@ class WatchedCase:
 
         Args:
             name: What it is called among the run's cases.
-            is_timed: Whether its slices are timed now.
+            is_timed: Whether its samples are timed now.
             voided: Blocks that the arm-blind rule leaves out of the effect.
         """
         key = (self._data.revisions[self.case_id], name, is_timed, voided, self._data.end is None)
@@ -85,7 +85,7 @@ class WatchedCase:
             state=self._state(is_timed=is_timed, is_measured=bool(baseline or candidate)),
             blocks=len(finished) - left_out,
             voided=left_out,
-            slices=min(baseline, candidate) if baseline else candidate,
+            samples=min(baseline, candidate) if baseline else candidate,
             baseline_s=self._median_s(blocks, Arm.BASELINE, voided),
             candidate_s=self._median_s(blocks, Arm.CANDIDATE, voided),
             log_ratio=log_ratio,
@@ -94,7 +94,7 @@ class WatchedCase:
             noise_ratio=estimate.block_sd if estimate else None if baseline else self._noise(finished),
             outcome=verdict.outcome if verdict else data.answers.get(case_id),
             reasons=verdict.reasons if verdict else _why(failure) if failure else obstacles,
-            census=data.census_changes.get(case_id),
+            op_counts=data.op_count_changes.get(case_id),
             attribution=data.attributions.get(case_id),
             findings=data.findings.get(case_id, ()),
         )
@@ -102,7 +102,7 @@ class WatchedCase:
     def _estimated(
         self, finished: Sequence[CaseBlock], voided: frozenset[int]
     ) -> tuple[Estimate | None, tuple[Fact, ...]]:
-        """The effect so far by the gate's estimator, and what forbids one; slices of an open block change nothing."""
+        """The effect so far by the gate's estimator, and what forbids one; samples of an open block change nothing."""
         key = ([block.block for block in finished], voided)
         if key != self._estimate[0]:
             try:
@@ -115,7 +115,7 @@ class WatchedCase:
         """The effect so far; None before two blocks.
 
         Raises:
-            MeasurementError: A slice is no time.
+            MeasurementError: A sample is no time.
         """
         if len(finished) < 2:
             return None
@@ -129,7 +129,7 @@ class WatchedCase:
         """What each finished block says; nan where it holds no pair.
 
         Raises:
-            MeasurementError: A slice is no time.
+            MeasurementError: A sample is no time.
         """
         from perfguard.stats.paired import block_effect
 
@@ -140,7 +140,7 @@ class WatchedCase:
         return [(block, self._effects[block.block]) for block in finished]
 
     def _median_s(self, blocks: Sequence[CaseBlock], arm: Arm, voided: Collection[int]) -> float | None:
-        """Median over the blocks' medians; over the slices so far before the first block has ended."""
+        """Median over the blocks' medians; over the samples so far before the first block has ended."""
         medians_s = self._block_medians_s(blocks, arm, voided)
         values_s = medians_s or list(chain.from_iterable(block.of(arm) for block in blocks))
         return statistics.median(values_s) if values_s else None

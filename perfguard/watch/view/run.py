@@ -12,13 +12,13 @@ from perfguard.records.case_names import short_names
 from perfguard.records.events import (
     ArmReady,
     ArmsCompared,
-    CanaryTimed,
     CaseFinished,
+    ControlTimed,
     Event,
-    LookTaken,
+    InterimAnalysis,
     Noted,
     RunFinished,
-    SliceTimed,
+    SampleTimed,
     StepsCounted,
     VerdictReached,
 )
@@ -115,7 +115,7 @@ class WatchedRun:
             problems=problems,
             log=self._log_lines(),
             steal_ratio=data.steal_ratio,
-            canary_ratio=data.canary_ratio,
+            control_ratio=data.control_ratio,
         )
 
     def _case(self, case_id: str) -> WatchedCase:
@@ -143,7 +143,7 @@ class WatchedRun:
             for stage in Stage:
                 try:
                     voided |= void_blocks(self.data.conditions(stage), _MAX_VOID_FRACTION).blocks
-                except MeasurementError:  # a canary that is no time: the gate will say so
+                except MeasurementError:  # a control workload that is no time: the gate will say so
                     continue
             self._voided = (self.data.blocks_finished, frozenset(voided))
         return self._voided[1]
@@ -174,7 +174,7 @@ class WatchedRun:
             blocks_finished=finished,
             blocks_planned=None if planned is None or not finished else max(planned, finished),
             case_id=timing,
-            slice_index=data.timed_slices if timing else None,
+            sample_index=data.timed_samples if timing else None,
             elapsed_s=elapsed_s,
             budget_s=budget_s,
             left_s=max(0.0, budget_s - elapsed_s) if is_running else None,
@@ -207,9 +207,9 @@ _WARNINGS = {
 def level_of(event: Event) -> Level | None:
     """How grave an event is; None for what comes many times a second and for what its neighbours say, too."""
     match event:
-        case SliceTimed() | CanaryTimed() | CaseFinished() | ArmsCompared(identical=False) | StepsCounted(changes=()):
+        case SampleTimed() | ControlTimed() | CaseFinished() | ArmsCompared(identical=False) | StepsCounted(changes=()):
             return None
-        case LookTaken():
+        case InterimAnalysis():
             return _worst(event.decided.values()) if event.decided or event.final else None
         case CaseFailed(skipped=False):
             return "error"

@@ -12,7 +12,7 @@ from perfguard.records.events import Event
 from perfguard.records.facts import Fact
 from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import Attribution, CensusChange
+from perfguard.records.steps.ops import Attribution, OpCountChange
 
 Level = Literal["info", "warning", "error"]
 """How grave a line of the log is."""
@@ -41,7 +41,7 @@ class CaseState(str, Enum):
     WAITING = "waiting"
     """Not measured yet."""
     MEASURING = "measuring"
-    """Its slices are being timed now."""
+    """Its samples are being timed now."""
     OPEN = "open"
     """Measured, without an answer yet."""
     MEASURED = "measured"
@@ -68,10 +68,10 @@ class CaseView:
     """Finished blocks (or rounds) that hold it and count."""
     voided: int = 0
     """Further ones, which the arm-blind rule leaves out."""
-    slices: int
-    """Timed slices of the arm that has fewer, warm-ups left out."""
+    samples: int
+    """Timed samples of the arm that has fewer, warm-ups left out."""
     baseline_s: float | None = None
-    """Median seconds of an iteration in the baseline; None before the first slice, and where there is one arm."""
+    """Median seconds of an iteration in the baseline; None before the first sample, and where there is one arm."""
     candidate_s: float | None = None
     """The same of the candidate, or of the only arm."""
     log_ratio: float | None = None
@@ -86,7 +86,7 @@ class CaseView:
     """Value of Outcome once it was said; None before."""
     reasons: tuple[Fact, ...] = ()
     """Why it failed, or what the verdict rests on."""
-    census: tuple[CensusChange, ...] | None = None
+    op_counts: tuple[OpCountChange, ...] | None = None
     """What changed by op counts; None where it was not counted."""
     attribution: Attribution | None = None
     """Which ops are to blame, where they were compared."""
@@ -130,9 +130,9 @@ class Progress:
     blocks_planned: int | None
     """Blocks that the budget is expected to hold; None before the first one has ended."""
     case_id: str | None
-    """Case whose slices are timed now, as far as events tell."""
-    slice_index: int | None
-    """Slices of that case timed in this block, both arms."""
+    """Case whose samples are timed now, as far as events tell."""
+    sample_index: int | None
+    """Samples of that case timed in this block, both arms."""
     elapsed_s: float
     """Since the run started, by the event clock; by the wall where the run is live."""
     budget_s: float
@@ -195,8 +195,8 @@ class RunView:
     """The latest lines, oldest first; at most a few thousand."""
     steal_ratio: float | None = None
     """Stolen time over wall time in the last finished block, worst measured CPU; None where unknown."""
-    canary_ratio: float | None = None
-    """Last canary over the run's median canary, minus one: how far the host is off its own pace."""
+    control_ratio: float | None = None
+    """Last control workload over the run's median control workload, minus one: how far the host is off its own pace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class CaseSeries:
     case_id: str
     """The case."""
     baseline_s: tuple[float, ...] = ()
-    """Slices of the baseline in the order of timing, seconds of an iteration, warm-ups left out."""
+    """Samples of the baseline in the order of timing, seconds of an iteration, warm-ups left out."""
     candidate_s: tuple[float, ...] = ()
     """The same of the candidate, or of the only arm."""
     block_log_ratios: tuple[float, ...] = ()

@@ -80,8 +80,8 @@ class RunWatch:
         self._deltas: tuple[OpDelta, ...] = ()
 
     @property
-    def is_between_slices(self) -> bool:
-        """Whether painting now can disturb no timed slice of a run that measures on this machine."""
+    def is_between_samples(self) -> bool:
+        """Whether painting now can disturb no timed sample of a run that measures on this machine."""
         return not (self._is_here and self.view.state is RunState.MEASURING and self._run.data.timing is not None)
 
     def poll(self) -> RunView | None:

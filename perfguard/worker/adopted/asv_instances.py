@@ -22,10 +22,10 @@ from perfguard.worker.adopted.asv_suites import (
 from perfguard.worker.adopted.instances import Instance
 from perfguard.worker.adopted.targets import AdoptedTarget
 from perfguard.worker.cases import SkippedTargetError
-from perfguard.worker.timing.slices import Renewed
+from perfguard.worker.timing.samples import Renewed
 
 _RENEWALS_S = 0.2
-"""About how long the set-ups in one slice may take."""
+"""About how long the set-ups in one sample may take."""
 _MOST_RENEWALS = 64
 
 
@@ -83,7 +83,7 @@ class AsvSource:
 
 
 def renewed(call: Callable[[], object], renew: Callable[[], None]) -> Renewed:
-    """A call with a fresh state before each; fewer in a slice where that takes long.
+    """A call with a fresh state before each; fewer in a sample where that takes long.
 
     The bound is a power of two, so that arms whose set-ups take about as long get the same one.
     """

@@ -78,7 +78,7 @@ def prepare_instances(case: dict[str, Any], source: Source, *, seed: int, check:
         source: Sets the instances up.
         seed: Of the block.
         check: Also time a second set-up.
-        instances: How many take turns in the slices.
+        instances: How many take turns in the samples.
     """
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     with source.surroundings():

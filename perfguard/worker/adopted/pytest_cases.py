@@ -1,10 +1,10 @@
 """Tests with a `benchmark` fixture as cases.
 
 A test is run from its beginning to its end each time it is needed, on the worker's main thread: once to set the case
-up, once to time it. Inside, where the test calls its fixture, the slices are timed, with all other fixtures alive; then
-the test goes on, and what it asserts decides whether the case failed. Two tests are never held at once, and no thread
-could disturb what is timed. Instances of one test are runs of it inside each other: pytest is called again where the
-fixture waits.
+up, once to time it. Inside, where the test calls its fixture, the samples are timed, with all other fixtures alive;
+then the test goes on, and what it asserts decides whether the case failed. Two tests are never held at once, and no
+thread could disturb what is timed. Instances of one test are runs of it inside each other: pytest is called again where
+the fixture waits.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class PytestCase(AdoptedCase):
     test: TimedTest
     """The test."""
     instances: int
-    """How many runs of it take turns in the slices, one inside the other."""
+    """How many runs of it take turns in the samples, one inside the other."""
     draw: random.Random
     """Where each lies in memory."""
 
@@ -140,7 +140,7 @@ def prepare_test(case: dict[str, Any], target: AdoptedTarget, *, seed: int, chec
         target: The test.
         seed: Of the block.
         check: Also try whether the test can be run inside itself, and time that.
-        instances: How many take turns in the slices.
+        instances: How many take turns in the samples.
     """
     test = TimedTest(
         target=target,

@@ -1,7 +1,7 @@
 """Profiled steps: one call of a prepared case, or one step of a script, looked at in the way that is asked for.
 
 The profiler makes a step slower, so its times are only ever compared with those of other profiled steps, and bare steps
-beside them tell by how much. No timed slice runs in a process that profiles.
+beside them tell by how much. No timed sample runs in a process that profiles.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from typing import Any
 from perfguard.records.protocol import Message, ScriptExit, StepKind
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
 from perfguard.worker.profiling.running import ScriptEnded, run_script
-from perfguard.worker.timing.slices import Baton
+from perfguard.worker.timing.samples import Baton
 
 _HOOK = "profile_hook_step"
 """Optimizer's method that wraps a class's `step`."""

@@ -1,7 +1,7 @@
 """Waiting until this process leaves the CPUs to others, before the other arm gets its turn.
 
 OpenMP's threads go on spinning for milliseconds after their last parallel region, in the hope of another one. Within a
-slice that is wanted; behind it, it would take the CPUs from the other arm, whose slice begins at once.
+sample that is wanted; behind it, it would take the CPUs from the other arm, whose sample begins at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ threads that are running what they had used at their last tick, 4 ms or more ago
 def threads_used_s() -> float:
     """CPU seconds of all threads that this process has now."""
     used_s = 0.0
-    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - after every slice, so no paths are made
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - after every sample, so no paths are made
         try:
             used_s += _CLOCK_OF((~int(thread) << 3) | _CPUCLOCK_OF_THREAD)
         except OSError:  # it has ended

@@ -1,4 +1,4 @@
-"""Signals beside wall time, read just outside the timed region: a few small files, 0.3 ms for a slice."""
+"""Signals beside wall time, read just outside the timed region: a few small files, 0.3 ms for a sample."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Reading:
 
 
 class Meters:
-    """Everything that is read around a slice. Open it before any thread starts: later threads are then counted too."""
+    """Everything that is read around a sample. Open it before any thread starts: later threads are then counted too."""
 
     def __init__(self, *, root: Path = Path("/"), event: PerfEvent = INSTRUCTIONS) -> None:
         self._root = root
@@ -65,9 +65,9 @@ class Meters:
         return Reading(usage, counted, self._energy.read(), waited_ns)
 
     def between(self, before: Reading, after: Reading, *, iterations: int) -> dict[str, float | int | None]:
-        """What a slice used, as fields of the reply; None for what cannot be read.
+        """What a sample used, as fields of the reply; None for what cannot be read.
 
-        Faults, switches, the wait for a CPU and the peak of memory are the slice's; CPU seconds, joules and
+        Faults, switches, the wait for a CPU and the peak of memory are the sample's; CPU seconds, joules and
         instructions are for one iteration.
         """
         first, last = before.usage, after.usage

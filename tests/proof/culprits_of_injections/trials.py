@@ -143,5 +143,5 @@ def _profiled(session: Session, common: str, candidate: str) -> Attribution:
         raise SystemExit(f"the victim cannot be profiled: {found.problems[case.id].reason}")
     isa_class = isa_of(session.request.fingerprint)
     before, after = (findings_of(found, case, role, isa_class) for role in BOTH)
-    changes = classify(before.joined.census, after.joined.census) if before.joined and after.joined else ()
+    changes = classify(before.joined.op_counts, after.joined.op_counts) if before.joined and after.joined else ()
     return attribute(case.id, before.profile, after.profile, changes)

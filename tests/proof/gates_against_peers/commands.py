@@ -1,4 +1,4 @@
-"""The sub-commands. Each can be run in slices (`--minutes`), goes on where it stopped, and loses nothing."""
+"""The sub-commands. Each can be run in samples (`--minutes`), goes on where it stopped, and loses nothing."""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from perfguard.config import Config
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
 from perfguard.gate.paired.judging import policy_of
-from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS, apply_confirmations, confirm, flagged_cases
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate, plan_looks
-from perfguard.records.run import CaseSlices, PairedData
+from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
+from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Confirmation, Outcome, Policy
 from tests.proof.gates_against_peers.stream import Block, Window, injected
 
-CONFIRMATION_BLOCKS = CONFIRMATION_LOOKS[-1]
+CONFIRMATION_BLOCKS = CONFIRMATION_ANALYSES[-1]
 """Blocks that a window keeps ready behind its end."""
 _ROUNDING_S = 1e-6
 
@@ -52,7 +52,7 @@ def decide(window: Window, *, case: str | None = None, effect: float = 0.0) -> D
     cases = tuple(Case(benchmark=name, target="") for name in blocks[0].cases)
     budget_s = sum(block.conditions.duration_s for block in window.blocks[:limit])
     first_s = blocks[0].conditions.duration_s
-    planned = plan_looks(first_s, left_s=budget_s - first_s, max_blocks=limit)
+    planned = plan_analyses(first_s, left_s=budget_s - first_s, max_blocks=limit)
     gate = SequentialGate(cases, policy, planned_blocks=planned)
     used, seconds = _look_through(gate, blocks, cases, budget_s)
     verdicts = gate.verdicts()
@@ -81,12 +81,12 @@ def _look_through(
             break
         taken, elapsed_s = taken + 1, elapsed_s + block_s
         if gate.is_due(taken):
-            gate.look(_paired(blocks[:taken], cases), blocks=taken, final=False)
+            gate.analyse(_paired(blocks[:taken], cases), blocks=taken, final=False)
             if gate.answered() >= {case.id for case in cases}:
                 return taken, elapsed_s
         if elapsed_s >= budget_s * (1 - CONFIRMATION_SHARE) and flagged_cases(gate.verdicts()):
             break
-    gate.look(_paired(blocks[:taken], cases), blocks=taken, final=True)
+    gate.analyse(_paired(blocks[:taken], cases), blocks=taken, final=True)
     return taken, elapsed_s
 
 
@@ -102,7 +102,7 @@ def _confirmed(
     chosen = [case for case in cases if case.id in flagged]
     found: dict[str, Confirmation] = {}
     used = 0
-    for look in CONFIRMATION_LOOKS:
+    for look in CONFIRMATION_ANALYSES:
         left = [case for case in chosen if case.id not in found or not found[case.id].confirmed]
         if left and len(following) >= look:
             found.update(confirm(_paired(following[:look], left), left, policy))
@@ -114,8 +114,8 @@ def _paired(blocks: Sequence[Block], cases: Sequence[Case]) -> PairedData:
     names = tuple(case.id for case in cases)
     return PairedData(
         case_ids=names,
-        slices=tuple(
-            CaseSlices(
+        samples=tuple(
+            CaseSamples(
                 case_id=name,
                 block=block.conditions.block,
                 baseline_s=block.cases[name].baseline_s,

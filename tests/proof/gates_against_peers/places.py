@@ -12,7 +12,7 @@ TEMPLATE = HERE / "victim"
 CONSTRAINTS = HERE / "constraints.txt"
 
 MEASURED = REPOSITORY / "docs" / "measurements" / f"peers-{probe().machine_id}"
-"""What was measured on this machine, row by row, and the report: committed, so that slices of many days add up."""
+"""What was measured on this machine, row by row, and the report: committed, so that samples of many days add up."""
 SPINS = MEASURED / "spins.json"
 """Seconds of an iteration of each case, measured once, alone."""
 COSTS = MEASURED / "costs.json"

@@ -36,7 +36,7 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
     Args:
         made: The victim.
         minutes: How long.
-        gate_minutes: Blocks are made as in a gate of so many minutes, which decides how many slices they have.
+        gate_minutes: Blocks are made as in a gate of so many minutes, which decides how many samples they have.
         say: Takes one line for each step.
 
     Raises:
@@ -69,7 +69,7 @@ def record(made: Made, *, minutes: float, gate_minutes: float, say: object = pri
             {
                 "key": session.folder.run_id,
                 "gate_minutes": gate_minutes,
-                "slices": plan.settings.slices,
+                "slices": plan.settings.samples,
                 "machine_id": session.fingerprint.machine_id,
                 "cpus": list(session.selection.cpus),
                 "set_up_s": time.monotonic() - session.started,

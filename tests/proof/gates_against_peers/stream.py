@@ -1,6 +1,6 @@
 """A recorded stream, cut into gates: every rule is fed the same samples.
 
-The arms of the recording are identical, so a slowdown is put in by multiplying the candidate's slices of one case.
+The arms of the recording are identical, so a slowdown is put in by multiplying the candidate's samples of one case.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Slices:
     """One case in one block."""
 
     baseline_s: tuple[float, ...]
-    """Seconds for each iteration, one value a slice."""
+    """Seconds for each iteration, one value a sample."""
     candidate_s: tuple[float, ...]
     """The same of the other arm."""
     wall_s: float | None = None
@@ -80,9 +80,9 @@ def read_stream(folder: Path) -> tuple[Block, ...]:
     """
     data = RunData.of(read_events(folder / "events.jsonl")).paired()
     found: dict[int, dict[str, Slices]] = {}
-    for entry in data.slices:
-        slices = Slices(baseline_s=entry.baseline_s, candidate_s=entry.candidate_s, wall_s=entry.wall_s)
-        found.setdefault(entry.block, {})[entry.case_id] = slices
+    for entry in data.samples:
+        samples = Slices(baseline_s=entry.baseline_s, candidate_s=entry.candidate_s, wall_s=entry.wall_s)
+        found.setdefault(entry.block, {})[entry.case_id] = samples
     return tuple(
         Block(cases=found[condition.block], conditions=condition)
         for condition in data.conditions
@@ -117,13 +117,13 @@ def resampled(stream: Sequence[Block], *, size: int, confirmation: int, count: i
 
 
 def injected(blocks: Sequence[Block], case: str | None, effect: float) -> tuple[Block, ...]:
-    """The blocks with the candidate's slices of a case made slower by `effect`, a ratio."""
+    """The blocks with the candidate's samples of a case made slower by `effect`, a ratio."""
     if case is None or not effect:
         return tuple(blocks)
     changed = []
     for block in blocks:
-        slices = block.cases[case]
-        slower = replace(slices, candidate_s=tuple(value * (1 + effect) for value in slices.candidate_s))
+        samples = block.cases[case]
+        slower = replace(samples, candidate_s=tuple(value * (1 + effect) for value in samples.candidate_s))
         changed.append(replace(block, cases={**block.cases, case: slower}))
     return tuple(changed)
 
@@ -168,7 +168,7 @@ def _window(stream: Sequence[Block], start: int, *, size: int, confirmation: int
 
 def _exchanged(block: Block) -> Block:
     swapped = {
-        case: replace(slices, baseline_s=slices.candidate_s, candidate_s=slices.baseline_s)
-        for case, slices in block.cases.items()
+        case: replace(samples, baseline_s=samples.candidate_s, candidate_s=samples.baseline_s)
+        for case, samples in block.cases.items()
     }
     return replace(block, cases=swapped)

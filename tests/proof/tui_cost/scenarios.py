@@ -24,7 +24,7 @@ SLICES_A_SECOND = 20
 class ManyCases:
     """Five hundred cases; each second fifty of them change, as does the progress."""
 
-    is_between_slices = True
+    is_between_samples = True
     is_behind = False
     replay = None
 
@@ -85,7 +85,7 @@ def many_ops():
 
 
 class HoursOfEvents:
-    """A source that gives one second of a long run at each poll: slices, blocks, looks, notes."""
+    """A source that gives one second of a long run at each poll: samples, blocks, looks, notes."""
 
     is_live = True
     folder = None
@@ -132,9 +132,9 @@ class HoursOfEvents:
         while True:
             yield [happened.BlockStarted(block=block, hash_seed=1, data_seed=1, case_ids=ids)]
             for case_id in ids:
-                yield self._slices(draw, block, case_id)
+                yield self._samples(draw, block, case_id)
                 yield [
-                    happened.CanaryTimed(block=block, value_s=draw.gauss(0.02, 1e-4)),
+                    happened.ControlTimed(block=block, value_s=draw.gauss(0.02, 1e-4)),
                     happened.CaseFinished(block=block, case_id=case_id, baseline_digest=1.0, candidate_digest=1.0),
                 ]
             yield [
@@ -146,9 +146,9 @@ class HoursOfEvents:
             block += 1
 
     @staticmethod
-    def _slices(draw: random.Random, block: int, case_id: str) -> list[Event]:
+    def _samples(draw: random.Random, block: int, case_id: str) -> list[Event]:
         return [
-            happened.SliceTimed(
+            happened.SampleTimed(
                 block=block,
                 case_id=case_id,
                 arm=arm,

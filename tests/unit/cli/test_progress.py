@@ -70,7 +70,7 @@ def watch_a_gate(verbosity: Verbosity, *, failing: int = 0) -> None:
             happened.BlockFinished(block=block, started_at=0.0, duration_s=4.0, steal_ratio=0.0, involuntary_switches=0)
         )
         decided = {CASES[block // 4]: "unchanged"} if block % 4 == 3 else {}
-        progress.observe(happened.LookTaken(blocks=block + 1, final=False, decided=decided))
+        progress.observe(happened.InterimAnalysis(blocks=block + 1, final=False, decided=decided))
     progress.step(recorded_text("counting what the arms execute"))
     progress.observe(happened.RunFinished(outcome="pass", exit_code=0))
 
@@ -108,7 +108,7 @@ def test_a_recorded_run_has_at_most_ten_lines(capsys):
 def test_cases_have_their_short_names(capsys):
     progress = make_progress(Verbosity.VERBOSE)
     progress.observe(a_start(*CASES))
-    progress.observe(happened.LookTaken(blocks=3, final=False, decided={CASES[0]: "regressed"}))
+    progress.observe(happened.InterimAnalysis(blocks=3, final=False, decided={CASES[0]: "regressed"}))
     assert capsys.readouterr().err == "· answered after 3 blocks: kernel.linear[m=128] regressed\n"
 
 

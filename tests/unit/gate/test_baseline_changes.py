@@ -13,7 +13,7 @@ from perfguard.gate.stored.lookup import named_baseline
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Round
 from perfguard.report.lines import SAME_OP_COUNTS, change_lines
-from tests.census_rows import census, op
+from tests.op_count_rows import counts, op
 from tests.stored_baselines import CASE, NOISE, ROUND, record, recorded_on
 
 ONCE, TWICE = [op("relu")], [op("relu", 2)]
@@ -21,11 +21,11 @@ ONCE, TWICE = [op("relu")], [op("relu", 2)]
 
 def recorded(seconds, rows=None, *, of=CASE):
     """A baseline of one case with a round for each of these times."""
-    rounds = tuple(Round(values_s=(value,), canary_s=(0.002,), started_at=1000.0) for value in seconds)
+    rounds = tuple(Round(values_s=(value,), control_s=(0.002,), started_at=1000.0) for value in seconds)
     noise = replace(NOISE, rounds=len(rounds), median_s=sorted(seconds)[len(seconds) // 2])
     baseline = StoredBaseline(info=recorded_on("m"), fingerprint=None, noise={of: noise}, rounds={of: rounds})
-    censuses = {} if rows is None else {of: census(rows, case_id=of)}
-    return CountedBaseline(baseline=baseline, censuses=censuses)
+    op_counts = {} if rows is None else {of: counts(rows, case_id=of)}
+    return CountedBaseline(baseline=baseline, op_counts=op_counts)
 
 
 def told(before, after, capsys):
@@ -79,15 +79,15 @@ def test_of_what_was_not_counted_nothing_is_told(rows, capsys):
     assert len(told(before, after, capsys)) == 1
 
 
-def test_a_census_of_other_instruction_sets_is_not_compared():
+def test_op_counts_of_other_instruction_sets_is_not_compared():
     before, after = recorded([1.0, 1.0], ONCE), recorded([1.0, 1.0], TWICE)
-    other = replace(after.censuses[CASE], isa_class="avx2")
-    (change,) = changes_between(before, replace(after, censuses={CASE: other}))
+    other = replace(after.op_counts[CASE], isa_class="avx2")
+    (change,) = changes_between(before, replace(after, op_counts={CASE: other}))
     assert change.op_changes is None
 
 
 def test_a_baseline_by_its_folder_comes_with_what_was_counted(tmp_path):
-    place = record(tmp_path, "m", census(ONCE, case_id=CASE))
+    place = record(tmp_path, "m", counts(ONCE, case_id=CASE))
     found = named_baseline(load_config(tmp_path, {}), str(place.relative_to(tmp_path)), "any-machine")
-    assert set(found.censuses) == {CASE}
+    assert set(found.op_counts) == {CASE}
     assert found.baseline.rounds[CASE][0].values_s == ROUND.values_s

@@ -26,7 +26,7 @@ from perfguard.gate.rules.policy import judge
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
-from perfguard.records.events import BlockFinished, BlockStarted, CaseCalibrated, CaseFinished, RunStarted, SliceTimed
+from perfguard.records.events import BlockFinished, BlockStarted, CaseCalibrated, CaseFinished, RunStarted, SampleTimed
 from perfguard.records.facts import fact
 from perfguard.records.plan import DEFAULT_GATE, FOR_CALIBRATION, MeasureSettings
 from perfguard.records.result import ArmSummary, RunResult
@@ -112,7 +112,7 @@ class Gates:
             for case in request.cases:
                 ratio = float(np.exp(self.shift + self.sd * self.rng.standard_normal()))
                 yield from (
-                    SliceTimed(
+                    SampleTimed(
                         block=block,
                         case_id=case.id,
                         arm=arm,

@@ -7,7 +7,7 @@ import pytest
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
 from perfguard.records.facts import Severity, fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData, Round
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from perfguard.stats.one_sided import p_outside
@@ -17,8 +17,10 @@ POLICY = Policy()
 A, B = Case(benchmark="a", target="m:a"), Case(benchmark="b", target="m:b", gating=Gating.ADVISORY)
 
 
-def block(case, number, ratio=1.0, slices=2):
-    return CaseSlices(case_id=case.id, block=number, baseline_s=(1e-3,) * slices, candidate_s=(1e-3 * ratio,) * slices)
+def block(case, number, ratio=1.0, samples=2):
+    return CaseSamples(
+        case_id=case.id, block=number, baseline_s=(1e-3,) * samples, candidate_s=(1e-3 * ratio,) * samples
+    )
 
 
 def conditions(count, stolen=()):
@@ -28,15 +30,15 @@ def conditions(count, stolen=()):
             duration_s=1.0,
             steal_ratio=0.5 if number in stolen else 0.0,
             involuntary_switches=None,
-            canary_s=(),
+            control_s=(),
         )
         for number in range(count)
     )
 
 
-def paired(slices, *, blocks=8, stolen=(), failures=()):
+def paired(samples, *, blocks=8, stolen=(), failures=()):
     return PairedData(
-        case_ids=(A.id, B.id), slices=tuple(slices), conditions=conditions(blocks, stolen), failures=failures
+        case_ids=(A.id, B.id), samples=tuple(samples), conditions=conditions(blocks, stolen), failures=failures
     )
 
 
@@ -113,8 +115,8 @@ def test_a_case_whose_blocks_were_all_voided_is_inconclusive():
     assert comparison.problem == fact("case.all_blocks_voided", blocks=2)
 
 
-def rounds(*times, canary=(1.0,)):
-    return [Round(values_s=(time,), canary_s=canary, started_at=0.0) for time in times]
+def rounds(*times, control=(1.0,)):
+    return [Round(values_s=(time,), control_s=control, started_at=0.0) for time in times]
 
 
 def test_rounds_are_compared_with_the_stored_ones():
@@ -131,7 +133,7 @@ def test_rounds_are_compared_with_the_stored_ones():
         ([], rounds(1.0, 1.0), Outcome.NO_BASELINE, "case.not_in_stored_baseline"),
         (rounds(1.0, 1.0), [], Outcome.FAILED, "case.no_round"),
         (rounds(1.0), rounds(1.0, 1.0), Outcome.INCONCLUSIVE, "case.unusable_times"),
-        (rounds(1.0, 1.0), rounds(1.0, 1.0, canary=()), Outcome.INCONCLUSIVE, "case.unusable_times"),
+        (rounds(1.0, 1.0), rounds(1.0, 1.0, control=()), Outcome.INCONCLUSIVE, "case.unusable_times"),
         (rounds(1.0, 1.0), rounds(1.0, math.nan), Outcome.FAILED, "case.unusable_times"),
     ],
 )
@@ -165,10 +167,10 @@ def test_a_case_is_new_where_the_baseline_lacks_it_and_lost_where_the_candidate_
     assert of_blocks.problem_outcome is of_rounds.problem_outcome is outcome
 
 
-def test_blocks_count_by_how_little_their_slices_scatter():
-    scattered = replace(block(A, 3, 1.2, slices=6), baseline_s=(1e-3, 2e-3, 1e-3, 3e-3, 1e-3, 2e-3))
+def test_blocks_count_by_how_little_their_samples_scatter():
+    scattered = replace(block(A, 3, 1.2, samples=6), baseline_s=(1e-3, 2e-3, 1e-3, 3e-3, 1e-3, 2e-3))
     steady = [
-        replace(block(A, n, slices=6), candidate_s=tuple(1e-3 * (1.01 + 1e-4 * ((n + k) % 3)) for k in range(6)))
+        replace(block(A, n, samples=6), candidate_s=tuple(1e-3 * (1.01 + 1e-4 * ((n + k) % 3)) for k in range(6)))
         for n in range(8)
         if n != 3
     ]

@@ -8,9 +8,9 @@ import pytest
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.sequential import SequentialGate, plan_looks
+from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.one_sided import p_slower
@@ -25,8 +25,8 @@ NOISE = (-0.004, 0.003, -0.002, 0.004, 0.001, -0.002, -0.001, 0.003, 0.002, -0.0
 def data(effect, blocks=6, *, case=CASE, failures=()):
     return PairedData(
         case_ids=(case.id,),
-        slices=tuple(
-            CaseSlices(
+        samples=tuple(
+            CaseSamples(
                 case_id=case.id,
                 block=block,
                 baseline_s=(1e-3,),
@@ -35,7 +35,7 @@ def data(effect, blocks=6, *, case=CASE, failures=()):
             for block in range(blocks)
         ),
         conditions=tuple(
-            BlockConditions(block=b, duration_s=2.5, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+            BlockConditions(block=b, duration_s=2.5, steal_ratio=0, involuntary_switches=0, control_s=(1e-3,))
             for b in range(blocks)
         ),
         failures=failures,
@@ -44,7 +44,7 @@ def data(effect, blocks=6, *, case=CASE, failures=()):
 
 def looked(effect, blocks=12, *, case=CASE, policy=POLICY):
     gate = SequentialGate((case,), policy, planned_blocks=blocks)
-    gate.look(data(effect, blocks, case=case), blocks=blocks, final=True)
+    gate.analyse(data(effect, blocks, case=case), blocks=blocks, final=True)
     return gate
 
 
@@ -88,7 +88,7 @@ def test_a_case_that_fails_while_it_is_confirmed_is_not_red():
 
 
 def test_a_confirmation_is_looser_than_a_flag_but_not_free():
-    """Slower at all is enough; half the level goes to each of the two looks."""
+    """Slower at all is enough; half the level goes to each of the two analyses."""
     found = confirm(data(0.004), [CASE], POLICY)["case"]
     assert found.confirmed
     assert not confirm(data(0.001), [CASE], POLICY)["case"].confirmed
@@ -103,23 +103,23 @@ def test_advisory_cases_need_no_confirmation():
 
 def test_one_final_look_is_the_ordinary_test():
     comparison = looked(0.0061).comparisons()[0]
-    plain = decide_cases([replace(comparison, looks=1)], POLICY)[0]
+    plain = decide_cases([replace(comparison, analyses=1)], POLICY)[0]
     assert looked(0.0061).verdicts()[0].outcome is plain.outcome
-    assert comparison.looks == 1
+    assert comparison.analyses == 1
 
 
 def test_what_was_decided_at_a_look_stands():
     gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
-    assert gate.look(data(0.2, 6), blocks=6, final=False) == {"case": Outcome.REGRESSED}
+    assert gate.analyse(data(0.2, 6), blocks=6, final=False) == {"case": Outcome.REGRESSED}
     assert gate.answered() == {"case"}
-    assert gate.look(data(0.0, 12), blocks=12, final=True) == {}
+    assert gate.analyse(data(0.0, 12), blocks=12, final=True) == {}
     assert gate.verdicts()[0].outcome is Outcome.REGRESSED
 
 
 def test_a_failed_case_needs_no_more_measuring():
     failure = CaseFailed(case_id="case", arm=Arm.CANDIDATE, reason=fact("case.raised", error="gone"))
     gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
-    gate.look(data(0.0, 6, failures=(failure,)), blocks=6, final=False)
+    gate.analyse(data(0.0, 6, failures=(failure,)), blocks=6, final=False)
     assert gate.answered() == {"case"}
     assert gate.verdicts()[0].outcome is Outcome.FAILED
 
@@ -129,10 +129,10 @@ def test_an_open_case_says_how_much_longer_it_would_take():
     wide = data(0.0, 12)
     wide = replace(
         wide,
-        slices=tuple(replace(entry, candidate_s=(1e-3 * math.exp(noisy[entry.block]),)) for entry in wide.slices),
+        samples=tuple(replace(entry, candidate_s=(1e-3 * math.exp(noisy[entry.block]),)) for entry in wide.samples),
     )
     gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
-    gate.look(wide, blocks=12, final=True)
+    gate.analyse(wide, blocks=12, final=True)
     (verdict,) = gate.verdicts()
     assert verdict.outcome is Outcome.INCONCLUSIVE
     values = fact_of(verdict.reasons, "verdict.too_noisy").values
@@ -155,7 +155,7 @@ def test_an_open_case_says_how_much_longer_it_would_take():
     ],
 )
 def test_looks_are_spread_over_what_the_budget_will_hold(first_block_s, left_s, max_blocks, expected):
-    assert plan_looks(first_block_s, left_s=left_s, max_blocks=max_blocks) == expected
+    assert plan_analyses(first_block_s, left_s=left_s, max_blocks=max_blocks) == expected
 
 
 def test_looks_come_after_a_few_blocks_and_then_now_and_then():
@@ -163,7 +163,7 @@ def test_looks_come_after_a_few_blocks_and_then_now_and_then():
     taken = []
     for blocks in range(1, 41):
         if gate.is_due(blocks):
-            gate.look(data(0.012, blocks), blocks=blocks, final=False)
+            gate.analyse(data(0.012, blocks), blocks=blocks, final=False)
             taken.append(blocks)
     assert taken[0] >= POLICY.min_blocks
     assert 6 <= len(taken) <= 9
@@ -201,11 +201,11 @@ def test_a_p_value_at_the_level_confirms_and_none_is_above_one():
 
 
 def due(planned, blocks=40):
-    """Blocks after which a gate looks."""
+    """Blocks after which a gate analyses."""
     gate, taken = SequentialGate((CASE,), POLICY, planned_blocks=planned), []
     for count in range(1, blocks + 1):
         if gate.is_due(count):
-            gate.look(data(0.012, count), blocks=count, final=False)
+            gate.analyse(data(0.012, count), blocks=count, final=False)
             taken.append(count)
     return taken
 
@@ -231,25 +231,25 @@ class TestWhatALookAddsUpTo:
         ("p_outside", Spending.EVEN),
     )
 
-    def expected(self, looks, fractions):
+    def expected(self, analyses, fractions):
         """The p-values of looks at so many blocks each, from their own tests."""
-        nominal = [compare_paired(data(0.004, blocks), [CASE], POLICY)[0] for blocks in looks]
+        nominal = [compare_paired(data(0.004, blocks), [CASE], POLICY)[0] for blocks in analyses]
         return {
             name: sequential_p(
-                spending, [getattr(each, name) for each in nominal], [float(b) for b in looks], fractions
+                spending, [getattr(each, name) for each in nominal], [float(b) for b in analyses], fractions
             )
             for name, spending in self.SIGNALS
         }
 
-    def found(self, *looks, planned=12):
+    def found(self, *analyses, planned=12):
         gate = SequentialGate((CASE,), POLICY, planned_blocks=planned)
-        for blocks, final in looks:
-            gate.look(data(0.004, blocks), blocks=blocks, final=final)
+        for blocks, final in analyses:
+            gate.analyse(data(0.004, blocks), blocks=blocks, final=final)
         (comparison,) = gate.comparisons()
-        return comparison.looks, {name: getattr(comparison, name) for name, _ in self.SIGNALS}
+        return comparison.analyses, {name: getattr(comparison, name) for name, _ in self.SIGNALS}
 
     @pytest.mark.parametrize(
-        ("looks", "counted", "fractions"),
+        ("analyses", "counted", "fractions"),
         [
             ([(5, False)], [5], [5 / 12]),
             ([(12, False)], [12], [0.95]),
@@ -257,20 +257,20 @@ class TestWhatALookAddsUpTo:
             ([(5, True)], [5], [1.0]),
             ([(5, False), (8, False)], [5, 8], [5 / 12, 8 / 12]),
             ([(5, False), (8, True)], [5, 8], [5 / 12, 1.0]),
-            # Without new blocks an interim look is none; the last one spends what is left all the same.
+            # Without new blocks an interim analysis is none; the last one spends what is left all the same.
             ([(5, False), (5, False)], [5], [5 / 12]),
             ([(5, False), (5, True)], [5, 5], [5 / 12, 1.0]),
         ],
     )
-    def test_is_valid_after_all_of_them(self, looks, counted, fractions):
-        assert self.found(*looks) == (len(counted), self.expected(counted, fractions))
+    def test_is_valid_after_all_of_them(self, analyses, counted, fractions):
+        assert self.found(*analyses) == (len(counted), self.expected(counted, fractions))
 
     def test_a_plan_of_too_few_blocks_is_one_of_as_many_as_a_verdict_needs(self):
         assert self.found((5, False), planned=2) == (1, self.expected([5], [0.95]))
 
     def test_too_few_blocks_are_kept_and_not_looked_at(self):
         gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
-        gate.look(data(0.5, 4), blocks=4, final=True)
+        gate.analyse(data(0.5, 4), blocks=4, final=True)
         (comparison,) = gate.comparisons()
         assert comparison == compare_paired(data(0.5, 4), [CASE], POLICY)[0]
         assert gate.verdicts()[0].outcome is Outcome.INCONCLUSIVE
@@ -290,7 +290,7 @@ class TestAnAnswer:
     def test_ends_the_measuring_of_its_case(self, effect, outcome, is_answered):
         policy = replace(POLICY, margin_ratio=0.03)
         gate = SequentialGate((CASE,), policy, planned_blocks=12)
-        found = gate.look(data(effect, 12), blocks=12, final=True)
+        found = gate.analyse(data(effect, 12), blocks=12, final=True)
         assert found == ({"case": outcome} if is_answered else {})
         assert gate.answered() == ({"case"} if is_answered else set())
         assert gate.verdicts()[0].outcome is outcome
@@ -299,7 +299,7 @@ class TestAnAnswer:
         found = {}
         for step in range(60):
             gate = SequentialGate((CASE,), replace(POLICY, margin_ratio=0.03), planned_blocks=12)
-            gate.look(data(0.006 + 1e-4 * step, 12), blocks=12, final=True)
+            gate.analyse(data(0.006 + 1e-4 * step, 12), blocks=12, final=True)
             found[gate.comparisons()[0].p_unclean] = bool(gate.answered())
         assert any(0.017 < p_value <= 0.025 for p_value in found)
         assert all(is_answered == (p_value <= 0.025) for p_value, is_answered in found.items())
@@ -309,11 +309,11 @@ class TestAnAnswer:
 
         def both(blocks):
             first, second = data(0.2, blocks), data(0.009 if blocks < 12 else 0.05, blocks, case=other)
-            return replace(first, slices=(*first.slices, *second.slices))
+            return replace(first, samples=(*first.samples, *second.samples))
 
         gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
-        assert gate.look(both(6), blocks=6, final=False) == {"case": Outcome.REGRESSED}
-        assert gate.look(both(12), blocks=12, final=True) == {"other": Outcome.REGRESSED}
+        assert gate.analyse(both(6), blocks=6, final=False) == {"case": Outcome.REGRESSED}
+        assert gate.analyse(both(12), blocks=12, final=True) == {"other": Outcome.REGRESSED}
 
     @pytest.mark.parametrize(("missing", "outcome"), [(True, Outcome.NO_BASELINE), (False, Outcome.FAILED)])
     def test_is_needed_no_more_of_a_case_that_cannot_have_one(self, missing, outcome):
@@ -321,7 +321,7 @@ class TestAnAnswer:
         reason = fact("case.raised", error="gone")
         failure = CaseFailed(case_id="case", arm=Arm.BASELINE, reason=reason, missing=missing)
         gate = SequentialGate((CASE, other), POLICY, planned_blocks=12)
-        found = gate.look(data(0.05, 12, case=other, failures=(failure,)), blocks=12, final=False)
+        found = gate.analyse(data(0.05, 12, case=other, failures=(failure,)), blocks=12, final=False)
         assert found == {"other": Outcome.REGRESSED}
         assert gate.answered() == {"case", "other"}
         assert [verdict.outcome for verdict in gate.verdicts()] == [outcome, Outcome.REGRESSED]
@@ -329,8 +329,8 @@ class TestAnAnswer:
     def test_keeps_the_look_that_gave_it_and_the_rule_of_the_latest(self):
         gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
         assert gate.voiding is None
-        gate.look(data(0.2, 6), blocks=6, final=False)
+        gate.analyse(data(0.2, 6), blocks=6, final=False)
         answer = gate.comparisons()
-        gate.look(data(0.0, 12), blocks=12, final=True)
+        gate.analyse(data(0.0, 12), blocks=12, final=True)
         assert gate.comparisons() == answer
         assert gate.voiding.blocks_total == 12

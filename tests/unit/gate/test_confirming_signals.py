@@ -9,7 +9,7 @@ from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals
 from perfguard.records.facts import fact
-from perfguard.records.run import Signal, SignalSlices
+from perfguard.records.run import Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.stats.signals import ratio_bar, readable_pairs
@@ -19,7 +19,7 @@ POLICY = Policy()
 SIGNALS = SignalPolicy(gating=(Signal.CPU, Signal.FAULTS))
 
 
-def slices(signal, baseline, candidate, *, blocks=8, sd=0.004, seed=1):
+def samples(signal, baseline, candidate, *, blocks=8, sd=0.004, seed=1):
     """Both arms around their values, with as much noise in a block as between blocks."""
     rng = np.random.default_rng([seed, blocks])
     entries = []
@@ -28,7 +28,7 @@ def slices(signal, baseline, candidate, *, blocks=8, sd=0.004, seed=1):
         before, after = (
             tuple(float(v) for v in value * row) for value, row in zip((baseline, candidate), noise, strict=True)
         )
-        entries.append(SignalSlices(case_id="x", block=block, signal=signal, baseline=before, candidate=after))
+        entries.append(SignalSamples(case_id="x", block=block, signal=signal, baseline=before, candidate=after))
     return entries
 
 
@@ -38,17 +38,17 @@ def ruled(entries, again, *, effect=0.0, gating=Gating.GATING):
     return judged[0], confirm_signals(timed, judged, again, POLICY)[0]
 
 
-TWICE = slices(Signal.CPU, 1e-3, 2e-3)
+TWICE = samples(Signal.CPU, 1e-3, 2e-3)
 
 
 def test_a_signal_that_relocated_arms_show_again_stays_red():
-    _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1.9e-3, blocks=5, seed=2))
+    _, verdict = ruled(TWICE, samples(Signal.CPU, 1e-3, 1.9e-3, blocks=5, seed=2))
     assert verdict.outcome is Outcome.REGRESSED
     assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=True, blocks=5)
 
 
 def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
-    flagged, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 1e-3, blocks=10, seed=2))
+    flagged, verdict = ruled(TWICE, samples(Signal.CPU, 1e-3, 1e-3, blocks=10, seed=2))
     assert flagged.outcome is Outcome.REGRESSED
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=False, blocks=10)
@@ -56,20 +56,20 @@ def test_a_signal_that_was_luck_of_the_layout_is_inconclusive():
 
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_a_run_that_ended_before_the_confirmation_is_never_red_by_a_signal(blocks):
-    _, verdict = ruled(TWICE, slices(Signal.CPU, 1e-3, 2e-3, blocks=blocks))
+    _, verdict = ruled(TWICE, samples(Signal.CPU, 1e-3, 2e-3, blocks=blocks))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.reasons[-1] == fact("signal.confirmation", signal="cpu", confirmed=False, blocks=None)
 
 
 def test_counts_are_confirmed_by_their_difference():
-    faults = slices(Signal.FAULTS, 0.0, 400.0)
-    assert ruled(faults, slices(Signal.FAULTS, 0.0, 380.0, blocks=5))[1].outcome is Outcome.REGRESSED
-    assert ruled(faults, slices(Signal.FAULTS, 0.0, 0.0, blocks=5))[1].outcome is Outcome.INCONCLUSIVE
+    faults = samples(Signal.FAULTS, 0.0, 400.0)
+    assert ruled(faults, samples(Signal.FAULTS, 0.0, 380.0, blocks=5))[1].outcome is Outcome.REGRESSED
+    assert ruled(faults, samples(Signal.FAULTS, 0.0, 0.0, blocks=5))[1].outcome is Outcome.INCONCLUSIVE
 
 
 def test_one_of_two_signals_that_comes_back_is_enough():
-    both = [*TWICE, *slices(Signal.FAULTS, 0.0, 400.0)]
-    again = [*slices(Signal.CPU, 1e-3, 1e-3, blocks=5), *slices(Signal.FAULTS, 0.0, 380.0, blocks=5)]
+    both = [*TWICE, *samples(Signal.FAULTS, 0.0, 400.0)]
+    again = [*samples(Signal.CPU, 1e-3, 1e-3, blocks=5), *samples(Signal.FAULTS, 0.0, 380.0, blocks=5)]
     assert ruled(both, again)[1].outcome is Outcome.REGRESSED
 
 
@@ -87,16 +87,16 @@ def test_advisory_cases_are_left_as_they_are():
 def test_luck_comes_back_about_as_seldom_as_the_level_says():
     red = 0
     for seed in range(300):
-        again = slices(Signal.CPU, 1e-3, 1e-3, blocks=5, sd=0.02, seed=seed)
+        again = samples(Signal.CPU, 1e-3, 1e-3, blocks=5, sd=0.02, seed=seed)
         red += ruled(TWICE, again)[1].outcome is Outcome.REGRESSED
-    assert red <= 300 * POLICY.confirm_level  # half the level at each of two looks; this is the first
+    assert red <= 300 * POLICY.confirm_level  # half the level at each of two analyses; this is the first
 
 
 def test_both_looks_at_a_confirmation_share_its_level():
     """A p between half of the level and all of it would confirm a flag at a single look."""
     between = 0
     for step in range(60):
-        again = slices(Signal.CPU, 1e-3, 1e-3 * (1 + 1e-4 * step), blocks=5, seed=2)
+        again = samples(Signal.CPU, 1e-3, 1e-3 * (1 + 1e-4 * step), blocks=5, seed=2)
         p_value = ratio_bar([readable_pairs(entry.baseline, entry.candidate) for entry in again], 0.0).p_up()
         is_red = ruled(TWICE, again)[1].outcome is Outcome.REGRESSED
         assert is_red == (p_value <= POLICY.confirm_level / 2)
@@ -105,30 +105,30 @@ def test_both_looks_at_a_confirmation_share_its_level():
 
 
 def test_what_is_not_red_stays_as_it_is():
-    same = slices(Signal.CPU, 1e-3, 1e-3)
+    same = samples(Signal.CPU, 1e-3, 1e-3)
     flagged, verdict = ruled(same, [])
     assert flagged.outcome is Outcome.UNCHANGED
     assert verdict == flagged
 
 
 def test_a_signal_that_is_only_told_confirms_nothing():
-    both = [*TWICE, *slices(Signal.INSTRUCTIONS, 1e9, 2e9)]
-    again = [*slices(Signal.CPU, 1e-3, 1e-3, seed=2), *slices(Signal.INSTRUCTIONS, 1e9, 2e9, seed=2)]
+    both = [*TWICE, *samples(Signal.INSTRUCTIONS, 1e9, 2e9)]
+    again = [*samples(Signal.CPU, 1e-3, 1e-3, seed=2), *samples(Signal.INSTRUCTIONS, 1e9, 2e9, seed=2)]
     assert ruled(both, again)[1].outcome is Outcome.INCONCLUSIVE
 
 
 def test_two_blocks_can_confirm():
-    assert ruled(TWICE, slices(Signal.CPU, 1e-3, 2e-3, blocks=2, seed=2))[1].outcome is Outcome.REGRESSED
+    assert ruled(TWICE, samples(Signal.CPU, 1e-3, 2e-3, blocks=2, seed=2))[1].outcome is Outcome.REGRESSED
 
 
 def test_more_of_a_count_at_all_confirms_it():
-    """Half a fault more in each iteration, seen in thirty slices: far less than the margin that flags."""
-    faults = slices(Signal.FAULTS, 0.0, 400.0)
-    assert ruled(faults, slices(Signal.FAULTS, 0.0, 0.5, blocks=5))[1].outcome is Outcome.REGRESSED
+    """Half a fault more in each iteration, seen in thirty samples: far less than the margin that flags."""
+    faults = samples(Signal.FAULTS, 0.0, 400.0)
+    assert ruled(faults, samples(Signal.FAULTS, 0.0, 0.5, blocks=5))[1].outcome is Outcome.REGRESSED
 
 
 def test_a_p_value_at_the_level_confirms():
-    again = slices(Signal.CPU, 1e-3, 1.01e-3, blocks=5, seed=2)
+    again = samples(Signal.CPU, 1e-3, 1.01e-3, blocks=5, seed=2)
     p_value = ratio_bar([readable_pairs(entry.baseline, entry.candidate) for entry in again], 0.0).p_up()
     timed = decide_cases([compared("x", 0.0)], POLICY)
     judged = judge_signals(TWICE, timed, SIGNALS)

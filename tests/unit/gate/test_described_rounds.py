@@ -8,7 +8,7 @@ from perfguard.records.run import Round
 
 
 def described(*rounds):
-    entries = [Round(values_s=values, canary_s=(), started_at=0.0) for values in rounds]
+    entries = [Round(values_s=values, control_s=(), started_at=0.0) for values in rounds]
     return describe_rounds("x", entries, inner_loops=1, problem=None)
 
 

@@ -1,4 +1,4 @@
-"""Censuses, attributions and advice of a run, from scripted workers that leave recorded traces and logs."""
+"""Op counts, attributions and advice of a run, from scripted workers that leave recorded traces and logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from perfguard.config import Config, LoadedConfig
 from perfguard.gate.paired.explain import count_arms, explain
-from perfguard.gate.stored.lookup import StoredCensus
+from perfguard.gate.stored.lookup import StoredOpCounts
 from perfguard.host.probe import probe
 from perfguard.profile.libraries.runners import NO_LIBRARY
 from perfguard.profile.runs.profiling import isa_of
@@ -22,7 +22,7 @@ from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.records.steps.ops import Census
+from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.interrupt import Interrupts
@@ -111,9 +111,9 @@ def session(tmp_path):
 
 
 def stored(isa_class=None, seed=7):
-    """A census without a row, so that whatever is counted is new."""
-    census = Census(case_id=CASE.id, isa_class=isa_class or isa_of(probe()), torch="2.13.0", rows=())
-    return StoredCensus(info=recorded_on(ELSEWHERE, seed=seed), censuses={CASE.id: census})
+    """op counts without a row, so that whatever is counted is new."""
+    counts = OpCounts(case_id=CASE.id, isa_class=isa_class or isa_of(probe()), torch="2.13.0", rows=())
+    return StoredOpCounts(info=recorded_on(ELSEWHERE, seed=seed), op_counts={CASE.id: counts})
 
 
 def left_onednn(changes):
@@ -123,13 +123,13 @@ def left_onednn(changes):
 
 def test_arms_that_execute_the_same_count_the_same(session):
     count_arms(session, FakeStarter(), [CASE])
-    assert session.data.census_changes == {CASE.id: ()}
-    assert session.data.stored_census_changes == {}
+    assert session.data.op_count_changes == {CASE.id: ()}
+    assert session.data.stored_op_count_changes == {}
 
 
-def test_products_that_leave_onednn_are_a_change_of_the_census(session):
+def test_products_that_leave_onednn_are_a_change_of_the_op_counts(session):
     count_arms(session, FakeStarter(logs={CANDIDATE: WITHOUT_MATMUL}), [CASE])
-    assert left_onednn(session.data.census_changes[CASE.id])
+    assert left_onednn(session.data.op_count_changes[CASE.id])
 
 
 def test_identical_arms_are_not_counted(session):
@@ -144,8 +144,8 @@ def test_what_another_machine_counted_is_compared_on_its_data_in_the_same_step(s
     count_arms(session, starter, [CASE], stored(seed=7))
     seed = plan_block(1, index=0, seed=7).data_seed
     assert sorted(starter.started) == [(BASELINE, seed), (CANDIDATE, seed)]
-    assert session.data.census_changes == {CASE.id: ()}
-    assert session.data.stored_census_changes[CASE.id]
+    assert session.data.op_count_changes == {CASE.id: ()}
+    assert session.data.stored_op_count_changes[CASE.id]
     (note,) = (note for note in session.notes if note.code == "ops.compared_with_machine")
     assert [note.values[name] for name in ("machine_id", "changed", "cases")] == [ELSEWHERE, 1, 1]
 
@@ -155,8 +155,8 @@ def test_of_identical_arms_the_candidate_is_compared_with_the_other_machine(sess
     starter = FakeStarter()
     count_arms(session, starter, [CASE], stored())
     assert [arm for arm, _ in starter.started] == [CANDIDATE]
-    assert session.data.census_changes == {}
-    assert session.data.stored_census_changes[CASE.id]
+    assert session.data.op_count_changes == {}
+    assert session.data.stored_op_count_changes[CASE.id]
 
 
 def test_the_users_own_seed_stays(session):
@@ -167,9 +167,9 @@ def test_the_users_own_seed_stays(session):
     assert {seed for _, seed in starter.started} == {plan_block(1, index=0, seed=1).data_seed}
 
 
-def test_a_census_of_other_instruction_sets_says_nothing(session):
+def test_op_counts_of_other_instruction_sets_says_nothing(session):
     count_arms(session, FakeStarter(), [CASE], stored(isa_class="sve_512"))
-    assert session.data.stored_census_changes == {}
+    assert session.data.stored_op_count_changes == {}
     assert not any(note.code == "ops.compared_with_machine" for note in session.notes)
 
 
@@ -178,7 +178,7 @@ def test_an_op_that_left_onednn_is_told_in_the_attribution(session):
     deltas = json.loads((session.folder.path / "ops-1.json").read_text(encoding="utf-8"))["deltas"]
     left = {delta["key"]["op"] for delta in deltas if delta["detail"].endswith("→ no library")}
     assert left == {"aten::addmm", "aten::mm"}
-    changes = session.data.attributions[CASE.id].census_changes
+    changes = session.data.attributions[CASE.id].op_count_changes
     assert left_onednn(changes)
 
 

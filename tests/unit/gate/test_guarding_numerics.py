@@ -146,7 +146,7 @@ def test_numbers_that_only_one_arm_has_are_not_compared():
 
 
 def round_of(seed, **checks):
-    return Round(values_s=(0.1,), canary_s=(0.1,), started_at=0.0, data_seed=seed, checks=checks)
+    return Round(values_s=(0.1,), control_s=(0.1,), started_at=0.0, data_seed=seed, checks=checks)
 
 
 def test_stored_and_fresh_rounds_meet_where_they_had_the_same_data():

@@ -32,7 +32,7 @@ FAILED, NEW = without("crash", Outcome.FAILED), without("new", Outcome.NO_BASELI
 FOREIGN = without("foreign", Outcome.INCOMPARABLE)
 UNSTABLE = Voiding(
     voided=(VoidedBlock(block=3, severity=4.0, causes={"stolen_share": 0.2}),),
-    spared=(VoidedBlock(block=4, severity=2.0, causes={"canary_ratio": 0.4}),),
+    spared=(VoidedBlock(block=4, severity=2.0, causes={"control_ratio": 0.4}),),
     blocks_total=6,
 )
 
@@ -256,7 +256,7 @@ def test_a_host_that_is_unstable_says_so_and_names_the_blocks():
     assert [note.code for note in result.notes] == ["first", "host.block_disturbed", "host.block_disturbed"]
     assert [note.values for note in result.notes[1:]] == [
         {"block": 4, "is_voided": True, "stolen_share": 0.2},
-        {"block": 5, "is_voided": False, "canary_ratio": 0.4},
+        {"block": 5, "is_voided": False, "control_ratio": 0.4},
     ]
 
 

@@ -9,30 +9,30 @@ import pytest
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.signals import RULES, SignalPolicy, judge_signals, missing_signals
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, Signal, SignalSlices
+from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, Policy
 from tests.compared_cases import compared
 from tests.found_facts import codes_of, fact_of
 
 POLICY = SignalPolicy()
-BLOCKS, SLICES = 10, 6
+BLOCKS, SAMPLES = 10, 6
 MIB = 1024 * 1024
 
 
-def timed(case_id="x", effect=0.0, *, sd=0.004, gating=Gating.GATING, looks=1):
+def timed(case_id="x", effect=0.0, *, sd=0.004, gating=Gating.GATING, analyses=1):
     """A verdict on the times alone."""
-    return decide_cases([compared(case_id, effect, sd=sd, gating=gating, looks=looks)], Policy())[0]
+    return decide_cases([compared(case_id, effect, sd=sd, gating=gating, analyses=analyses)], Policy())[0]
 
 
 def measured(signal, baseline, candidate, *, case_id="x", sd=0.004, blocks=BLOCKS, seed=1):
-    """Slices around two typical values, with block noise of `sd` relative to each."""
+    """Samples around two typical values, with block noise of `sd` relative to each."""
     rng = np.random.default_rng([seed, blocks, *case_id.encode()])
     entries = []
     for block in range(blocks):
-        first, second = 1 + sd * rng.standard_normal((2, SLICES)) + sd * rng.standard_normal((2, 1))
+        first, second = 1 + sd * rng.standard_normal((2, SAMPLES)) + sd * rng.standard_normal((2, 1))
         entries.append(
-            SignalSlices(
+            SignalSamples(
                 case_id=case_id,
                 block=block,
                 signal=signal,
@@ -153,12 +153,12 @@ def test_amounts_that_never_vary_are_compared_without_a_crash():
 
 def test_a_signal_that_an_arm_cannot_read_has_no_finding():
     entries = measured(Signal.ENERGY, 1.0, 2.0)
-    alone = [replace(entry, candidate=(None,) * SLICES) for entry in entries]
+    alone = [replace(entry, candidate=(None,) * SAMPLES) for entry in entries]
     assert judge_signals(alone, [timed()], POLICY)[0].signals == ()
     assert judge_signals([], [timed()], POLICY)[0].signals == ()
 
 
-def test_blocks_and_slices_that_could_not_be_read_are_left_out():
+def test_blocks_and_samples_that_could_not_be_read_are_left_out():
     entries = measured(Signal.CPU, 0.01, 0.02)
     holes = [
         replace(entry, baseline=(None, *entry.baseline[1:])) if entry.block % 2 else entry for entry in entries[2:]
@@ -173,7 +173,7 @@ def test_blocks_and_slices_that_could_not_be_read_are_left_out():
 def test_a_value_that_is_no_amount_is_left_out(wild):
     entries = measured(Signal.CPU, 0.01, 0.01)
     entries[3] = replace(entries[3], candidate=(wild, *entries[3].candidate[1:]))
-    entries[4] = replace(entries[4], baseline=(wild,) * SLICES)
+    entries[4] = replace(entries[4], baseline=(wild,) * SAMPLES)
     found = finding(entries)
     assert found.outcome is Outcome.UNCHANGED
     assert (found.fact.code, found.fact.values["blocks"]) == ("signal.measured", 9)
@@ -210,7 +210,7 @@ def test_gating_signals_are_corrected_over_the_gating_cases_and_all_looks():
     family = judge_signals(entries, verdicts, POLICY)[0].signals[0]
     assert alone.p_adjusted is not None
     assert family.p_adjusted == pytest.approx(13 * alone.p_adjusted)
-    later = finding(measured(Signal.CPU, 0.01, 0.0108, sd=0.01), timed(looks=4))
+    later = finding(measured(Signal.CPU, 0.01, 0.0108, sd=0.01), timed(analyses=4))
     assert later.p_adjusted == pytest.approx(10 * alone.p_adjusted)
 
 

@@ -27,7 +27,7 @@ READY = {
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def analyses(monkeypatch):
     """How often the machine was read."""
     counted = []
     read = host.read_fingerprint
@@ -70,9 +70,9 @@ def request_of(tmp_path, monkeypatch):
     return make
 
 
-def test_the_machine_is_looked_at_once_a_gate(looks, fake_arms, request_of):
+def test_the_machine_is_looked_at_once_a_gate(analyses, fake_arms, request_of):
     result = default_gate(request_of(), parse_arm("dir:."))
-    assert len(looks) == 1
+    assert len(analyses) == 1
     assert result.arms[Arm.CANDIDATE.value].stack_id.startswith("torch2.8.0-py3.12-")
 
 

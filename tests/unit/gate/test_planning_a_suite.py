@@ -13,7 +13,7 @@ from perfguard.stats.planning import sequential_blocks
 from tests.calibrated_machines import plan_of
 
 PACE = Pace(block_s=5.0, overhead_s=20.0)
-TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, looks=8, min_blocks=5)
+TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, analyses=8, min_blocks=5)
 
 
 def noise(sd, margin=0.005):

@@ -97,8 +97,8 @@ def test_a_gate_names_the_cases_of_its_outcome_and_effects_of_regressions_only()
 
 def test_a_regression_on_an_unstable_host_is_named_before_the_host():
     voiding = Voiding(
-        voided=(VoidedBlock(block=3, severity=4.0, causes={"canary_ratio": 0.4}),),
-        spared=(VoidedBlock(block=4, severity=2.0, causes={"canary_ratio": 0.4}),),
+        voided=(VoidedBlock(block=3, severity=4.0, causes={"control_ratio": 0.4}),),
+        spared=(VoidedBlock(block=4, severity=2.0, causes={"control_ratio": 0.4}),),
         blocks_total=6,
     )
     gate = judge([SLOW], POLICY, voiding=voiding)

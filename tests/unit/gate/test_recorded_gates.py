@@ -19,7 +19,7 @@ from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import judge
 from perfguard.records.calibration import Scope
 from perfguard.records.facts import fact
-from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSlices, PairedData
+from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_effect, block_log_ratio
@@ -30,23 +30,23 @@ SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=
 
 def block(number, *, duration_s=4.0, steal=0.0):
     return BlockConditions(
-        block=number, duration_s=duration_s, steal_ratio=steal, involuntary_switches=0, canary_s=(1e-3,)
+        block=number, duration_s=duration_s, steal_ratio=steal, involuntary_switches=0, control_s=(1e-3,)
     )
 
 
-def slices(case_id, number, ratio=1.0):
+def samples(case_id, number, ratio=1.0):
     baseline = (0.0010, 0.0011, 0.0012, 0.0010, 0.0011)
     candidate = tuple(value * ratio * (1 + 0.001 * n) for n, value in enumerate(baseline))
-    return CaseSlices(case_id=case_id, block=number, baseline_s=baseline, candidate_s=candidate)
+    return CaseSamples(case_id=case_id, block=number, baseline_s=baseline, candidate_s=candidate)
 
 
 class TestTheSamplesOfARun:
     data = PairedData(
         case_ids=("a", "b", "c"),
-        slices=(
-            *(slices("a", n, 1.0 + 0.01 * n) for n in (2, 0, 1, 3)),
-            *(slices("b", n) for n in range(4)),
-            slices("c", 0),
+        samples=(
+            *(samples("a", n, 1.0 + 0.01 * n) for n in (2, 0, 1, 3)),
+            *(samples("b", n) for n in range(4)),
+            samples("c", 0),
         ),
         conditions=(*(block(n) for n in range(3)), block(3, steal=0.5)),
         failures=(CaseFailed(case_id="b", arm=Arm.CANDIDATE, reason=fact("case.raised", error="broken")),),
@@ -55,7 +55,7 @@ class TestTheSamplesOfARun:
     def test_hold_the_block_values_in_the_order_they_ran_without_voided_blocks(self):
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
         expected = [
-            block_log_ratio(s.baseline_s, s.candidate_s) for s in (slices("a", n, 1 + 0.01 * n) for n in range(3))
+            block_log_ratio(s.baseline_s, s.candidate_s) for s in (samples("a", n, 1 + 0.01 * n) for n in range(3))
         ]
         assert found.block_log_ratios == pytest.approx(expected, abs=5e-7)
         assert all(round(value, 6) == value for value in found.block_log_ratios)
@@ -64,47 +64,47 @@ class TestTheSamplesOfARun:
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)
         assert {case_id: sample.gating for case_id, sample in found.items()} == {"a": True, "c": False}
 
-    def test_keep_how_much_single_slices_vary(self):
+    def test_keep_how_much_single_samples_vary(self):
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
-        assert found.slices == 5
+        assert found.samples == 5
         steps = np.log(1 + 0.001 * np.arange(5))
         winsorised = np.clip(steps, steps[1], steps[3])
-        assert found.slice_variance == pytest.approx(winsorised.var(ddof=1) * 5 * 4 / (3 * 2), rel=1e-3)
+        assert found.sample_variance == pytest.approx(winsorised.var(ddof=1) * 5 * 4 / (3 * 2), rel=1e-3)
 
     def test_keep_what_weights_each_block(self):
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
-        entries = [slices("a", n, 1 + 0.01 * n) for n in range(3)]
+        entries = [samples("a", n, 1 + 0.01 * n) for n in range(3)]
         expected = [block_effect(entry.baseline_s, entry.candidate_s).variance for entry in entries]
         assert found.block_variances == pytest.approx(expected, rel=1e-3)
 
-    def test_pair_as_many_slices_as_both_arms_have(self):
-        entry = slices("a", 0)
-        data = replace(self.data, slices=(replace(entry, candidate_s=entry.candidate_s[:3]),), failures=())
-        assert case_samples(data, (), max_void_fraction=0.25)["a"].slices == 3
+    def test_pair_as_many_samples_as_both_arms_have(self):
+        entry = samples("a", 0)
+        data = replace(self.data, samples=(replace(entry, candidate_s=entry.candidate_s[:3]),), failures=())
+        assert case_samples(data, (), max_void_fraction=0.25)["a"].samples == 3
 
-    def test_of_single_slices_have_no_variance(self):
-        one = CaseSlices(case_id="a", block=0, baseline_s=(1e-3,), candidate_s=(2e-3,))
-        data = PairedData(case_ids=("a",), slices=(one,), conditions=(block(0),))
+    def test_of_single_samples_have_no_variance(self):
+        one = CaseSamples(case_id="a", block=0, baseline_s=(1e-3,), candidate_s=(2e-3,))
+        data = PairedData(case_ids=("a",), samples=(one,), conditions=(block(0),))
         found = case_samples(data, (), max_void_fraction=0.25)["a"]
-        assert (found.slices, found.slice_variance) == (1, None)
+        assert (found.samples, found.sample_variance) == (1, None)
         assert found.block_log_ratios == (round(math.log(2), 6),)
 
     def test_the_pace_is_that_of_blocks_with_every_case(self):
         data = PairedData(
             case_ids=("a", "b"),
-            slices=(slices("a", 0), slices("b", 0), slices("a", 1), slices("b", 1), slices("a", 2)),
+            samples=(samples("a", 0), samples("b", 0), samples("a", 1), samples("b", 1), samples("a", 2)),
             conditions=(block(0, duration_s=6.0), block(1, duration_s=5.0), block(2, duration_s=1.0)),
         )
         assert full_block_s(data) == 5.5
-        assert full_block_s(PairedData(case_ids=(), slices=(), conditions=())) == 0.0
+        assert full_block_s(PairedData(case_ids=(), samples=(), conditions=())) == 0.0
         lonely = (block(0, duration_s=6.0), block(1, duration_s=1.0))
-        assert full_block_s(PairedData(case_ids=("a",), slices=(slices("a", 0),), conditions=lonely)) == 6.0
-        assert full_block_s(PairedData(case_ids=("a",), slices=(), conditions=lonely)) == 3.5
+        assert full_block_s(PairedData(case_ids=("a",), samples=(samples("a", 0),), conditions=lonely)) == 6.0
+        assert full_block_s(PairedData(case_ids=("a",), samples=(), conditions=lonely)) == 3.5
 
     def test_the_start_of_a_block_is_told_only_where_every_case_tells_its_part(self):
         def data(*walls_s):
-            entries = (replace(slices(name, 0), wall_s=wall_s) for name, wall_s in zip("ab", walls_s, strict=True))
-            return PairedData(case_ids=("a", "b"), slices=tuple(entries), conditions=(block(0, duration_s=4.0),))
+            entries = (replace(samples(name, 0), wall_s=wall_s) for name, wall_s in zip("ab", walls_s, strict=True))
+            return PairedData(case_ids=("a", "b"), samples=tuple(entries), conditions=(block(0, duration_s=4.0),))
 
         assert startup_s(data(1.0, 2.5)) == 0.5
         assert startup_s(data(1.0, None)) is None
@@ -114,9 +114,9 @@ class TestTheSamplesOfARun:
     def test_tell_what_each_case_took_of_a_block_and_what_the_rest_of_it_took(self):
         data = PairedData(
             case_ids=("a", "b"),
-            slices=(
-                *(replace(slices("a", n), wall_s=1.0 + 0.1 * n) for n in range(4)),
-                *(replace(slices("b", n), wall_s=2.0) for n in range(2)),
+            samples=(
+                *(replace(samples("a", n), wall_s=1.0 + 0.1 * n) for n in range(4)),
+                *(replace(samples("b", n), wall_s=2.0) for n in range(2)),
             ),
             conditions=(*(block(n, duration_s=5.0) for n in range(3)), block(3, duration_s=5.0, steal=0.5)),
         )
@@ -137,8 +137,8 @@ class TestAGate:
         rng = np.random.default_rng(1)
         data = PairedData(
             case_ids=("a", "n"),
-            slices=tuple(
-                slices(case, n, 1 + effect + 0.001 * rng.standard_normal()) for case in ("a", "n") for n in range(8)
+            samples=tuple(
+                samples(case, n, 1 + effect + 0.001 * rng.standard_normal()) for case in ("a", "n") for n in range(8)
             ),
             conditions=tuple(block(n) for n in range(8)),
         )

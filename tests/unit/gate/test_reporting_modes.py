@@ -9,7 +9,7 @@ import pytest
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.modes import mode_fact, report_modes
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.records.run import BlockConditions, CaseSlices, PairedData
+from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, Outcome, Policy
 from tests.found_facts import codes_of
@@ -29,13 +29,15 @@ def data_of(baseline_slow, candidate_slow, *, shift=0.0, noise=0.003, machine=NE
     for block, slow in enumerate(zip(baseline_slow, candidate_slow, strict=True)):
         drift = 0.01 * block + machine[block]
         log_s = drift + SLOW * np.array(slow) + np.array([0.0, shift]) + noise * rng.standard_normal(2)
-        slices = np.exp(log_s[:, None] + noise * rng.standard_normal((2, 6))) * 1e-3
-        entries.append(CaseSlices(case_id="x", block=block, baseline_s=tuple(slices[0]), candidate_s=tuple(slices[1])))
+        samples = np.exp(log_s[:, None] + noise * rng.standard_normal((2, 6))) * 1e-3
+        entries.append(
+            CaseSamples(case_id="x", block=block, baseline_s=tuple(samples[0]), candidate_s=tuple(samples[1]))
+        )
     conditions = tuple(
-        BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, canary_s=(1e-3,))
+        BlockConditions(block=b, duration_s=1, steal_ratio=0, involuntary_switches=0, control_s=(1e-3,))
         for b in range(len(entries))
     )
-    return PairedData(case_ids=("x",), slices=tuple(entries), conditions=conditions)
+    return PairedData(case_ids=("x",), samples=tuple(entries), conditions=conditions)
 
 
 def reported(data, *, outcome=None, policy=POLICY):
@@ -89,17 +91,17 @@ def test_a_step_of_the_machine_is_no_mode_and_hides_none(machine_step):
     assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (1 / 20, 8 / 20)
 
 
-def test_a_burst_in_one_slice_and_a_block_of_one_arm_change_nothing():
+def test_a_burst_in_one_sample_and_a_block_of_one_arm_change_nothing():
     data = data_of(RARELY, MOSTLY)
     _, after = reported(data)
-    both_fast = data.slices[8]
+    both_fast = data.samples[8]
     burst = replace(
         both_fast,
         baseline_s=(40 * both_fast.baseline_s[0], *both_fast.baseline_s[1:]),
         candidate_s=(40 * both_fast.candidate_s[0], *both_fast.candidate_s[1:]),
     )
-    slices = (*data.slices[:8], burst, *data.slices[9:], replace(both_fast, block=20, candidate_s=()))
-    (disturbed,) = report_modes([reported(data)[0]], replace(data, slices=slices), POLICY)
+    samples = (*data.samples[:8], burst, *data.samples[9:], replace(both_fast, block=20, candidate_s=()))
+    (disturbed,) = report_modes([reported(data)[0]], replace(data, samples=samples), POLICY)
     assert disturbed.modes.baseline_slow_share == after.modes.baseline_slow_share
     assert disturbed.modes.candidate_slow_share == after.modes.candidate_slow_share
 
@@ -136,7 +138,7 @@ def test_voided_blocks_and_stored_baselines_are_left_out():
 
 def test_a_case_without_usable_times_is_left_to_the_comparison():
     data = data_of(RARELY, MOSTLY)
-    broken = replace(data, slices=(replace(data.slices[0], baseline_s=(0.0,)), *data.slices[1:]))
+    broken = replace(data, samples=(replace(data.samples[0], baseline_s=(0.0,)), *data.samples[1:]))
     before, _ = reported(data)
     assert report_modes([before], broken, POLICY) == (before,)
-    assert report_modes([before], replace(data, slices=()), POLICY) == (before,)
+    assert report_modes([before], replace(data, samples=()), POLICY) == (before,)

@@ -85,8 +85,8 @@ def test_what_could_not_be_paired_stays_open_with_what_its_numbers_say(effect, o
     assert opened.reasons[0].values == {"outcome": outcome}
 
 
-def rounds(*canaries):
-    return {"a": [Round(values_s=(0.01,), canary_s=(s,), started_at=0.0) for s in canaries]}
+def rounds(*control_times):
+    return {"a": [Round(values_s=(0.01,), control_s=(s,), started_at=0.0) for s in control_times]}
 
 
 def test_a_machine_that_is_faster_than_it_was_is_told():
@@ -100,7 +100,7 @@ def test_of_a_machine_that_hardly_moved_nothing_is_said():
     assert speed_note(rounds(0.010), rounds(0.0101)) == ()
     assert len(speed_note(rounds(0.010), rounds(0.0103))) == 1
     assert speed_note({}, rounds(0.01)) == ()
-    assert speed_note({"a": [Round(values_s=(0.01,), canary_s=(), started_at=0.0)]}, rounds(0.01)) == ()
+    assert speed_note({"a": [Round(values_s=(0.01,), control_s=(), started_at=0.0)]}, rounds(0.01)) == ()
 
 
 def test_what_is_open_or_advisory_is_left_as_it_is():

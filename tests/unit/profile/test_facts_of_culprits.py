@@ -15,7 +15,7 @@ from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.op_counts import classify
 from perfguard.profile.changes.weighing import MovedCost, established
 from perfguard.records.steps.ops import StepPhase
-from tests.census_rows import FORWARD, census, op
+from tests.op_count_rows import FORWARD, counts, op
 from tests.simulated_profiles import (
     BACKWARD,
     SILENCE,
@@ -188,10 +188,10 @@ def test_a_fused_op_in_pieces_has_the_code_of_the_op_counts():
 def test_op_counts_say_what_a_culprit_is_and_how_often():
     mul, addcdiv = op_key("aten::mul_", "Adam", OPTIMIZER), op_key("aten::addcdiv_", "Adam", OPTIMIZER)
     adam = {"module": "Adam", "phase": OPTIMIZER}
-    changes = classify(census(op("_fused_adam_", **adam)), census(op("mul_", 320, **adam), op("addcdiv_", 200, **adam)))
+    changes = classify(counts(op("_fused_adam_", **adam)), counts(op("mul_", 320, **adam), op("addcdiv_", 200, **adam)))
     timed = {fused_adam(): None, mul: Op(320, 15e-3), addcdiv: Op(200, 1e-3)}
     found = compared(timed, sources={mul: "train.py:88"}, changes=changes)
-    (culprit,), (change,) = found.culprits, found.census_changes
+    (culprit,), (change,) = found.culprits, found.op_count_changes
     assert (culprit.fact.code, culprit.fact.values) == (change.fact.code, change.fact.values)
     assert (culprit.fact.subject.place, change.fact.subject.place) == ("train.py:88", None)
     assert culprit.fact.values["after"] == 520
@@ -199,7 +199,7 @@ def test_op_counts_say_what_a_culprit_is_and_how_often():
 
 def test_each_change_of_op_counts_is_one_culprit_s():
     first, second = op_key("aten::copy_", "Net.stem"), op_key("aten::erf", "Net.head")
-    changes = classify(census(), census(op("copy_", 2, module="Net.stem"), op("erf", 3, module="Net.head")))
+    changes = classify(counts(), counts(op("copy_", 2, module="Net.stem"), op("erf", 3, module="Net.head")))
     found = compared({first: Op(2, 9e-3), second: Op(3, 4e-3)}, changes=changes)
     assert [(culprit.fact.code, culprit.fact.subject.op) for culprit in found.culprits] == [
         ("copies.added", "Net.stem"),
@@ -209,7 +209,7 @@ def test_each_change_of_op_counts_is_one_culprit_s():
 
 
 def test_op_counts_of_other_places_say_nothing_of_a_culprit():
-    changes = classify(census(), census(op("copy_", 7, module="Net.elsewhere", phase=FORWARD)))
+    changes = classify(counts(), counts(op("copy_", 7, module="Net.elsewhere", phase=FORWARD)))
     found = compared({op_key("aten::copy_", "Net.stem"): Op(2, 9e-3)}, changes=changes)
     assert found.culprits[0].fact.values["after"] == 2
 

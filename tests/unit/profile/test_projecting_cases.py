@@ -54,7 +54,7 @@ class Starter:
     def start(self, arm, block, settings):
         return self
 
-    def start_canary(self):
+    def start_control(self):
         raise NotImplementedError
 
     def send(self, do, **fields):

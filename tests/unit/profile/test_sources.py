@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.op_counts.census import census_of
-from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_counts.steady import op_counts_of
+from perfguard.profile.op_counts.steps import counts_of_steps
 from perfguard.profile.op_times.op_profile import profile_of
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.sources import sources_of
@@ -169,9 +169,9 @@ def test_forward_again_inside_backward_is_of_the_line_that_runs_again(lines):
 
 
 def test_marks_are_no_part_of_what_a_step_executes(read):
-    def census(trace):
+    def counts(trace):
         (counts,) = counts_of_steps(trace, context_of(trace))
-        return census_of(counts, case_id="case", isa_class="avx2", torch="2.13.0").rows
+        return op_counts_of(counts, case_id="case", isa_class="avx2", torch="2.13.0").rows
 
     plain, marked = TraceBuilder(), TraceBuilder()
     training_step(plain)
@@ -181,7 +181,7 @@ def test_marks_are_no_part_of_what_a_step_executes(read):
         marked.now_us, marked.thread = event["ts"] + event["dur"] / 2, event["tid"]
         marked.line("train.py:2")
     traces = read(plain), read(marked)
-    assert census(traces[1]) == census(traces[0])
+    assert counts(traces[1]) == counts(traces[0])
     assert traces[1].line_marks.name.size == len(marked.events) - len(plain.events)
     profiles = [profile_of(trace) for trace in traces]
     assert profiles[1].keys == profiles[0].keys

@@ -10,7 +10,7 @@ import sys
 import pyperf
 import pytest
 
-from perfguard.gate.rules.confirmation import CONFIRMATION_LOOKS
+from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
 from perfguard.records.run import BlockConditions
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
@@ -43,7 +43,7 @@ def stream(blocks, *, seed=1, sd=0.004):
                 for name, base_s in zip(CASES, (1e-3, 5e-3), strict=True)
             },
             conditions=BlockConditions(
-                block=number, duration_s=5.0, steal_ratio=0.0, involuntary_switches=0, canary_s=(1e-3,)
+                block=number, duration_s=5.0, steal_ratio=0.0, involuntary_switches=0, control_s=(1e-3,)
             ),
         )
         for number in range(blocks)
@@ -175,7 +175,7 @@ def test_perfguard_leaves_identical_arms_alone_and_finds_the_slowed_case():
     found = decide(window, case="slow", effect=0.1)
     assert found.red == ("slow",)
     assert found.outcome == "regressed"
-    assert found.confirmation_blocks == CONFIRMATION_LOOKS[0]
+    assert found.confirmation_blocks == CONFIRMATION_ANALYSES[0]
 
 
 def test_perfguard_stops_early_where_everything_is_clear():

@@ -1,4 +1,4 @@
-"""What explains a verdict, read back from events: censuses, attributions, advice."""
+"""What explains a verdict, read back from events: op counts, attributions, advice."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FINDINGS = advise(evidence(op("mul_", 20, calls=62, module="Adam", phase=OPTIMIZ
 COMPARED = OpsCompared(attribution=comparison(), file="ops-1.json", findings=FINDINGS)
 
 
-def test_a_census_of_another_machine_stands_beside_that_of_the_arms():
+def test_op_counts_of_another_machine_stands_beside_that_of_the_arms():
     data = RunData.of(
         [
             StepsCounted(case_id=CASE, changes=REORDERS),
             StepsCounted(case_id=CASE, changes=COPIES, counted_on="intel-x-1"),
         ]
     )
-    assert data.census_changes == {CASE: REORDERS}
-    assert data.stored_census_changes == {CASE: COPIES}
+    assert data.op_count_changes == {CASE: REORDERS}
+    assert data.stored_op_count_changes == {CASE: COPIES}
 
 
 def test_advice_is_kept_by_case_and_that_of_the_last_comparison_counts():

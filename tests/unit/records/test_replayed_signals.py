@@ -11,13 +11,13 @@ from perfguard.records.events import (
     BlockStarted,
     CaseCalibrated,
     CaseFinished,
-    SliceTimed,
+    SampleTimed,
     StageStarted,
 )
 from perfguard.records.run import Arm, Signal, Stage
 from perfguard.records.run_data import RunData
 
-SLICE = SliceTimed(
+SLICE = SampleTimed(
     block=0,
     case_id="x",
     arm=Arm.BASELINE,
@@ -68,7 +68,7 @@ def test_warm_ups_open_cases_unfinished_blocks_and_other_stages_do_not_count():
 
 def test_a_recording_without_the_new_fields_is_read_with_its_loops():
     line = (
-        b'{"event":"slice","seq":1,"t_wall":1,"t_mono":1,"block":0,"case_id":"x","arm":"baseline","index":0,'
+        b'{"event":"sample","seq":1,"t_wall":1,"t_mono":1,"block":0,"case_id":"x","arm":"baseline","index":0,'
         b'"warmup":false,"value_s":0.001,"cpu_s":0.002,"minor_faults":30,"involuntary_switches":2}'
     )
     old = decode_event(line, source="a recording")
@@ -95,10 +95,10 @@ def test_what_the_workers_lack_is_known_by_arm():
     assert RunData.of([ready]).missing_signals == {Arm.CANDIDATE: {"energy": "no counter"}}
 
 
-def test_the_wait_for_a_cpu_is_a_part_of_the_time_of_all_timed_slices():
+def test_the_wait_for_a_cpu_is_a_part_of_the_time_of_all_timed_samples():
     first, second = (replace(timed, waited_s=waited_s) for timed, waited_s in zip(BOTH, (0.004, 0.0), strict=True))
     warm_up = replace(first, warmup=True, waited_s=1.0)
     assert RunData.of((STARTED, warm_up, first, second)).waited_ratio() == pytest.approx(0.2)
-    # A recording that tells nothing of some slices tells of the others; one that tells nothing at all says so.
+    # A recording that tells nothing of some samples tells of the others; one that tells nothing at all says so.
     assert RunData.of((STARTED, first, BOTH[1])).waited_ratio() == pytest.approx(0.4)
     assert RunData.of((STARTED, *BOTH)).waited_ratio() is None

@@ -29,8 +29,8 @@ EVENTS = {
         case_id="a", arm=Arm.CANDIDATE, missing=False, reason=fact("case.raised", error="boom"), detail=""
     ),
     "note": happened.Noted(fact=fact("recorded.text", severity=Severity.NOTABLE, text="no canary")),
-    "look": happened.LookTaken(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}),
-    "last look": happened.LookTaken(blocks=9, final=True, decided={}),
+    "look": happened.InterimAnalysis(blocks=5, final=False, decided={"a": "regressed", "b": "unchanged"}),
+    "last look": happened.InterimAnalysis(blocks=9, final=True, decided={}),
     "stage": happened.StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     "regressed": happened.VerdictReached(outcome="regressed", **VERDICT),
     "unchanged": happened.VerdictReached(outcome="unchanged", **VERDICT),
@@ -70,8 +70,8 @@ def test_an_event_is_as_grave_as_what_it_says(name, level):
 
 
 def test_what_comes_many_times_a_second_is_no_line():
-    assert level_of(happened.CanaryTimed(block=0, value_s=1.0)) is None
-    assert level_of(happened.LookTaken(blocks=5, final=False, decided={})) is None
+    assert level_of(happened.ControlTimed(block=0, value_s=1.0)) is None
+    assert level_of(happened.InterimAnalysis(blocks=5, final=False, decided={})) is None
 
 
 @pytest.mark.parametrize("name", ["paired", "rounds"])

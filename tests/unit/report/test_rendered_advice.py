@@ -1,4 +1,4 @@
-"""What stands beside a verdict: advice on what only the candidate does, and what changed since a stored census."""
+"""What stands beside a verdict: advice on what only the candidate does, and what changed since a stored op counts."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def test_markdown_names_the_case_and_gives_the_command_as_code():
 
 
 @pytest.mark.parametrize("render", [terminal_text, render_markdown])
-def test_what_a_stored_census_tells_beyond_the_change_itself_is_told_apart(render):
-    text = render(result(census_changes={CASE: (NEW,)}, stored_census_changes={CASE: (NEW, OLD)})).replace("\\", "")
+def test_what_a_stored_op_counts_tells_beyond_the_change_itself_is_told_apart(render):
+    text = render(result(op_count_changes={CASE: (NEW,)}, stored_op_count_changes={CASE: (NEW, OLD)})).replace("\\", "")
     assert text.count(change_text(NEW)) == text.count(change_text(OLD)) == 1
 
 
 @pytest.mark.parametrize("render", [terminal_text, render_markdown])
 def test_a_case_that_executes_the_same_says_so_where_its_times_do_not_settle_it(render):
-    assert SAME_OP_COUNTS in render(result(census_changes={CASE: ()}))
+    assert SAME_OP_COUNTS in render(result(op_count_changes={CASE: ()}))
     assert SAME_OP_COUNTS not in render(result())
 
 
-def test_of_many_changes_since_a_stored_census_three_are_told():
+def test_of_many_changes_since_a_stored_op_counts_three_are_told():
     changes = tuple(change("calls", f"op.number_{number}") for number in range(5))
-    text = terminal_text(result(stored_census_changes={CASE: changes}))
+    text = terminal_text(result(stored_op_count_changes={CASE: changes}))
     assert [change_text(one) in text for one in changes] == [True] * 3 + [False] * 2

@@ -63,7 +63,7 @@ def result(*verdicts, **fields):
         policy=Policy(),
         blocks_total=12,
         blocks_voided=1,
-        notes=(fact("host.block_disturbed", severity=Severity.NOTABLE, block=3, is_voided=True, canary_ratio=0.4),),
+        notes=(fact("host.block_disturbed", severity=Severity.NOTABLE, block=3, is_voided=True, control_ratio=0.4),),
     )
     arms = {
         "candidate": ArmSummary(

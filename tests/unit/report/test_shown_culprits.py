@@ -90,9 +90,9 @@ def test_a_culprit_is_headline_place_and_cost():
 
 def test_without_culprits_the_gravest_change_of_op_counts_is_shown_without_a_cost():
     (line,) = culprit_lines(replace(FOUND, culprits=()))
-    change = FOUND.census_changes[0]
+    change = FOUND.op_count_changes[0]
     assert line == (describe(change.fact), place_of(change.fact), "")
-    assert culprit_lines(replace(FOUND, culprits=(), census_changes=())) == []
+    assert culprit_lines(replace(FOUND, culprits=(), op_count_changes=())) == []
 
 
 @pytest.mark.parametrize(
@@ -105,20 +105,20 @@ def test_without_culprits_the_gravest_change_of_op_counts_is_shown_without_a_cos
     ],
 )
 def test_a_place_without_a_line_is_its_phase_and_module(phases, module, places, text):
-    fact = FOUND.census_changes[0].fact
+    fact = FOUND.op_count_changes[0].fact
     subject = replace(fact.subject, op=module)
     assert place_of(replace(fact, subject=subject, values={"phases": phases, "places": places})) == text
 
 
 def test_with_another_torch_a_change_names_both_versions():
-    change = FOUND.census_changes[1]
+    change = FOUND.op_count_changes[1]
     values = {**change.fact.values, "torch_before": "2.12.0", "torch_after": "2.13.0"}
     upgraded = replace(change, fact=replace(change.fact, values=values))
     assert change_text(upgraded) == f"{change_text(change)} (torch 2.12.0 → 2.13.0)"
 
 
 def test_what_a_culprit_shows_is_no_changed_op_count_beside_it():
-    change, other = FOUND.census_changes
+    change, other = FOUND.op_count_changes
     culprit = replace(
         FOUND.culprits[0], fact=replace(change.fact, subject=replace(change.fact.subject, place="a.py:1"))
     )

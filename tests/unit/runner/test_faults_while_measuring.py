@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, Noted, SliceTimed
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Noted, SampleTimed
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.process.worker_process import WorkerFailure
-from tests.measuring_runs import BOTH, CPUS, FakeCanary, FakeStarter, FakeWorker, Run, refusal
+from tests.measuring_runs import BOTH, CPUS, FakeControl, FakeStarter, FakeWorker, Run, refusal
 from tests.worker_replies import ready
 
 
@@ -30,7 +30,7 @@ def test_a_refused_case_is_dropped_alone_and_the_block_goes_on(arm, command):
 
 
 @pytest.mark.parametrize("arm", BOTH)
-def test_a_refusal_after_the_last_slice_is_that_cases_failure(arm):
+def test_a_refusal_after_the_last_sample_is_that_cases_failure(arm):
     class Late(FakeWorker):
         def _go(self, case, fields):
             super()._go(case, fields)
@@ -78,7 +78,7 @@ def test_an_answer_out_of_turn_is_a_failure_of_the_worker():
 def test_a_benchmark_that_moves_its_worker_to_other_cpus_fails(command):
     moved = {
         "prepare": {"reply": "prepared", "digest": 1.0, "affinity": [7]},
-        "go": {"reply": "slice", "affinity": [7]},
+        "go": {"reply": "sample", "affinity": [7]},
     }
     run = Run(FakeStarter({(0, Arm.CANDIDATE): {(command, "y"): moved[command]}})).go()
     assert run.of(CaseFailed)[0].reason == fact("case.moved_cpus", cpus="7", expected_cpus="2-3")
@@ -112,24 +112,26 @@ def test_when_no_case_is_left_the_run_ends():
 
 
 @pytest.mark.parametrize("fault", [MeasurementError("no such interpreter"), WorkerFailure("died")])
-def test_without_a_canary_the_run_goes_on_and_says_so(fault):
-    run = Run(FakeStarter(canary=fault)).go()
+def test_without_a_control_workload_the_run_goes_on_and_says_so(fault):
+    run = Run(FakeStarter(control=fault)).go()
     assert len(run.completed()) == 6
-    assert run.of(CanaryTimed) == []
-    assert [(note.fact.code, note.fact.values) for note in run.of(Noted)] == [("canary.missing", {"error": str(fault)})]
+    assert run.of(ControlTimed) == []
+    assert [(note.fact.code, note.fact.values) for note in run.of(Noted)] == [
+        ("control.missing", {"error": str(fault)})
+    ]
 
 
-def test_a_canary_that_says_nothing_at_first_is_closed_and_noted():
-    canary = FakeCanary()
-    canary.replies = [WorkerFailure("no answer")]
-    run = Run(FakeStarter(canary=canary)).go()
-    assert canary.is_closed
+def test_a_control_workload_that_says_nothing_at_first_is_closed_and_noted():
+    control = FakeControl()
+    control.replies = [WorkerFailure("no answer")]
+    run = Run(FakeStarter(control=control)).go()
+    assert control.is_closed
     assert len(run.completed()) == 6
 
 
-@pytest.mark.parametrize("moment", [BlockStarted, SliceTimed, CanaryTimed, CaseFinished, BlockFinished])
+@pytest.mark.parametrize("moment", [BlockStarted, SampleTimed, ControlTimed, CaseFinished, BlockFinished])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MeasurementError])
-def test_workers_and_canary_are_closed_whatever_happens(moment, error):
+def test_workers_and_control_workload_are_closed_whatever_happens(moment, error):
     def emit(event):
         if isinstance(event, moment):
             raise error("from the observer")
@@ -138,18 +140,18 @@ def test_workers_and_canary_are_closed_whatever_happens(moment, error):
     with pytest.raises(error, match="from the observer"):
         run.go()
     assert run.all_closed
-    assert run.starter.canary.is_closed
+    assert run.starter.control.is_closed
 
 
-def test_an_interrupt_while_the_canary_starts_leaves_no_canary():
-    canary = FakeCanary()
-    canary.replies = [KeyboardInterrupt()]
+def test_an_interrupt_while_the_control_workload_starts_leaves_no_control_workload():
+    control = FakeControl()
+    control.replies = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
-        Run(FakeStarter(canary=canary)).go()
-    assert canary.is_closed
+        Run(FakeStarter(control=control)).go()
+    assert control.is_closed
 
 
-def test_an_interrupt_in_a_slice_asks_nothing_more_of_the_workers():
+def test_an_interrupt_in_a_sample_asks_nothing_more_of_the_workers():
     """The other worker may be a minute from its next answer."""
     run = Run(FakeStarter({(0, arm): {("go", "x"): KeyboardInterrupt()} for arm in BOTH}), ["x"])
     with pytest.raises(KeyboardInterrupt):

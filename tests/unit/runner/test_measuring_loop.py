@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from perfguard.records.events import BlockFinished, BlockStarted, CanaryTimed, CaseFinished, SliceTimed, StageStarted
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, SampleTimed, StageStarted
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import RunData
@@ -13,7 +13,7 @@ from perfguard.runner.blocks import measure
 from perfguard.runner.blocks.measure import measure_blocks
 from perfguard.runner.blocks.schedule import plan_block, plan_blocks
 from perfguard.runner.process.worker_process import WorkerFailure
-from tests.measuring_runs import BOTH, SLICES, WARMUPS, FakeStarter, Run
+from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, Run
 
 
 def test_every_case_of_every_block_completes_in_the_drawn_order():
@@ -24,26 +24,26 @@ def test_every_case_of_every_block_completes_in_the_drawn_order():
         tuple(name for block, name in expected if block == b) for b in (0, 1)
     ]
     assert run.all_closed
-    assert run.starter.canary.is_closed
+    assert run.starter.control.is_closed
 
 
-def test_slices_alternate_strictly_and_start_with_the_drawn_arm():
+def test_samples_alternate_strictly_and_start_with_the_drawn_arm():
     run = Run(FakeStarter(), blocks=4).go()
-    for (block, name), slices in groupby(run.of(SliceTimed), key=lambda event: (event.block, event.case_id)):
+    for (block, name), samples in groupby(run.of(SampleTimed), key=lambda event: (event.block, event.case_id)):
         first = plan_block(3, index=block, seed=5).first_arms["xyz".index(name)]
         second = BOTH[1 - BOTH.index(first)]
-        assert [event.arm for event in slices] == [first, second] * (SLICES + WARMUPS)
+        assert [event.arm for event in samples] == [first, second] * (SAMPLES + WARMUPS)
     assert {arm for b in range(4) for arm in plan_block(3, index=b, seed=5).first_arms} == set(BOTH)
 
 
 def test_warm_ups_are_marked_counted_apart_and_enter_no_data():
     run = Run(FakeStarter(), ["x"], blocks=1, arms=(Arm.CANDIDATE,)).go()
-    assert [(event.warmup, event.index) for event in run.of(SliceTimed)] == [
+    assert [(event.warmup, event.index) for event in run.of(SampleTimed)] == [
         (True, 0), (True, 1), (False, 0), (False, 1), (False, 2),
     ]  # fmt: skip
-    (entry,) = RunData.of(run.events).paired().slices
-    assert (len(entry.baseline_s), len(entry.candidate_s)) == (0, SLICES)
-    assert run.of(BlockFinished)[0].involuntary_switches == SLICES
+    (entry,) = RunData.of(run.events).paired().samples
+    assert (len(entry.baseline_s), len(entry.candidate_s)) == (0, SAMPLES)
+    assert run.of(BlockFinished)[0].involuntary_switches == SAMPLES
 
 
 def test_both_arms_get_the_same_seed_loops_and_set_up_order_and_their_own_spin():
@@ -57,22 +57,22 @@ def test_both_arms_get_the_same_seed_loops_and_set_up_order_and_their_own_spin()
     assert {(f["inner_loops"], f["spin_s"]) for do, f in candidate if do == "bench"} == {(4, 0.5)}
 
 
-def test_the_canary_runs_after_every_case():
+def test_the_control_workload_runs_after_every_case():
     run = Run(FakeStarter(), blocks=1).go()
-    kinds = [type(event) for event in run.events if isinstance(event, (CaseFinished, CanaryTimed))]
-    assert kinds == [CaseFinished, CanaryTimed] * 3
+    kinds = [type(event) for event in run.events if isinstance(event, (CaseFinished, ControlTimed))]
+    assert kinds == [CaseFinished, ControlTimed] * 3
 
 
 def test_asked_to_stop_it_ends_after_the_case_and_keeps_it():
     run = Run(FakeStarter(), stop=lambda events: any(isinstance(event, CaseFinished) for event in events)).go()
     assert len(run.completed()) == 1
     assert run.finished == 0
-    assert len(RunData.of(run.events).paired().slices) == 1
+    assert len(RunData.of(run.events).paired().samples) == 1
     assert run.all_closed
 
 
 class Clock:
-    """Time that passes only in slices."""
+    """Time that passes only in samples."""
 
     def __init__(self):
         self.now = 100.0
@@ -109,7 +109,7 @@ def test_each_case_tells_what_it_took_of_its_block(monkeypatch):
         return 1.0
 
     run = Run(FakeStarter(on_slice=work), ["x", "y"], blocks=2).go()
-    pairs = 2 * (SLICES + WARMUPS)
+    pairs = 2 * (SAMPLES + WARMUPS)
     assert [{e.case_id: e.wall_s for e in run.of(CaseFinished) if e.block == b} for b in (0, 1)] == [
         {"x": pairs * 1.0, "y": pairs * 0.25}
     ] * 2
@@ -159,8 +159,8 @@ def test_blocks_of_a_later_stage_are_no_evidence_of_the_first():
     finished = measure_blocks(plan_blocks(1, seed=5, first=1), later.plans, later.measuring)
     data = RunData.of([*run.events, StageStarted(stage=Stage.CONFIRMATION, case_ids=("x",)), *later.events])
     assert finished == 1
-    assert [entry.block for entry in data.paired().slices] == [0]
-    assert [entry.block for entry in data.paired(Stage.CONFIRMATION).slices] == [1]
+    assert [entry.block for entry in data.paired().samples] == [0]
+    assert [entry.block for entry in data.paired(Stage.CONFIRMATION).samples] == [1]
     assert (data.blocks_of(Stage.MAIN), data.blocks_of(Stage.CONFIRMATION), data.next_block) == (1, 1, 2)
 
 

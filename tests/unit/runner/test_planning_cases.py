@@ -11,7 +11,7 @@ from perfguard.records.facts import fact
 from perfguard.records.plan import Injection, MeasureSettings
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_slices, plan_cases
+from perfguard.runner.blocks.calibrate import ArmReport, BlockCost, block_cost, budget_shortage, fit_samples, plan_cases
 
 CASES = tuple(Case(benchmark=name, target=f"bench:{name}") for name in ("x", "y"))
 
@@ -20,19 +20,19 @@ def failed(name, arm):
     return CaseFailed(case_id=name, arm=arm, missing=False, reason=fact("case.raised", error="broken"), detail="")
 
 
-def plan(baseline, candidate, *, slice_s=0.05, injections=()):
+def plan(baseline, candidate, *, sample_s=0.05, injections=()):
     events = []
     plans = plan_cases(
         CASES,
         (baseline, candidate),
-        settings=MeasureSettings(slice_s=slice_s),
+        settings=MeasureSettings(sample_s=sample_s),
         injections=injections,
         emit=events.append,
     )
     return plans, events
 
 
-def test_loops_fill_a_slice_between_the_arms_times_and_are_the_same_for_both():
+def test_loops_fill_a_sample_between_the_arms_times_and_are_the_same_for_both():
     """x: the geometric mean of 4 and 16 ms is 8 ms, so 50 ms take seven."""
     plans, events = plan(ArmReport(iteration_s={"x": 0.004, "y": 3.0}), ArmReport(iteration_s={"x": 0.016, "y": 0.1}))
     assert [(p.case.id, p.inner_loops, p.iteration_s) for p in plans] == [("x", 7, 0.004), ("y", 1, 3.0)]
@@ -71,58 +71,58 @@ def arm_report(**iteration_s):
     return ArmReport(ready={"import_s": 1.0}, iteration_s=iteration_s, instance_s=dict.fromkeys(iteration_s, 0.01))
 
 
-def test_slices_are_as_many_as_wanted_where_ten_blocks_fit():
+def test_samples_are_as_many_as_wanted_where_ten_blocks_fit():
     reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.01, y=0.01))
-    plans, _ = plan(*reports, slice_s=0.02)
-    assert fit_slices(block_cost(plans, reports), MeasureSettings(slices=12), left_s=150.0) == 12
+    plans, _ = plan(*reports, sample_s=0.02)
+    assert fit_samples(block_cost(plans, reports), MeasureSettings(samples=12), left_s=150.0) == 12
 
 
-def test_slices_give_way_to_blocks_where_an_arm_is_far_slower():
-    """One iteration of the candidate takes 0.5 s: twelve slices would leave room for three blocks in a minute."""
+def test_samples_give_way_to_blocks_where_an_arm_is_far_slower():
+    """One iteration of the candidate takes 0.5 s: twelve samples would leave room for three blocks in a minute."""
     reports = (arm_report(x=0.01, y=0.01), arm_report(x=0.5, y=0.5))
-    plans, _ = plan(*reports, slice_s=0.02)
-    settings = MeasureSettings(slices=12)
-    few = fit_slices(block_cost(plans, reports), settings, left_s=60.0)
-    more = fit_slices(block_cost(plans, reports), settings, left_s=150.0)
+    plans, _ = plan(*reports, sample_s=0.02)
+    settings = MeasureSettings(samples=12)
+    few = fit_samples(block_cost(plans, reports), settings, left_s=60.0)
+    more = fit_samples(block_cost(plans, reports), settings, left_s=150.0)
     assert 3 <= few < more < 12
 
 
-def test_fewer_slices_than_were_asked_for_are_the_least():
+def test_fewer_samples_than_were_asked_for_are_the_least():
     reports = (arm_report(x=5.0, y=5.0), arm_report(x=5.0, y=5.0))
     plans, _ = plan(*reports)
-    assert fit_slices(block_cost(plans, reports), MeasureSettings(slices=2), left_s=10.0) == 2
+    assert fit_samples(block_cost(plans, reports), MeasureSettings(samples=2), left_s=10.0) == 2
 
 
-def test_a_block_takes_its_processes_instances_and_slices():
-    """Two processes of 1.5 s; of each arm two instances of 10 ms that are called three times before a slice."""
+def test_a_block_takes_its_processes_instances_and_samples():
+    """Two processes of 1.5 s; of each arm two instances of 10 ms that are called three times before a sample."""
     reports = (arm_report(x=0.01), arm_report(x=0.03))
-    plans = plan_cases(CASES[:1], reports, settings=MeasureSettings(slices=2), injections=(), emit=lambda event: None)
+    plans = plan_cases(CASES[:1], reports, settings=MeasureSettings(samples=2), injections=(), emit=lambda event: None)
     assert plans[0].instances == 2
     cost = block_cost(plans, reports)
     loops = plans[0].inner_loops
-    assert cost.slice_s == pytest.approx(loops * 0.04)
+    assert cost.sample_s == pytest.approx(loops * 0.04)
     assert cost.fixed_s == pytest.approx(3.0 + 2 * (0.01 + 0.03) + 2 * (0.01 + 0.09))
-    assert cost.block_s(MeasureSettings(slices=2, warmups=1)) == pytest.approx(cost.fixed_s + 3 * loops * 0.04)
+    assert cost.block_s(MeasureSettings(samples=2, warmups=1)) == pytest.approx(cost.fixed_s + 3 * loops * 0.04)
 
 
 def test_a_budget_that_is_too_short_for_a_verdict_is_told_with_one_that_is_not():
-    """3 s of processes and 4 slices of 1.25 s: a block takes 8 s, so two fit what is left, and five need 40 s."""
-    cost = BlockCost(fixed_s=3.0, slice_s=1.25)
-    said = budget_shortage(cost, MeasureSettings(slices=3, warmups=1), least=5, budget_s=30.0, left_s=20.0)
+    """3 s of processes and 4 samples of 1.25 s: a block takes 8 s, so two fit what is left, and five need 40 s."""
+    cost = BlockCost(fixed_s=3.0, sample_s=1.25)
+    said = budget_shortage(cost, MeasureSettings(samples=3, warmups=1), least=5, budget_s=30.0, left_s=20.0)
     assert said.code == "run.budget_short"
     assert said.values == {"blocks": 2, "needed": 5, "block_s": 8.0, "budget_s": 30.0, "enough_s": 60}
-    settings = MeasureSettings(slices=3, warmups=1)
+    settings = MeasureSettings(samples=3, warmups=1)
     assert budget_shortage(cost, settings, least=5, budget_s=55.0, left_s=45.0).values["blocks"] == 5
     assert budget_shortage(cost, settings, least=5, budget_s=60.0, left_s=50.0) is None
 
 
-@given(instance_s=st.floats(0.0, 100.0), slices=st.integers(1, 50))
-def test_a_case_has_between_one_and_twelve_instances_and_never_more_than_slices(instance_s, slices):
+@given(instance_s=st.floats(0.0, 100.0), samples=st.integers(1, 50))
+def test_a_case_has_between_one_and_twelve_instances_and_never_more_than_samples(instance_s, samples):
     report = ArmReport(iteration_s={"x": 0.01}, instance_s={"x": instance_s})
     plans = plan_cases(
-        CASES[:1], (report, report), settings=MeasureSettings(slices=slices), injections=(), emit=lambda event: None
+        CASES[:1], (report, report), settings=MeasureSettings(samples=samples), injections=(), emit=lambda event: None
     )
-    assert 1 <= plans[0].instances <= min(12, slices)
+    assert 1 <= plans[0].instances <= min(12, samples)
 
 
 def test_a_case_that_is_expensive_to_set_up_has_one_instance():

@@ -157,7 +157,7 @@ def test_one_arm_alone_gets_no_more_processes(tmp_path):
     assert len(starter.blocks) == 2
 
 
-def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):
+def test_the_op_counts_and_the_source_lines_are_taken_once_a_case(tmp_path):
     starter = FakeStarter()
     found = profile(tmp_path, starter)
     for case in (FIRST, SECOND):
@@ -169,7 +169,7 @@ def test_the_census_and_the_source_lines_are_taken_once_a_case(tmp_path):
             assert (second.joined, second.where) == (None, None)
 
 
-def test_without_steps_only_the_census_is_taken(tmp_path):
+def test_without_steps_only_the_op_counts_is_taken(tmp_path):
     starter = FakeStarter()
     profile(tmp_path, starter, (FIRST,), (Arm.CANDIDATE,), processes=1, steps=0, where=False)
     assert [kind for _, do, _, kind in starter.log if do == "profile"] == ["joined"]

@@ -99,7 +99,7 @@ def test_bare_and_traced_steps_alternate_and_the_script_is_ended(tmp_path):
     assert record.joined.log is not None
 
 
-def test_only_the_first_process_takes_the_census(tmp_path):
+def test_only_the_first_process_takes_the_op_counts(tmp_path):
     second = FakeWorker(100)
     found = profile(tmp_path, FakeWorker(100), second, processes=2)
     assert second.kinds == ["bare", "trace", "bare", "trace"]

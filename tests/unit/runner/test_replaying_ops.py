@@ -42,7 +42,7 @@ class Workers:
         self.started.append(arm)
         return Scripted(self)
 
-    def start_canary(self):
+    def start_control(self):
         raise NotImplementedError
 
 

@@ -12,20 +12,20 @@ from perfguard.codec import decode_event, encode_event
 from perfguard.errors import HostUnfitError, MeasurementError, StoreError
 from perfguard.records.events import (
     EVENT_NAMES,
+    AnalysesPlanned,
     ArmReady,
     ArmsCompared,
     BlockFinished,
     BlockStarted,
-    CanaryTimed,
     CaseCalibrated,
     CaseFinished,
-    LooksPlanned,
-    LookTaken,
+    ControlTimed,
+    InterimAnalysis,
     Noted,
     OpsCompared,
     RunFinished,
     RunStarted,
-    SliceTimed,
+    SampleTimed,
     StageStarted,
     StepsCounted,
     VerdictReached,
@@ -34,9 +34,9 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.steps.ops import (
     Attribution,
-    CensusChange,
     ChangeClass,
     Culprit,
+    OpCountChange,
     OpDelta,
     OpKey,
     StepBalance,
@@ -52,7 +52,7 @@ MATMUL = OpKey(
     dtypes="f32 f32",
     layouts="contiguous contiguous",
 )
-MORE_REORDERS = CensusChange(
+MORE_REORDERS = OpCountChange(
     phase=StepPhase.BACKWARD, module="Net.*", rule="reorders", before=0, after=2, fact=fact("reorders.added", number=2)
 )
 ATTRIBUTION = Attribution(
@@ -97,7 +97,7 @@ ATTRIBUTION = Attribution(
             candidate_calls=2.0,
         ),
     ),
-    census_changes=(MORE_REORDERS,),
+    op_count_changes=(MORE_REORDERS,),
     processes=4,
     steps=16,
 )
@@ -112,7 +112,7 @@ EVENTS = (
     ArmsCompared(identical=True),
     CaseCalibrated(case_id="a", inner_loops=7, iteration_s=0.001),
     BlockStarted(block=0, hash_seed=1, data_seed=2, case_ids=("b", "a")),
-    SliceTimed(
+    SampleTimed(
         block=0,
         case_id="a",
         arm=Arm.CANDIDATE,
@@ -123,7 +123,7 @@ EVENTS = (
         minor_faults=3,
         involuntary_switches=1,
     ),
-    CanaryTimed(block=0, value_s=0.002),
+    ControlTimed(block=0, value_s=0.002),
     CaseFinished(block=0, case_id="a", baseline_digest=1.5, candidate_digest=None),
     CaseFailed(
         case_id="ü ✓",
@@ -133,8 +133,8 @@ EVENTS = (
         detail="\x1b[31m\0",
     ),
     BlockFinished(block=0, started_at=1.5, duration_s=2.0, steal_ratio=None, involuntary_switches=0),
-    LooksPlanned(blocks=24),
-    LookTaken(blocks=6, final=False, decided={"a": "regressed"}),
+    AnalysesPlanned(blocks=24),
+    InterimAnalysis(blocks=6, final=False, decided={"a": "regressed"}),
     StageStarted(stage=Stage.CONFIRMATION, case_ids=("a",)),
     StepsCounted(case_id="a", changes=(MORE_REORDERS,)),
     OpsCompared(attribution=ATTRIBUTION, file="ops-1.json"),

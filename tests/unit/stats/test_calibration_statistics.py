@@ -11,10 +11,10 @@ from perfguard.stats.calibration import (
     autocorrelation,
     intraclass_correlation,
     pooled_spread,
-    slice_variance,
+    sample_variance,
     upper_bound,
 )
-from perfguard.stats.paired import SLICE_TRIM, estimate_paired
+from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired
 from perfguard.stats.placebo import PlaceboSpread, placebo_spread
 
 
@@ -97,10 +97,10 @@ class TestTheIntraclassCorrelation:
     def test_equals_the_textbook_from_mean_squares(self):
         # Shrout & Fleiss (1979), table 2: four judges rate six targets; ICC(1,1) = 0.17.
         ratings = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
-        within = np.mean([slice_variance(row, 0.0) for row in ratings])
+        within = np.mean([sample_variance(row, 0.0) for row in ratings])
         assert intraclass_correlation(ratings.mean(axis=1).var(ddof=1), within, 4) == pytest.approx(0.166, abs=0.001)
 
-    def test_is_zero_where_slices_explain_all_and_one_where_they_explain_nothing(self):
+    def test_is_zero_where_samples_explain_all_and_one_where_they_explain_nothing(self):
         assert intraclass_correlation(0.5, 4.0, 8) == 0.0
         assert intraclass_correlation(0.4, 4.0, 8) == 0.0
         assert intraclass_correlation(0.5, 0.0, 8) == 1.0
@@ -108,14 +108,14 @@ class TestTheIntraclassCorrelation:
     def test_is_unknown_where_a_variance_is(self):
         assert math.isnan(intraclass_correlation(math.nan, 1.0, 4))
         assert math.isnan(intraclass_correlation(0.0, 0.0, 4))
-        assert math.isnan(slice_variance([0.1], SLICE_TRIM))
+        assert math.isnan(sample_variance([0.1], SAMPLE_TRIM))
 
-    def test_the_slice_variance_is_what_the_trimmed_mean_of_a_block_feels(self):
+    def test_the_sample_variance_is_what_the_trimmed_mean_of_a_block_feels(self):
         rng = np.random.default_rng(5)
         values = np.sort(rng.standard_normal((4000, 12)), axis=1)
-        cut = int(SLICE_TRIM * 12)
+        cut = int(SAMPLE_TRIM * 12)
         seen = values[:, cut : 12 - cut].mean(axis=1).var()
-        told = np.mean([slice_variance(row, SLICE_TRIM) for row in values]) / 12
+        told = np.mean([sample_variance(row, SAMPLE_TRIM) for row in values]) / 12
         assert told == pytest.approx(seen, rel=0.12)
 
     @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ class TestTheIntraclassCorrelation:
             ([1.0, 2.0, 6.0, 4.0, 9.0], 0.2, 4 * 5 * 4 / 6),  # winsorised: 2, 2, 4, 6, 6
         ],
     )
-    def test_the_slice_variance_is_yuens(self, values, trim, expected):
-        assert slice_variance(values, trim) == pytest.approx(expected)
+    def test_the_sample_variance_is_yuens(self, values, trim, expected):
+        assert sample_variance(values, trim) == pytest.approx(expected)
 
-    def test_the_slice_variance_is_unknown_where_one_slice_is_left(self):
-        assert math.isnan(slice_variance([1.0, 2.0, 6.0, 4.0, 9.0], 0.4))
+    def test_the_sample_variance_is_unknown_where_one_sample_is_left(self):
+        assert math.isnan(sample_variance([1.0, 2.0, 6.0, 4.0, 9.0], 0.4))
 
 
 class TestTheAutocorrelation:

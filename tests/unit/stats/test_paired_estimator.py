@@ -10,13 +10,13 @@ from perfguard.errors import MeasurementError
 from perfguard.stats.paired import block_effect, block_log_ratio, estimate_paired, from_standard_error, trimmed_blocks
 
 
-def test_slices_are_paired_by_position():
-    # Drift doubles the machine's time between slices; neighbours still differ by 1 %.
+def test_samples_are_paired_by_position():
+    # Drift doubles the machine's time between samples; neighbours still differ by 1 %.
     baseline = [1.0, 2.0, 4.0]
     assert block_log_ratio(baseline, [1.01 * t for t in baseline]) == pytest.approx(math.log(1.01))
 
 
-def test_a_burst_in_one_slice_of_ten_moves_the_block_by_nothing():
+def test_a_burst_in_one_sample_of_ten_moves_the_block_by_nothing():
     candidate = [1.0] * 9 + [50.0]
     assert block_log_ratio([1.0] * 10, candidate) == 0.0
 
@@ -25,7 +25,7 @@ def test_unequal_counts_pair_the_common_prefix():
     assert block_log_ratio([1.0, 1.0], [2.0, 2.0, 100.0]) == pytest.approx(math.log(2))
 
 
-def test_one_slice_is_a_pair():
+def test_one_sample_is_a_pair():
     assert block_log_ratio([1.0], [2.0]) == pytest.approx(math.log(2))
 
 
@@ -114,7 +114,7 @@ def test_a_level_is_a_probability(level):
 
 
 class TestWeights:
-    """Blocks whose slices scatter more count for less; nothing else changes."""
+    """Blocks whose samples scatter more count for less; nothing else changes."""
 
     VALUES = (0.010, 0.012, 0.030, 0.011, 0.009, 0.013)
 
@@ -178,8 +178,8 @@ class TestWeights:
 class TestVarianceOfABlock:
     def test_it_is_the_squared_error_of_the_trimmed_mean(self):
         rng = np.random.default_rng(7)
-        slices = np.exp(rng.normal(0, 0.01, (3000, 2, 12)))
-        effects = [block_effect(baseline, candidate) for baseline, candidate in slices]
+        samples = np.exp(rng.normal(0, 0.01, (3000, 2, 12)))
+        effects = [block_effect(baseline, candidate) for baseline, candidate in samples]
         claimed = np.mean([effect.variance for effect in effects])
         assert np.var([effect.log_ratio for effect in effects]) == pytest.approx(claimed, rel=0.1)
 

@@ -11,9 +11,9 @@ from perfguard.stats.power import blocks_needed, minimum_detectable_effect
 from perfguard.stats.spending import Spending, nominal_levels
 
 
-@pytest.mark.parametrize(("level", "looks"), [(0.025, 1), (0.025, 4), (0.008, 8), (0.0007, 8)])
-def test_without_an_effect_the_looks_together_spend_the_level(level, looks):
-    assert crossing_probability(0.0, level, looks) == pytest.approx(level, rel=1e-4)
+@pytest.mark.parametrize(("level", "analyses"), [(0.025, 1), (0.025, 4), (0.008, 8), (0.0007, 8)])
+def test_without_an_effect_the_looks_together_spend_the_level(level, analyses):
+    assert crossing_probability(0.0, level, analyses) == pytest.approx(level, rel=1e-4)
 
 
 def test_one_look_is_the_ordinary_test():
@@ -23,7 +23,7 @@ def test_one_look_is_the_ordinary_test():
 
 
 def test_the_inflation_is_that_of_published_tables():
-    # Jennison & Turnbull (2000) give 1.026 for O'Brien-Fleming bounds, 5 looks; the spending version lies below it.
+    # Jennison & Turnbull (2000) give 1.026 for O'Brien-Fleming bounds, 5 analyses; the spending version lies below it.
     assert inflation_factor(0.025, 0.9, 5) == pytest.approx(1.023, abs=0.002)
     assert 1.0 <= inflation_factor(0.025, 0.9, 2) < inflation_factor(0.025, 0.9, 8)
 
@@ -47,10 +47,12 @@ def test_the_mde_of_the_planned_blocks_is_the_planned_effect():
     assert sequential_mde(0.012, 1, level=0.001, margin_ratio=0.005) == math.inf
 
 
-@pytest.mark.parametrize(("level", "power", "looks"), [(0.1, 0.05, 8), (0.0, 0.8, 8), (0.01, 1.0, 8), (0.01, 0.8, 0)])
-def test_nonsense_is_refused(level, power, looks):
+@pytest.mark.parametrize(
+    ("level", "power", "analyses"), [(0.1, 0.05, 8), (0.0, 0.8, 8), (0.01, 1.0, 8), (0.01, 0.8, 0)]
+)
+def test_nonsense_is_refused(level, power, analyses):
     with pytest.raises(ValueError, match="give no plan"):
-        inflation_factor(level, power, looks)
+        inflation_factor(level, power, analyses)
 
 
 @pytest.mark.parametrize("drift", [-1.0, 1.0, 4.0])

@@ -11,19 +11,19 @@ from scipy import stats
 
 from perfguard.stats.spending import SMALLEST_LEVEL, Spending, nominal_levels, sequential_p, spent
 
-LOOKS = [1.0, 2.0, 3.0, 4.0, 5.0]
+ANALYSES = [1.0, 2.0, 3.0, 4.0, 5.0]
 FIFTHS = [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_bounds_of_the_cautious_function_are_the_published_ones():
-    """Lan & DeMets' O'Brien-Fleming type, one-sided 2.5 %, five equal looks: 4.877, 3.357, 2.680, 2.290, 2.031."""
-    levels = nominal_levels(Spending.CAUTIOUS, 0.025, LOOKS, FIFTHS)
+    """Lan & DeMets' O'Brien-Fleming type, one-sided 2.5 %, five equal analyses: 4.877, 3.357, 2.680, 2.290, 2.031."""
+    levels = nominal_levels(Spending.CAUTIOUS, 0.025, ANALYSES, FIFTHS)
     assert stats.norm.isf(levels) == pytest.approx([4.8769, 3.3570, 2.6803, 2.2898, 2.0310], abs=2e-4)
 
 
 def test_bounds_of_the_even_function_are_the_published_ones():
-    """Kim & DeMets with rho = 1, one-sided 2.5 %, five equal looks: 2.576, 2.492, 2.411, 2.339, 2.276."""
-    levels = nominal_levels(Spending.EVEN, 0.025, LOOKS, FIFTHS)
+    """Kim & DeMets with rho = 1, one-sided 2.5 %, five equal analyses: 2.576, 2.492, 2.411, 2.339, 2.276."""
+    levels = nominal_levels(Spending.EVEN, 0.025, ANALYSES, FIFTHS)
     assert stats.norm.isf(levels) == pytest.approx([2.5758, 2.4920, 2.4108, 2.3391, 2.2755], abs=2e-4)
 
 
@@ -61,8 +61,8 @@ def test_two_looks_at_the_same_data_cost_next_to_nothing():
     spending=st.sampled_from(list(Spending)),
 )
 def test_a_further_look_never_raises_the_p_value(p_values, spending):
-    information = [float(6 + 3 * look) for look in range(len(p_values))]
-    fractions = [min(0.95, 0.3 + 0.1 * look) for look in range(len(p_values))]
+    information = [float(6 + 3 * analysis) for analysis in range(len(p_values))]
+    fractions = [min(0.95, 0.3 + 0.1 * analysis) for analysis in range(len(p_values))]
     found = [
         sequential_p(spending, p_values[: n + 1], information[: n + 1], fractions[: n + 1])
         for n in range(len(p_values))
@@ -72,19 +72,19 @@ def test_a_further_look_never_raises_the_p_value(p_values, spending):
 
 @pytest.mark.parametrize("spending", list(Spending))
 def test_sequential_p_values_are_valid_under_the_null(spending):
-    """P(p <= level) <= level, by simulation of Brownian paths seen at five looks; also at levels far from 5 %."""
+    """P(p <= level) <= level, by simulation of Brownian paths seen at five analyses; also at levels far from 5 %."""
     rng = np.random.default_rng(11)
     paths = 4000
-    scores = np.cumsum(rng.standard_normal((paths, len(LOOKS))), axis=1) / np.sqrt(LOOKS)
+    scores = np.cumsum(rng.standard_normal((paths, len(ANALYSES))), axis=1) / np.sqrt(ANALYSES)
     p_values = stats.norm.sf(scores)
-    found = np.array([sequential_p(spending, row, LOOKS, FIFTHS) for row in p_values.tolist()])
+    found = np.array([sequential_p(spending, row, ANALYSES, FIFTHS) for row in p_values.tolist()])
     for level in (0.2, 0.05, 0.01):
         hits = int((found <= level).sum())
         assert stats.binom.ppf(1e-4, paths, level) <= hits <= stats.binom.ppf(1 - 1e-4, paths, level)
 
 
 def test_levels_far_out_in_the_tail_stay_positive_and_ordered():
-    levels = nominal_levels(Spending.CAUTIOUS, 1e-12, LOOKS, FIFTHS)
+    levels = nominal_levels(Spending.CAUTIOUS, 1e-12, ANALYSES, FIFTHS)
     assert all(0 <= level <= 1e-12 for level in levels)
     assert math.isclose(levels[-1], 1e-12, rel_tol=0.2)
 
@@ -95,19 +95,19 @@ def test_p_values_are_never_above_one_nor_below_what_is_resolved():
     assert sequential_p(Spending.EVEN, [0.0], [12.0], [1.0]) == SMALLEST_LEVEL == 1e-15
 
 
-@pytest.mark.parametrize("looks", [1, 2, 5])
+@pytest.mark.parametrize("analyses", [1, 2, 5])
 @pytest.mark.parametrize("spending", list(Spending))
-def test_a_p_value_is_the_level_whose_bound_it_reaches(looks, spending):
+def test_a_p_value_is_the_level_whose_bound_it_reaches(analyses, spending):
     """The levels are tabulated; between them the answer is exact to some per cent."""
-    information, fractions = LOOKS[:looks], FIFTHS[:looks]
+    information, fractions = ANALYSES[:analyses], FIFTHS[:analyses]
     for level in (1e-9, 3e-5, 0.0047, 0.031, 0.2):
         bound = nominal_levels(spending, level, information, fractions)[-1]
-        p_values = [0.999] * (looks - 1) + [bound]
+        p_values = [0.999] * (analyses - 1) + [bound]
         assert sequential_p(spending, p_values, information, fractions) == pytest.approx(level, rel=0.03)
 
 
 def test_information_that_is_not_evenly_spread_is_taken_as_it_is():
-    """By simulation of two looks, the second with nine times the data of the first."""
+    """By simulation of two analyses, the second with nine times the data of the first."""
     rng = np.random.default_rng(12)
     first, rest = rng.standard_normal((2, 400_000))
     z = np.stack([first, (first + math.sqrt(8) * rest) / 3])

@@ -10,7 +10,7 @@ from perfguard.stats.voiding import void_blocks
 
 
 def quiet(block, **changes):
-    fields = {"duration_s": 10.0, "steal_ratio": 0.0, "involuntary_switches": 0, "canary_s": (1e-3, 1e-3)}
+    fields = {"duration_s": 10.0, "steal_ratio": 0.0, "involuntary_switches": 0, "control_s": (1e-3, 1e-3)}
     return BlockConditions(block=block, **(fields | changes))
 
 
@@ -35,22 +35,22 @@ def test_stolen_time_is_judged_by_an_absolute_limit():
 
 
 def test_the_absolute_limit_holds_in_a_short_run():
-    assert voided(run_with(quiet(0, steal_ratio=0.5, canary_s=(9.0,)), blocks=4)) == [0]
+    assert voided(run_with(quiet(0, steal_ratio=0.5, control_s=(9.0,)), blocks=4)) == [0]
 
 
-def test_a_slow_canary_voids_and_a_fast_one_does_not():
-    assert voided(run_with(quiet(2, canary_s=(1.08e-3, 1.08e-3, 1e-6)), quiet(5, canary_s=(0.5e-3,)))) == [2]
+def test_a_slow_control_workload_voids_and_a_fast_one_does_not():
+    assert voided(run_with(quiet(2, control_s=(1.08e-3, 1.08e-3, 1e-6)), quiet(5, control_s=(0.5e-3,)))) == [2]
 
 
-def test_still_canaries_do_not_make_a_small_step_outlying():
-    # Eleven identical canaries have no spread; 2 % is under the floor all the same.
-    assert voided(run_with(quiet(2, canary_s=(1.02e-3,)))) == []
+def test_still_control_workloads_do_not_make_a_small_step_outlying():
+    # Eleven identical control workloads have no spread; 2 % is under the floor all the same.
+    assert voided(run_with(quiet(2, control_s=(1.02e-3,)))) == []
 
 
-def test_a_spread_of_canaries_widens_the_limit():
-    spread = [quiet(b, canary_s=(1e-3 * (1 + 0.03 * (b % 4)),)) for b in range(12)]
-    assert voided([*spread[:11], quiet(11, canary_s=(1.1e-3,))]) == []
-    assert voided([*spread[:11], quiet(11, canary_s=(1.4e-3,))]) == [11]
+def test_a_spread_of_control_workloads_widens_the_limit():
+    spread = [quiet(b, control_s=(1e-3 * (1 + 0.03 * (b % 4)),)) for b in range(12)]
+    assert voided([*spread[:11], quiet(11, control_s=(1.1e-3,))]) == []
+    assert voided([*spread[:11], quiet(11, control_s=(1.4e-3,))]) == [11]
 
 
 def test_many_involuntary_switches_void():
@@ -66,12 +66,12 @@ def test_switches_are_counted_by_the_second():
 
 
 def test_signals_that_a_host_lacks_void_nothing():
-    assert voided([quiet(b, steal_ratio=None, involuntary_switches=None, canary_s=()) for b in range(12)]) == []
+    assert voided([quiet(b, steal_ratio=None, involuntary_switches=None, control_s=()) for b in range(12)]) == []
 
 
 def test_a_block_may_have_several_reasons():
-    (entry,) = void_blocks(run_with(quiet(1, steal_ratio=0.1, canary_s=(2e-3,))), 0.25).voided
-    assert list(entry.causes) == ["canary_ratio", "stolen_share"]
+    (entry,) = void_blocks(run_with(quiet(1, steal_ratio=0.1, control_s=(2e-3,))), 0.25).voided
+    assert list(entry.causes) == ["control_ratio", "stolen_share"]
 
 
 def test_only_the_worst_quarter_is_voided_and_the_host_is_called_unstable():
@@ -91,9 +91,9 @@ def test_a_block_given_twice_is_refused():
         void_blocks([quiet(1), quiet(1)], 0.25)
 
 
-def test_a_canary_that_is_no_time_is_refused():
+def test_a_control_workload_that_is_no_time_is_refused():
     with pytest.raises(MeasurementError, match="control workload"):
-        void_blocks(run_with(quiet(1, canary_s=(0.0,))), 0.25)
+        void_blocks(run_with(quiet(1, control_s=(0.0,))), 0.25)
 
 
 def severities(conditions):
@@ -115,11 +115,11 @@ def test_the_limit_of_stolen_time_itself_is_allowed():
     assert severities(run_with(quiet(3, steal_ratio=0.05), quiet(4, steal_ratio=0.1))) == {4: pytest.approx(2.0)}
 
 
-@pytest.mark.parametrize("signal", [{"canary_s": (2e-3,)}, {"involuntary_switches": 10_000}])
+@pytest.mark.parametrize("signal", [{"control_s": (2e-3,)}, {"involuntary_switches": 10_000}])
 def test_five_blocks_tell_what_is_normal_and_four_do_not(signal):
     assert voided(run_with(quiet(0, **signal), blocks=4), 1.0) == []
     assert voided(run_with(quiet(0, **signal), blocks=5), 1.0) == [0]
-    blind = {"canary_s": ()} if "canary_s" in signal else {"involuntary_switches": None}
+    blind = {"control_s": ()} if "control_s" in signal else {"involuntary_switches": None}
     assert voided([quiet(0, **signal), *(quiet(b, **(blind if b > 3 else {})) for b in range(1, 9))], 1.0) == []
     assert voided([quiet(0, **signal), *(quiet(b, **(blind if b > 4 else {})) for b in range(1, 9))], 1.0) == [0]
 
@@ -164,5 +164,5 @@ def test_a_scatter_beyond_the_floor_makes_the_limit():
 
 @pytest.mark.parametrize(("ratio", "is_voided"), [(1.061, False), (1.063, True)])
 def test_a_block_less_than_6_percent_slow_is_never_voided(ratio, is_voided):
-    found = severities(run_with(quiet(2, canary_s=(1e-3 * ratio,))))
+    found = severities(run_with(quiet(2, control_s=(1e-3 * ratio,))))
     assert found == ({2: pytest.approx(math.log(ratio) / 0.06)} if is_voided else {})

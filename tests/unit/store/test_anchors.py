@@ -26,7 +26,7 @@ def test_what_was_frozen_is_read_back_byte_for_byte(place):
     assert sorted(path.name for path in place.iterdir()) == sorted([*FILES, "anchor"])
 
 
-def test_a_census_is_frozen_with_the_rest(place):
+def test_op_counts_is_frozen_with_the_rest(place):
     (place / "census.json").write_bytes(b"counted")
     made = freeze(files_of(place), place, replace=False)
     assert files_of(made) == {**OLD, "census.json": b"counted"}

@@ -29,9 +29,9 @@ GATE = gate_of(
     overhead_s=7.5,
     cases={
         "kernel.x[m=1]": CaseSample(
-            gating=True, block_log_ratios=(0.001234, -0.000002, 1e-06), slices=12, slice_variance=2.5e-05
+            gating=True, block_log_ratios=(0.001234, -0.000002, 1e-06), samples=12, sample_variance=2.5e-05
         ),
-        "kernel.y": CaseSample(gating=False, block_log_ratios=(), slices=1, slice_variance=None),
+        "kernel.y": CaseSample(gating=False, block_log_ratios=(), samples=1, sample_variance=None),
     },
 )
 SAMPLE = GATE.cases["kernel.x[m=1]"]
@@ -123,7 +123,7 @@ def test_a_file_that_is_something_else_is_refused(path, text, message):
         ({"gates": (replace(GATE, finished_at="yesterday"),)}, "finished_at 'yesterday' of run .* is no time"),
         ({"gates": (replace(GATE, block_s=1e999),)}, "is not valid|is not finite"),
         ({"gates": (replace(GATE, block_s=-1.0),)}, "a value of run .* is impossible"),
-        ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, slices=-3)}),)}, "is impossible"),
+        ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, samples=-3)}),)}, "is impossible"),
         ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, block_variances=(-1e-6,))}),)}, "is impossible"),
         ({"gates": (replace(GATE, cases={"x": replace(SAMPLE, block_log_ratios=(0.0, -1e300))}),)}, "is impossible"),
         ({"gates": (replace(GATE, outcome="purple"),)}, "outcome 'purple' of run .* is unknown"),

@@ -10,7 +10,7 @@ from perfguard.errors import StoreError
 from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
-from perfguard.store.baselines import CANARY_KEY, STARTED_KEY, BaselineStore, metadata_of
+from perfguard.store.baselines import CONTROL_KEY, STARTED_KEY, BaselineStore, metadata_of
 
 INFO = BaselineInfo(
     schema=BASELINE_SCHEMA,
@@ -23,17 +23,17 @@ INFO = BaselineInfo(
     perfguard="0.1.0",
     cpus=2,
     env_profile="stable",
-    slice_s=0.05,
-    slices=2,
+    sample_s=0.05,
+    samples=2,
     span_s=120.0,
     seed=7,
 )
 ROUNDS = {
     "kernel.x[m=1]": tuple(
-        Round(values_s=(0.001 + n / 1e7, 0.0011 + n / 1e7), canary_s=(0.002 + n / 1e6,), started_at=1000.0 + n)
+        Round(values_s=(0.001 + n / 1e7, 0.0011 + n / 1e7), control_s=(0.002 + n / 1e6,), started_at=1000.0 + n)
         for n in range(4)
     ),
-    "kernel.y": tuple(Round(values_s=(0.5,), canary_s=(0.002,), started_at=1000.0 + n) for n in range(4)),
+    "kernel.y": tuple(Round(values_s=(0.5,), control_s=(0.002,), started_at=1000.0 + n) for n in range(4)),
 }
 NOISE = CaseNoise(rounds=4, median_s=0.1 + 0.2, between_round_sd_ratio=0.01, within_round_sd_ratio=0.02, inner_loops=50)
 
@@ -47,7 +47,7 @@ def runs_of(rounds, **more):
                     "name": case_id,
                     "hostname": "build-host-7",
                     "load_avg_1min": 3.0,
-                    CANARY_KEY: entry.canary_s[0],
+                    CONTROL_KEY: entry.control_s[0],
                     STARTED_KEY: entry.started_at,
                     **more,
                 },

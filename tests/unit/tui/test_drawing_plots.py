@@ -70,7 +70,7 @@ def test_both_curves_can_be_told_apart_without_colour(glyphs) -> None:
     assert dots[Role.BASELINE] < 0.6 * dots[Role.CANDIDATE]
 
 
-def test_slices_of_one_value_are_drawn() -> None:
+def test_samples_of_one_value_are_drawn() -> None:
     assert "100 %" in text(plot_ecdf(CaseSeries(case_id="c", candidate_s=(1e-3,) * 5), 60, 12, UNICODE))
 
 

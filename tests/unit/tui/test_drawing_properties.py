@@ -70,7 +70,7 @@ def test_a_position_is_a_cell(value, cells) -> None:
     height=HEIGHT,
     glyphs=GLYPHS,
 )
-def test_distributions_fit_whatever_the_slices(baseline, candidate, width, height, glyphs) -> None:
+def test_distributions_fit_whatever_the_samples(baseline, candidate, width, height, glyphs) -> None:
     series = CaseSeries(case_id="c", baseline_s=tuple(baseline), candidate_s=tuple(candidate))
     lines = plot_ecdf(series, width, height, glyphs)
     assert fits(lines, width, height)

@@ -7,10 +7,10 @@ import pytest
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from perfguard.report.op_tree import (
     OpLevel,
-    census_nodes,
     first_culprit,
     flat_nodes,
     key_of,
+    op_count_nodes,
     path_to,
     tree_of,
 )
@@ -18,7 +18,7 @@ from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.spans import plain
 from perfguard.tui.tables.columns import parse_filter, place_columns
 from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
-from tests.tui_runs import CENSUS, RED, a_delta, an_attribution, some_deltas
+from tests.tui_runs import OP_COUNTS, RED, a_delta, an_attribution, some_deltas
 
 
 def names(rows) -> list[str]:
@@ -67,12 +67,12 @@ def test_every_key_is_its_rows_own() -> None:
     assert len({row.node.key for row in rows}) == len(rows) == total
 
 
-def test_the_census_comes_first_whatever_the_order() -> None:
-    nodes = (*census_nodes(CENSUS), *tree_of(some_deltas()))
+def test_the_op_counts_comes_first_whatever_the_order() -> None:
+    nodes = (*op_count_nodes(OP_COUNTS), *tree_of(some_deltas()))
     for order in Order:
         for is_reversed in (False, True):
             rows, _ = rows_of(nodes, OpsView(order=order, is_reversed=is_reversed), 1.0)
-            assert [row.node.level for row in rows[:3]] == [OpLevel.CENSUS, OpLevel.CENSUS, OpLevel.PHASE]
+            assert [row.node.level for row in rows[:3]] == [OpLevel.OP_COUNTS, OpLevel.OP_COUNTS, OpLevel.PHASE]
 
 
 def test_a_list_is_sorted_by_the_size_of_the_difference() -> None:
@@ -127,7 +127,7 @@ def test_unknown_times_of_an_op_that_is_new_count_as_none() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
 def test_every_cell_of_the_table_can_be_drawn(width: int) -> None:
     deltas = some_deltas()
-    nodes = (*census_nodes(CENSUS), *tree_of(deltas))
+    nodes = (*op_count_nodes(OP_COUNTS), *tree_of(deltas))
     spec = ops_table(UNICODE, 7e-4)
     rows, _ = rows_of(nodes, OpsView(opened=everything(nodes)), 7e-4)
     places = place_columns(spec.columns, width)

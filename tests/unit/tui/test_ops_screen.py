@@ -18,11 +18,11 @@ def picture(driver) -> str:
     return "\n".join(plain(content) for content in driver.app.view_screen.picture.text)
 
 
-def test_the_census_comes_first_and_the_cursor_stands_on_the_culprit(drive) -> None:
+def test_the_op_counts_comes_first_and_the_cursor_stands_on_the_culprit(drive) -> None:
     async def script(driver) -> None:
         await to_ops(driver)
         rows = driver.app.view_screen.table.rows
-        assert [row.node.level for row in rows[:2]] == [OpLevel.CENSUS] * 2
+        assert [row.node.level for row in rows[:2]] == [OpLevel.OP_COUNTS] * 2
         assert driver.app.view_screen.table.cursor_row.node.delta == some_deltas()[0]
         assert describe(an_attribution(RED, some_deltas()).culprits[0].fact) in picture(driver)
         assert "+700.0 µs" in driver.screen_text()
@@ -161,15 +161,15 @@ def test_ops_that_come_later_are_shown_when_they_come(drive) -> None:
     drive(a_watch(replace(run, cases=cases), run), script)
 
 
-def test_the_next_flag_is_a_census_row_or_an_op_that_is_blamed(drive) -> None:
+def test_the_next_flag_is_op_counts_row_or_an_op_that_is_blamed(drive) -> None:
     async def script(driver) -> None:
         await to_ops(driver)
         culprit = driver.cursor()
         await driver.press("n")
-        assert driver.cursor() == "census/0"
+        assert driver.cursor() == "op_counts/0"
         await driver.press("n", "n")
         assert driver.cursor() == culprit
         await driver.press("N")
-        assert driver.cursor() == "census/1"
+        assert driver.cursor() == "op_counts/1"
 
     drive(a_watch(), script)

@@ -9,7 +9,7 @@ import pytest
 from perfguard.records.facts import recorded_text
 from perfguard.report.culprits import change_text
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.report.op_tree import census_nodes, flat_nodes
+from perfguard.report.op_tree import flat_nodes, op_count_nodes
 from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
 from perfguard.tui.drawing.spans import fitted, line, plain, shortened, tail, width_of, wrapped
 from perfguard.tui.drawing.verdicts import tally
@@ -20,7 +20,7 @@ from perfguard.tui.panes.op import op_lines
 from perfguard.tui.panes.status import StatusFacts, status_line
 from perfguard.tui.tables.ops import OpsView, rows_of
 from perfguard.watch.view.run_view import RunState, RunView
-from tests.tui_runs import CENSUS, RED, a_case, a_run, a_series, an_attribution, some_deltas
+from tests.tui_runs import OP_COUNTS, RED, a_case, a_run, a_series, an_attribution, some_deltas
 
 FACTS = HeadFacts(active="Live", glyphs=UNICODE, host="load 0.4  3.10 GHz")
 
@@ -99,7 +99,7 @@ def test_the_tally_counts_open_cases_together() -> None:
 
 
 def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
-    case = a_case(RED, census=CENSUS, attribution=an_attribution(RED, some_deltas()))
+    case = a_case(RED, op_counts=OP_COUNTS, attribution=an_attribution(RED, some_deltas()))
     drawn = text(case_lines(case, a_series(RED), 100, UNICODE))
     for expected in (
         RED,
@@ -109,7 +109,7 @@ def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
         "noise 1.20 %",
         "102 %",
         "train.py:88",
-        change_text(CENSUS[1]),
+        change_text(OP_COUNTS[1]),
         "5.7 % slower in 8 paired blocks",
     ):
         assert expected in drawn
@@ -117,7 +117,7 @@ def test_a_case_in_full_says_everything_that_the_table_leaves_out() -> None:
 
 @pytest.mark.parametrize("width", [12, 30, 78, 200])
 def test_a_case_in_full_fits_every_width(width: int) -> None:
-    case = a_case(RED, census=CENSUS, attribution=an_attribution(RED, some_deltas()))
+    case = a_case(RED, op_counts=OP_COUNTS, attribution=an_attribution(RED, some_deltas()))
     assert max(width_of(content) for content in wrapped(describe_all(case.reasons), width)) <= width
     assert case_lines(case, a_series(RED), width, ASCII)
 
@@ -137,8 +137,8 @@ def test_an_op_in_full_names_source_and_implementation() -> None:
         assert expected in drawn
 
 
-def test_a_row_of_the_census_in_full_says_that_it_was_counted() -> None:
-    rows, _ = rows_of(census_nodes(CENSUS), OpsView(), 1.0)
+def test_a_row_of_the_op_counts_in_full_says_that_it_was_counted() -> None:
+    rows, _ = rows_of(op_count_nodes(OP_COUNTS), OpsView(), 1.0)
     drawn = text(op_lines(rows[1], None, 100))
     assert "reorders in backward of ResNet.layer1.*.conv1: 0 → 2 in a step" in drawn
     assert "not timed" in drawn

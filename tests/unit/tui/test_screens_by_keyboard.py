@@ -207,13 +207,13 @@ def test_space_stops_painting_while_the_run_goes_on(drive) -> None:
     drive(watch, script)
 
 
-def test_nothing_is_painted_while_a_slice_is_timed_but_not_for_ever(drive) -> None:
+def test_nothing_is_painted_while_a_sample_is_timed_but_not_for_ever(drive) -> None:
     run = a_run()
     later = with_case(run, a_case("kernel.softmax[rows=4096,dtype=fp32]", log_ratio=0.2, lower=0.18, upper=0.22))
     watch = a_watch(run, later)
 
     async def script(driver) -> None:
-        watch.is_between_slices = False
+        watch.is_between_samples = False
         await driver.tick(1.0)
         assert "+22.1 %" not in driver.screen_text()
         await driver.tick(3.0)

@@ -123,19 +123,19 @@ class Clock:
         return self.now
 
 
-def test_painting_waits_for_a_gap_between_slices_but_not_for_ever() -> None:
+def test_painting_waits_for_a_gap_between_samples_but_not_for_ever() -> None:
     clock = Clock()
     pace = Pace(clock=clock)
     pace.painted()
-    assert not pace.may_paint(is_between_slices=False)
-    assert pace.may_paint(is_between_slices=True)
+    assert not pace.may_paint(is_between_samples=False)
+    assert pace.may_paint(is_between_samples=True)
     clock.now += PATIENCE_S
-    assert pace.may_paint(is_between_slices=False)
+    assert pace.may_paint(is_between_samples=False)
 
 
 def test_nothing_is_painted_while_paused() -> None:
     pace = Pace(clock=Clock(), is_paused=True)
-    assert not pace.may_paint(is_between_slices=True)
+    assert not pace.may_paint(is_between_samples=True)
 
 
 def test_rows_change_places_by_themselves_every_five_seconds_at_most() -> None:

@@ -188,7 +188,7 @@ class TestDamage:
             (b'{"event":"note"}', "missing required field"),
             (b'{"event":"note","fact":1}', "Expected `object`, got `int`"),
             (b'{"event":"note","seq":"one","level":"info","text":"x"}', "its number or its time is none"),
-            (b'{"event":"canary","block":1,"value_s":1e999}', "a number in it is not finite"),
+            (b'{"event":"control","block":1,"value_s":1e999}', "a number in it is not finite"),
             (b"[" * 100_000, "nested too deeply"),
         ],
     )

@@ -12,7 +12,7 @@ import pytest
 from perfguard.config import load_config
 from perfguard.host.probe import probe
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
-from perfguard.store.baselines import CANARY_KEY, BaselineStore
+from perfguard.store.baselines import CONTROL_KEY, BaselineStore
 from perfguard.watch.past_runs import read_history
 from tests.recorded_runs import CASE_IDS, DATA, FAILING, MACHINE, NEW, SAME, SLOWER, STARTED
 
@@ -32,14 +32,14 @@ def stored_baseline(project):
         info = BaselineInfo(
             schema=BASELINE_SCHEMA, suite="quick", machine_id=machine.machine_id, stack_id=None,
             created_at="2026-01-01T00:00:00Z", commit=None, source_id="tree", perfguard="1", cpus=1,
-            env_profile="stable", slice_s=0.02, slices=3, span_s=1.0, seed=1,
+            env_profile="stable", sample_s=0.02, samples=3, span_s=1.0, seed=1,
         )  # fmt: skip
         spread = {"between_round_sd_ratio": 0.01, "within_round_sd_ratio": 0.01}
         noise = {
             case: CaseNoise(rounds=1, median_s=value, inner_loops=1, **spread) for case, value in medians_s.items()
         }
         runs = {
-            case: [pyperf.Run([value], metadata={"name": case, CANARY_KEY: 0.002}, collect_metadata=False)]
+            case: [pyperf.Run([value], metadata={"name": case, CONTROL_KEY: 0.002}, collect_metadata=False)]
             for case, value in medians_s.items()
         }
         baseline = StoredBaseline(info=info, fingerprint=machine, noise=noise, rounds={})

@@ -69,7 +69,7 @@ def test_a_counter_for_root_only_says_what_to_do(tmp_path, monkeypatch):
     assert "chmod a+r" in problem
 
 
-def test_a_counter_that_vanishes_gives_no_value_for_that_slice(tmp_path):
+def test_a_counter_that_vanishes_gives_no_value_for_that_sample(tmp_path):
     counter = zone(tmp_path, "intel-rapl:0", "package-0", 100)
     meter = EnergyMeter(tmp_path)
     before = meter.read()

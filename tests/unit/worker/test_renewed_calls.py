@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfguard.worker.cases import PreparedCase
+from perfguard.worker.timing.samples import Renewed, SampleTimer
 from perfguard.worker.timing.signals import Meters
-from perfguard.worker.timing.slices import Renewed, SliceTimer
 
 
 class Parent:
@@ -38,7 +38,7 @@ class Log:
 
 
 def timer_of(log, parent):
-    return SliceTimer(parent, PreparedCase("case", (log.call,), 0.0), Meters(), inner_loops=3, spin_s=0.0)
+    return SampleTimer(parent, PreparedCase("case", (log.call,), 0.0), Meters(), inner_loops=3, spin_s=0.0)
 
 
 def test_every_call_finds_a_fresh_state_and_none_is_made_in_vain():
@@ -47,16 +47,16 @@ def test_every_call_finds_a_fresh_state_and_none_is_made_in_vain():
     assert log.done == "rc" * (2 + 6)  # two calls warm up
 
 
-def test_a_slice_has_no_more_calls_than_their_renewals_allow_and_says_how_many():
+def test_a_sample_has_no_more_calls_than_their_renewals_allow_and_says_how_many():
     log, parent = Log(most=4), Parent()
     seconds = timer_of(log, parent)(2)
     assert log.done.count("c") == 2 + 4
-    (told,) = (reply for reply in parent.replies if reply["reply"] == "slice")
+    (told,) = (reply for reply in parent.replies if reply["reply"] == "sample")
     assert told["iterations"] == 4
     assert seconds == pytest.approx(6 * told["value_s"])  # pyperf divides by the loops that it asked for
 
 
-def test_signals_of_all_calls_of_a_slice_are_told_together():
+def test_signals_of_all_calls_of_a_sample_are_told_together():
     class Counting:
         """Each call takes 0.3 s of CPU and faults in two pages; the peak of memory grows."""
 
@@ -75,7 +75,7 @@ def test_signals_of_all_calls_of_a_slice_are_told_together():
 
     parent = Parent()
     case = PreparedCase("case", (Log(most=64).call,), 0.0)
-    SliceTimer(parent, case, Counting(), inner_loops=3, spin_s=0.0)(1)
-    (told,) = (reply for reply in parent.replies if reply["reply"] == "slice")
+    SampleTimer(parent, case, Counting(), inner_loops=3, spin_s=0.0)(1)
+    (told,) = (reply for reply in parent.replies if reply["reply"] == "sample")
     assert told["cpu_s"] == pytest.approx(0.3)  # for one iteration
     assert (told["minor_faults"], told["peak_memory_bytes"], told["energy_j"]) == (6, 300, None)

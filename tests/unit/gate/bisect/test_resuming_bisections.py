@@ -72,7 +72,7 @@ class TestKeeping:
         loaded = wanted.loaded
         other = {
             "budget": replace(wanted, budget_s=61.0),
-            "setting": replace(wanted, loaded=replace(loaded, config=replace(loaded.config, slices=3))),
+            "setting": replace(wanted, loaded=replace(loaded, config=replace(loaded.config, samples=3))),
             "cases": replace(wanted, cases=(SUM, SORT)),
             "fresh": wanted,
         }[change]

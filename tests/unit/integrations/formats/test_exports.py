@@ -19,7 +19,7 @@ from perfguard.integrations.formats.formats import WITH_SAMPLES, WRITERS, Export
 from perfguard.integrations.formats.recorded_arms import arms_of
 from perfguard.integrations.formats.series import RunExport
 from perfguard.records.case_names import split_case_id
-from perfguard.records.events import SliceTimed
+from perfguard.records.events import SampleTimed
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.result import CaseMeasured
 from perfguard.records.run import Arm
@@ -206,14 +206,14 @@ def test_a_table_holds_each_verdict_with_its_numbers(paired):
     assert float(rows[SLOWER]["lower_ratio"]) < 0.062 < float(rows[SLOWER]["upper_ratio"])
 
 
-def test_a_table_of_samples_holds_every_slice_of_the_main_stage(paired):
+def test_a_table_of_samples_holds_every_sample_of_the_main_stage(paired):
     rows = list(csv.DictReader(io.StringIO(tables.write_csv(paired, samples=True).decode())))
     kept = {(row["case"], row["arm"], row["block"], row["index"]): float(row["value_s"]) for row in rows}
     assert len(kept) == len(rows)
     timed = [
         event
         for event in read_events(DATA / "paired" / "events.jsonl")
-        if isinstance(event, SliceTimed) and not event.warmup and event.block < 8
+        if isinstance(event, SampleTimed) and not event.warmup and event.block < 8
     ]
     assert kept == {
         (event.case_id, event.arm.value, str(event.block), str(event.index)): event.value_s for event in timed
@@ -265,9 +265,9 @@ def test_every_format_can_be_written_of_a_run_without_a_comparison(rounds):
             assert export_run(ExportRequest(run=rounds, arm="candidate"), name)
 
 
-def test_a_slice_that_is_no_time_is_refused(paired):
+def test_a_sample_that_is_no_time_is_refused(paired):
     events = list(read_events(DATA / "paired" / "events.jsonl"))
-    index = next(i for i, event in enumerate(events) if isinstance(event, SliceTimed) and not event.warmup)
+    index = next(i for i, event in enumerate(events) if isinstance(event, SampleTimed) and not event.warmup)
     for value in (float("nan"), float("inf"), 0.0, -1.0):
         events[index] = replace(events[index], value_s=value)
         with pytest.raises(StoreError, match="has a value of"):

@@ -130,9 +130,9 @@ def test_what_has_no_known_shape_names_all_that_have():
 @pytest.mark.parametrize(
     ("series", "objection"),
     [
-        (measured("x", (1.0,), (1.1,), canary_s=0.002), None),
+        (measured("x", (1.0,), (1.1,), control_s=0.002), None),
         (measured("x", (1.0,), (1.1,)), "import.no_control"),
-        (measured("x", (1.0, 1.1), canary_s=0.002), "import.too_few_processes"),
+        (measured("x", (1.0, 1.1), control_s=0.002), "import.too_few_processes"),
         (measured("x", (1.0,), (1.1,), has_processes=False), "import.unknown_processes"),
         (measured("x", (1.0,), (1.1,), samples=None), "import.only_a_summary"),
         (measured("x", (1.0,), (1.1,), unit="B"), "import.not_a_time"),
@@ -146,7 +146,7 @@ def test_a_gate_objects_to_the_first_thing_that_is_missing(series, objection):
 
 
 def test_series_with_the_same_objection_are_named_together():
-    timed = measured("b", (1.0,), (1.1,), canary_s=0.002)
+    timed = measured("b", (1.0,), (1.1,), control_s=0.002)
     suite = suite_of(measured("a", (1.0,)), timed, measured("c", (1.0,)), measured("d", (1.0,), unit="B"))
     found = [(objection.fact.code, objection.series) for objection in objections_of(suite)]
     assert found == [("import.too_few_processes", ("a", "c")), ("import.not_a_time", ("d",))]

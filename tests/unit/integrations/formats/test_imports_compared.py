@@ -24,14 +24,14 @@ def processes(median_s: float, *, seed: int, count: int = 6, sd: float = 0.001) 
     return [tuple(median_s * draw.gauss(1.0, sd) for _ in range(5)) for _ in range(count)]
 
 
-def pair(effect: float, *, canary_s: float | None = None, moved: float = 0.0, names: tuple[str, ...] = ("x",)):
-    """Two suites of the same series; `moved` is how much slower the second machine ran, canary and all."""
-    old = [measured(name, *processes(0.01, seed=i), canary_s=canary_s) for i, name in enumerate(names)]
+def pair(effect: float, *, control_s: float | None = None, moved: float = 0.0, names: tuple[str, ...] = ("x",)):
+    """Two suites of the same series; `moved` is how much slower the second machine ran, control workload and all."""
+    old = [measured(name, *processes(0.01, seed=i), control_s=control_s) for i, name in enumerate(names)]
     new = [
         measured(
             name,
             *processes(0.01 * (1 + effect) * (1 + moved), seed=100 + i),
-            canary_s=canary_s and canary_s * (1 + moved),
+            control_s=control_s and control_s * (1 + moved),
         )
         for i, name in enumerate(names)
     ]
@@ -47,22 +47,22 @@ def test_a_difference_is_found_with_its_interval(effect, difference):
     assert found.lower < found.log_ratio < found.upper
     assert found.log_ratio == pytest.approx(effect, abs=0.003)
     assert found.reasons
-    assert not found.has_canary
+    assert not found.has_control
 
 
-def test_a_machine_that_became_slower_is_no_slower_code_where_the_canary_tells():
+def test_a_machine_that_became_slower_is_no_slower_code_where_the_control_workload_tells():
     without = compare_suites(*pair(0.0, moved=0.05), POLICY)[0]
-    with_canary = compare_suites(*pair(0.0, canary_s=0.002, moved=0.05), POLICY)[0]
-    assert (without.difference, without.has_canary) == (Difference.SLOWER, False)
-    assert with_canary.difference is Difference.UNDECIDED
-    assert with_canary.has_canary
+    with_control = compare_suites(*pair(0.0, control_s=0.002, moved=0.05), POLICY)[0]
+    assert (without.difference, without.has_control) == (Difference.SLOWER, False)
+    assert with_control.difference is Difference.UNDECIDED
+    assert with_control.has_control
 
 
-def test_a_canary_on_one_side_only_is_not_used():
-    old, _ = pair(0.0, canary_s=0.002)
+def test_a_control_workload_on_one_side_only_is_not_used():
+    old, _ = pair(0.0, control_s=0.002)
     _, new = pair(0.05)
     (found,) = compare_suites(old, new, POLICY)
-    assert not found.has_canary
+    assert not found.has_control
     assert found.log_ratio == pytest.approx(0.05, abs=0.003)
 
 
@@ -134,7 +134,7 @@ def test_one_file_is_shown_with_what_a_gate_objects_to(files, tmp_path):
 def test_what_a_comparison_takes_for_granted_is_noted(files, tmp_path):
     loaded = load_config(tmp_path, {}, {})
     assert _codes(import_files(loaded, files(*pair(0.05)))) == ["import.speed_assumed", "import.not_a_gate"]
-    assert _codes(import_files(loaded, files(*pair(0.05, canary_s=0.002)))) == ["import.not_a_gate"]
+    assert _codes(import_files(loaded, files(*pair(0.05, control_s=0.002)))) == ["import.not_a_gate"]
 
 
 def _codes(report):
@@ -142,7 +142,7 @@ def _codes(report):
 
 
 def test_another_machine_is_noted(files, tmp_path):
-    old, new = pair(0.05, canary_s=0.002)
+    old, new = pair(0.05, control_s=0.002)
     named = [suite_of(*suite.series, machine_id=machine) for suite, machine in ((old, "one"), (new, "two"))]
     notes = import_files(load_config(tmp_path, {}, {}), files(*named)).notes
     assert notes[0] == fact("import.other_machine", baseline="one", candidate="two")

@@ -73,11 +73,11 @@ def test_what_is_written_is_read_back_and_read_by_pyperf(series):
         assert [run.values for run in theirs.get_benchmark(name).get_runs()] == processes
 
 
-def test_the_canary_goes_with_its_process_under_the_key_of_stored_baselines():
-    assert (pyperf_json.CANARY_KEY, pyperf_json.STARTED_KEY) == (baselines.CANARY_KEY, baselines.STARTED_KEY)
-    suite = suite_of(measured("x", (1.0,), (1.1,), canary_s=0.002))
+def test_the_control_workload_goes_with_its_process_under_the_key_of_stored_baselines():
+    assert (pyperf_json.CONTROL_KEY, pyperf_json.STARTED_KEY) == (baselines.CONTROL_KEY, baselines.STARTED_KEY)
+    suite = suite_of(measured("x", (1.0,), (1.1,), control_s=0.002))
     back = pyperf_json.read(json.loads(pyperf_json.write(suite)), source="a.json")
-    assert [process.canary_s for process in back.series[0].samples] == [(0.002,), (0.002,)]
+    assert [process.control_s for process in back.series[0].samples] == [(0.002,), (0.002,)]
 
 
 @pytest.mark.parametrize("arm", ["baseline", "candidate"])

@@ -201,7 +201,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         changed(arms={"baseline": None}),
         changed(notes=7),
         changed(notes=[1]),
-        changed(census_changes={"x": None}),
+        changed(op_count_changes={"x": None}),
         changed(duration_s="1"),
         GOOD.replace(b'"duration_s": 125.0', b'"duration_s": NaN'),
         GOOD.replace(b'"duration_s": 125.0', b'"duration_s": -Infinity'),
@@ -209,7 +209,7 @@ DAMAGED_FROM = zip_of(("result.json", GOOD), ("raw/0.json", b"{}"))
         GOOD.replace(b'"exit_code": 1', b'"exit_code": ' + b"9" * 5000),
         GOOD.replace(b'"verdict": "regressed"', b'"verdict": "\\ud800"'),
         GOOD.replace(b'"version": "1.0"', b'"version": "\\udfff"'),
-        changed(census_changes={"\ud800": []}),
+        changed(op_count_changes={"\ud800": []}),
     ],
 )
 def test_json_that_is_no_result_is_refused(content):

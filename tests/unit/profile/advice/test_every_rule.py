@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.op_counts.census import CACHE_MISS
+from perfguard.profile.op_counts.steady import CACHE_MISS
 from perfguard.records.machine.fingerprint import Limits, QuotaState
 from perfguard.records.steps.program import DenormalCount
 from perfguard.report.messages.advice import ADVICE
@@ -26,8 +26,8 @@ from tests.finding_evidence import (
     LOAD,
     LOSS,
     OPTIMIZER,
-    census,
     conv,
+    counts,
     evidence,
     layer,
     machine,
@@ -96,9 +96,9 @@ FIRES = {
     "frozen_batch_norm": evidence(*frozen_norm("[1,64,1,1]")),
     "fragmented_trace": evidence(*tiny(3), python(40)),
     "allocator_faults": evidence(faults=10_000),
-    "primitive_cache_misses": evidence(census=census(row("primitive", CACHE_MISS, 2, detail="convolution FWD_D"))),
+    "primitive_cache_misses": evidence(op_counts=counts(row("primitive", CACHE_MISS, 2, detail="convolution FWD_D"))),
     "input_pipeline": evidence(op("stack", 20, phase=LOAD, module="")),
-    "graph_breaks": evidence(census=census(row("compile", "graph_break", detail="call to print"))),
+    "graph_breaks": evidence(op_counts=counts(row("compile", "graph_break", detail="call to print"))),
     "low_precision_loss": evidence(op("sum", 1, phase=LOSS, shapes="[4096]", dtypes="bf16")),
     "idle_cpus": evidence(threads=1, cpus=4),
     "slow_convolution": evidence(op("_slow_conv2d_forward", 5, shapes=f"{IMAGE} [64,64,3,3]")),
@@ -116,7 +116,7 @@ FIRES = {
     ),
     "python_before_model": evidence(python(20, phase=LOAD, module="")),
     "loader_workers": evidence(program=program(loader_workers=(2,)), threads=2, cpus=2),
-    "recompiles": evidence(census=census(row("compile", "recompile", detail="size of tensor"))),
+    "recompiles": evidence(op_counts=counts(row("compile", "recompile", detail="size of tensor"))),
 }
 
 QUIET = {
@@ -153,9 +153,9 @@ QUIET = {
     ),
     "fragmented_trace": evidence(*tiny(3), python(10)),
     "allocator_faults": evidence(faults=20),
-    "primitive_cache_misses": evidence(census=census(row("primitive", "convolution FWD_D", 60))),
+    "primitive_cache_misses": evidence(op_counts=counts(row("primitive", "convolution FWD_D", 60))),
     "input_pipeline": evidence(op("stack", 2, phase=LOAD, module="")),
-    "graph_breaks": evidence(census=census(row("compile", "unique_graphs"), row("compile", "frames"))),
+    "graph_breaks": evidence(op_counts=counts(row("compile", "unique_graphs"), row("compile", "frames"))),
     "low_precision_loss": evidence(
         op("sum", 1, phase=LOSS, shapes="[4096]"), op("sum", 1, shapes="[4096]", dtypes="bf16")
     ),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.op_counts.census import CACHE_MISS
+from perfguard.profile.op_counts.steady import CACHE_MISS
 from perfguard.records.facts import Severity
 from perfguard.records.machine.fingerprint import Limits, QuotaState
 from tests.finding_evidence import (
     LOAD,
     all_of,
-    census,
+    counts,
     machine,
     nothing,
     only,
@@ -103,7 +103,7 @@ def test_misses_are_counted_over_all_places():
         row("op", "aten::add", 9),
     )
     finding = only(
-        "primitive_cache_misses", census=census(*rows), software=software(ONEDNN_PRIMITIVE_CACHE_CAPACITY="0")
+        "primitive_cache_misses", op_counts=counts(*rows), software=software(ONEDNN_PRIMITIVE_CACHE_CAPACITY="0")
     )
     assert told(finding, "misses", "problems") == (3, ("deconvolution FWD_D", "reorder"))
     assert told(finding, "variables") == ("ONEDNN_PRIMITIVE_CACHE_CAPACITY=0",)
@@ -148,7 +148,7 @@ def test_breaks_and_recompilations_are_two_findings_with_their_reasons():
         row("compile", "recompile", 1, detail="size of tensor"),
         row("compile", "frames", 7),
     )
-    found = all_of("graph_breaks", census=census(*rows))
+    found = all_of("graph_breaks", op_counts=counts(*rows))
     assert [(finding.code, *told(finding, "times", "reasons")) for finding in found] == [
         ("advice.graph_breaks", 2, ("call to print",)),
         ("advice.recompiles", 1, ("size of tensor",)),

@@ -58,7 +58,7 @@ def test_a_change_elsewhere_calls_for_no_finding_here():
     assert news([], [UPDATES], comparison(elsewhere)) == ()
 
 
-def test_a_change_of_the_census_is_reason_enough():
+def test_a_change_of_the_op_counts_is_reason_enough():
     compared = comparison(changes=[change("fusion", "optimizer.unfused", module="Adam")])
     (finding,) = news([], [UPDATES], compared)
     assert finding.since_baseline == (fact("optimizer.unfused"),)

@@ -153,7 +153,7 @@ def test_nothing_paired_is_no_chart():
     assert pairs([], None) is None
 
 
-def test_a_distribution_ends_at_all_of_its_slices():
+def test_a_distribution_ends_at_all_of_its_samples():
     chart = ecdf(CaseEvidence(case_id="a", baseline_s=(1.0, 2.0, 4.0), candidate_s=(2.0, 3.0, 5.0)))
     curves = [part.get("d") for part in chart.figure.of_tag("path")]
     assert len(curves) == 2
@@ -161,7 +161,7 @@ def test_a_distribution_ends_at_all_of_its_slices():
     assert [cell.content for cell in chart.data.rows[2]] == ["50 %", "2.000 s", "3.000 s"]
 
 
-def test_a_curve_of_many_slices_is_written_whole():
+def test_a_curve_of_many_samples_is_written_whole():
     chart = ecdf(CaseEvidence(case_id="a", candidate_s=tuple(1 + index / 7 for index in range(5000))))
     (curve,) = [part.__html__() for part in chart.figure.of_tag("path")]
     assert 'V0H1000"' in curve

@@ -160,16 +160,16 @@ def test_a_profile_is_shown_from_its_report(run, loaded):
     assert any("profile.json" in problem for problem in read_run(loaded, run).problems)
 
 
-def test_a_long_recording_goes_without_its_slices_and_says_so(run):
+def test_a_long_recording_goes_without_its_samples_and_says_so(run):
     kept = lines_of(run)
-    slices = [line for line in kept if b'"event":"slice"' in line]
-    copies = 1 + MOST_RAW_BYTES // sum(map(len, slices))
-    (run / "events.jsonl").write_bytes(b"".join([*kept, *slices * copies]))
+    samples = [line for line in kept if b'"event":"sample"' in line]
+    copies = 1 + MOST_RAW_BYTES // sum(map(len, samples))
+    (run / "events.jsonl").write_bytes(b"".join([*kept, *samples * copies]))
     recording = next(raw_files(run))
     assert recording.size_bytes > MOST_RAW_BYTES
-    assert b'"event":"slice"' not in recording.content
-    assert len(recording.content.splitlines()) == len(kept) - len(slices)
-    assert f"without its {len(slices) * (copies + 1)} samples" in recording.note
+    assert b'"event":"sample"' not in recording.content
+    assert len(recording.content.splitlines()) == len(kept) - len(samples)
+    assert f"without its {len(samples) * (copies + 1)} samples" in recording.note
 
 
 def test_what_differs_between_the_arms_is_told_by_name(run):

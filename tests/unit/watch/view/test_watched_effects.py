@@ -35,14 +35,14 @@ class Run:
         self.watched.add(SeenEvent(seq=-1, t_wall=1.0, t_mono=1.0, event=event))
         self.data.add(event)
 
-    def block(self, number: int, *, cases=CASE_IDS, arms=tuple(Arm), steal=0.0, slices=5, finished=True) -> None:
+    def block(self, number: int, *, cases=CASE_IDS, arms=tuple(Arm), steal=0.0, samples=5, finished=True) -> None:
         self.emit(happened.BlockStarted(block=number, hash_seed=1, data_seed=1, case_ids=cases))
         for case_id in cases:
-            for index in range(slices):
+            for index in range(samples):
                 for arm in arms:
-                    self.slice(number, case_id, arm, index)
+                    self.sample(number, case_id, arm, index)
             self.emit(happened.CaseFinished(block=number, case_id=case_id, baseline_digest=None, candidate_digest=None))
-            self.emit(happened.CanaryTimed(block=number, value_s=0.002))
+            self.emit(happened.ControlTimed(block=number, value_s=0.002))
         if finished:
             self.emit(
                 happened.BlockFinished(
@@ -50,10 +50,10 @@ class Run:
                 )
             )
 
-    def slice(self, block: int, case_id: str, arm: Arm, index: int, *, warmup: bool = False) -> None:
+    def sample(self, block: int, case_id: str, arm: Arm, index: int, *, warmup: bool = False) -> None:
         slower = 1.04 if arm is Arm.CANDIDATE and case_id == "a" else 1.0
         self.emit(
-            happened.SliceTimed(
+            happened.SampleTimed(
                 block=block, case_id=case_id, arm=arm, index=index, warmup=warmup,
                 value_s=0.01 * slower * self.random.lognormvariate(0.0, 0.02), cpu_s=0.01, minor_faults=0,
                 involuntary_switches=0,
@@ -106,7 +106,7 @@ def test_a_case_that_a_block_did_not_complete_is_not_changed_by_it():
         run.block(number)
     before = run.row("a")
     run.emit(happened.BlockStarted(block=3, hash_seed=1, data_seed=1, case_ids=CASE_IDS))
-    run.slice(3, "a", Arm.BASELINE, 0)
+    run.sample(3, "a", Arm.BASELINE, 0)
     run.block(4, cases=("b",))
     assert_alike(run.row("a"), run.judged("a"))
     assert (run.row("a").log_ratio, run.row("a").blocks) == (before.log_ratio, before.blocks)
@@ -118,8 +118,8 @@ def test_warm_ups_and_blocks_that_never_ended_count_for_nothing():
         run.block(number)
     before = run.row("a")
     run.emit(happened.BlockStarted(block=3, hash_seed=1, data_seed=1, case_ids=CASE_IDS))
-    run.slice(3, "a", Arm.BASELINE, 0, warmup=True)
-    assert run.row("a").slices == before.slices
+    run.sample(3, "a", Arm.BASELINE, 0, warmup=True)
+    assert run.row("a").samples == before.samples
     run.block(4, finished=False)
     run.block(5)
     assert_alike(run.row("a"), run.judged("a"))
@@ -134,14 +134,14 @@ def test_relocated_arms_and_the_anchor_are_other_comparisons():
         run.emit(happened.StageStarted(stage=stage, case_ids=("a",)))
         run.block(number, cases=("a",))
     after = run.row("a")
-    assert (after.log_ratio, after.blocks, after.slices) == (before.log_ratio, before.blocks, before.slices)
+    assert (after.log_ratio, after.blocks, after.samples) == (before.log_ratio, before.blocks, before.samples)
 
 
 def test_open_cases_of_a_stored_baseline_show_their_pairing():
     run = Run(mode="rounds")
     for number in range(3):
         run.block(number, arms=(Arm.CANDIDATE,))
-    assert (run.row("a").baseline_s, run.row("a").log_ratio, run.row("a").slices) == (None, None, 15)
+    assert (run.row("a").baseline_s, run.row("a").log_ratio, run.row("a").samples) == (None, None, 15)
     run.emit(happened.StageStarted(stage=Stage.PAIRING, case_ids=("a",)))
     for number in range(3, 6):
         run.block(number, cases=("a",))
@@ -164,14 +164,14 @@ def test_a_failure_while_flags_are_confirmed_is_none_of_the_case():
     assert run.row("a").reasons == (fact("case.raised", arm="candidate", error="gone"),)
 
 
-def test_the_host_is_told_by_its_last_block_and_canary():
+def test_the_host_is_told_by_its_last_block_and_control_workload():
     run = Run()
     run.block(0, steal=0.01)
     run.block(1, steal=0.03)
-    run.emit(happened.CanaryTimed(block=2, value_s=0.0024))
+    run.emit(happened.ControlTimed(block=2, value_s=0.0024))
     view = run.watched.view(state=RunState.MEASURING, now_wall=1.0, rounds_planned=None, problems=())
     assert view.steal_ratio == 0.03
-    assert view.canary_ratio == pytest.approx(0.2)
+    assert view.control_ratio == pytest.approx(0.2)
 
 
 def test_planned_blocks_are_said_once_the_first_one_has_ended():
@@ -184,7 +184,7 @@ def test_planned_blocks_are_said_once_the_first_one_has_ended():
 
     assert planned() is None
     run.block(0)
-    run.emit(happened.LooksPlanned(blocks=2))
+    run.emit(happened.AnalysesPlanned(blocks=2))
     assert planned() == 2
     for number in range(1, 4):
         run.block(number)

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from perfguard.codec import encode_event
-from perfguard.records.events import BlockStarted, SliceTimed
+from perfguard.records.events import BlockStarted, SampleTimed
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm, Stage
 from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
@@ -42,9 +42,9 @@ class TestTheWholeRun:
     def test_what_a_case_executes_otherwise_and_which_ops_are_to_blame_are_with_it(self):
         watch = polled(PAIRED)
         slower, same = case_of(watch.view, SLOWER), case_of(watch.view, SAME)
-        assert [change.rule for change in slower.census or ()] == ["implementation", "reorders"]
+        assert [change.rule for change in slower.op_counts or ()] == ["implementation", "reorders"]
         assert slower.attribution is not None
-        assert (same.census, same.attribution) == ((), None)
+        assert (same.op_counts, same.attribution) == ((), None)
         assert (len(slower.attribution.deltas), len(watch.deltas(SLOWER))) == (4, 6)
         assert (watch.deltas(SAME), watch.deltas("absent")) == ((), ())
 
@@ -56,7 +56,7 @@ class TestTheWholeRun:
         assert case_of(watch.view, SLOWER).blocks == len(watch.series(SLOWER).blocks) == 5
         assert case_of(watch.view, NOISY).blocks == BLOCKS
 
-    def test_the_curves_hold_every_slice_and_a_ratio_for_each_block(self):
+    def test_the_curves_hold_every_sample_and_a_ratio_for_each_block(self):
         series = polled(PAIRED).series(NOISY)
         assert len(series.baseline_s) == len(series.candidate_s) == 4 * BLOCKS
         assert series.blocks == tuple(range(BLOCKS))
@@ -68,7 +68,7 @@ class TestTheWholeRun:
         case = case_of(view, SAME)
         assert (view.mode, view.outcome) == ("rounds", "measured")
         assert {case.state for case in view.cases} == {CaseState.MEASURED}
-        assert (case.blocks, case.slices, case.baseline_s, case.log_ratio) == (3, 12, None, None)
+        assert (case.blocks, case.samples, case.baseline_s, case.log_ratio) == (3, 12, None, None)
         assert case.candidate_s == pytest.approx(0.00042, rel=0.01)
         assert case.noise_ratio is not None
         assert view.progress is not None
@@ -96,7 +96,7 @@ class TestGrowing:
         watch = RunWatch(LocalSource(folder), clock)
         write(first(b"arm_ready"))
         assert watch.poll().state is RunState.PREPARING
-        write(first(b"slice"))
+        write(first(b"sample"))
         view = watch.poll()
         assert view.state is RunState.MEASURING
         assert [case.state for case in view.cases].count(CaseState.MEASURING) == 1
@@ -116,19 +116,21 @@ class TestGrowing:
         assert case.lower < case.log_ratio < case.upper
         assert (case.outcome, case.noise_ratio > 0) == (None, True)
 
-    def test_slices_of_an_open_block_leave_the_effect_alone(self, folder, write, clock):
+    def test_samples_of_an_open_block_leave_the_effect_alone(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
         two = first(b"block_finished", after=first(b"block_finished"))
         write(two)
         before = case_of(watch.poll(), SAME)
         write(first(b"block_finished", after=two) - 1)
         after = case_of(watch.poll(), SAME)
-        assert after.slices > before.slices
+        assert after.samples > before.samples
         assert (after.log_ratio, after.blocks) == (before.log_ratio, before.blocks)
 
     def test_an_answer_at_a_look_is_shown_before_the_verdict(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
-        looked = next(n for n, line in enumerate(LINES) if b'"event":"look"' in line and b"improved" in line) + 1
+        looked = (
+            next(n for n, line in enumerate(LINES) if b'"event":"interim_analysis"' in line and b"improved" in line) + 1
+        )
         write(looked)
         view = watch.poll()
         answered = [case.case_id for case in view.cases if case.state is CaseState.ANSWERED]
@@ -136,17 +138,17 @@ class TestGrowing:
         assert case_of(view, SLOWER).outcome == "regressed"
         assert case_of(view, SLOWER).reasons == ()
 
-    def test_in_the_middle_of_a_cases_slices_nothing_is_to_be_painted(self, folder, write, clock):
+    def test_in_the_middle_of_a_cases_samples_nothing_is_to_be_painted(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
         write(first(b"block_started"))
         watch.poll()
-        assert watch.is_between_slices
-        write(first(b"slice"))
+        assert watch.is_between_samples
+        write(first(b"sample"))
         watch.poll()
-        assert not watch.is_between_slices
+        assert not watch.is_between_samples
         write(first(b"case_finished"))
         watch.poll()
-        assert watch.is_between_slices
+        assert watch.is_between_samples
 
     def test_painting_a_replay_or_an_ended_run_disturbs_nobody(self, clock):
         replay = RunWatch(ReplaySource(PAIRED, clock=clock), clock)
@@ -154,8 +156,8 @@ class TestGrowing:
         clock.now_s += 14.0
         replay.poll()
         assert replay.view.progress.case_id is not None
-        assert replay.is_between_slices
-        assert polled(PAIRED).is_between_slices
+        assert replay.is_between_samples
+        assert polled(PAIRED).is_between_samples
 
     def test_time_passes_by_the_wall_while_it_runs_and_stops_at_its_end(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
@@ -222,16 +224,16 @@ class TestGrowing:
         assert asked == []
 
 
-def test_events_of_slices_are_not_kept(folder, clock):
-    """An event of a slice has some hundred bytes; what is kept of it has eight, so hours of them fit."""
-    blocks, slices = 20, 500
+def test_events_of_samples_are_not_kept(folder, clock):
+    """An event of a sample has some hundred bytes; what is kept of it has eight, so hours of them fit."""
+    blocks, samples = 20, 500
     with (folder / "events.jsonl").open("wb") as file:
         file.write(LINES[0])
         for block in range(blocks):
             event = BlockStarted(block=block, hash_seed=1, data_seed=1, case_ids=(SAME,))
             file.write(encode_event(event, seq=-1, t_wall=STARTED, t_mono=1.0))
-            for index in range(slices):
-                timed = SliceTimed(
+            for index in range(samples):
+                timed = SampleTimed(
                     block=block, case_id=SAME, arm=Arm.CANDIDATE, index=index, warmup=False, value_s=0.01 + index,
                     cpu_s=0.01, minor_faults=0, involuntary_switches=0,
                 )  # fmt: skip
@@ -239,10 +241,10 @@ def test_events_of_slices_are_not_kept(folder, clock):
     del timed
     before = _slices_alive()
     watch = polled(folder, clock)
-    assert len(watch.series(SAME).candidate_s) == blocks * slices
+    assert len(watch.series(SAME).candidate_s) == blocks * samples
     assert _slices_alive() <= before
 
 
 def _slices_alive():
     gc.collect()
-    return sum(type(kept) is SliceTimed for kept in gc.get_objects())
+    return sum(type(kept) is SampleTimed for kept in gc.get_objects())

@@ -65,7 +65,7 @@ class TestDying:
 
     def test_no_case_of_a_run_that_died_is_being_measured(self, folder, write, clock):
         watch = RunWatch(LocalSource(folder), clock)
-        write(first(b"slice") + 1)
+        write(first(b"sample") + 1)
         assert CaseState.MEASURING in {case.state for case in watch.poll().cases}
         clock.now_s += 2 * FIRST_SILENCE_S
         view = watch.poll()
@@ -129,8 +129,8 @@ class TestDamage:
             watch.poll()
         assert len(watch.view.problems) == MAX_PROBLEMS
 
-    def test_slices_of_a_case_that_no_run_named_make_no_row(self, folder, clock):
-        number = first(b"slice")
+    def test_samples_of_a_case_that_no_run_named_make_no_row(self, folder, clock):
+        number = first(b"sample")
         stranger = LINES[number - 1].replace(b'"case_id":"', b'"case_id":"other ')
         (folder / "events.jsonl").write_bytes(b"".join([*LINES[: number - 1], stranger]))
         assert [case.case_id for case in polled(folder, clock).view.cases] == list(CASE_IDS)
@@ -144,7 +144,7 @@ class TestDamage:
         assert missing.values == {"first": 0, "last": 199}
 
     @pytest.mark.parametrize("value_s", [0.0, -1.0])
-    def test_a_slice_that_is_no_time_is_said_in_its_row(self, folder, clock, value_s):
+    def test_a_sample_that_is_no_time_is_said_in_its_row(self, folder, clock, value_s):
         two_blocks = first(b"block_finished", after=first(b"block_finished"))
         lines = [with_value(line, value_s) if is_slice_of(line, SAME) else line for line in LINES[:two_blocks]]
         (folder / "events.jsonl").write_bytes(b"".join(lines))
@@ -167,7 +167,7 @@ class TestDamage:
 
 
 def is_slice_of(line: bytes, case_id: str) -> bool:
-    return b'"event":"slice"' in line and case_id.encode() in line and b'"warmup":false' in line
+    return b'"event":"sample"' in line and case_id.encode() in line and b'"warmup":false' in line
 
 
 def with_value(line: bytes, value_s: float) -> bytes:

@@ -15,7 +15,8 @@ from perfguard.worker.timing.signals import Meters
 _CLOCK = time.perf_counter
 """Bound before any code under test is imported, which may replace the one in `time`."""
 _REWARMING_CALLS = 2
-"""Calls of each instance after all cases are set up and before its first slice; constant, so that the arms do alike."""
+"""Calls of each instance after all cases are set up and before its first sample; constant, so that the arms do
+alike."""
 
 
 class Baton(Protocol):
@@ -31,7 +32,7 @@ class Baton(Protocol):
 
 
 class HandedBackError(Exception):
-    """The parent took the case back (or went away) while a slice waited."""
+    """The parent took the case back (or went away) while a sample waited."""
 
     is_plain = True
 
@@ -42,7 +43,7 @@ class Renewed:
     __slots__ = ("call", "most", "renew")
 
     def __init__(self, call: Callable[[], object], renew: Callable[[], None], *, most: int) -> None:
-        """`most` bounds the calls of a slice, since making the state can take far longer than the call itself."""
+        """`most` bounds the calls of a sample, since making the state can take far longer than the call itself."""
         self.call = call
         self.renew = renew
         self.most = most
@@ -53,8 +54,8 @@ class Renewed:
         return self.call()
 
 
-class SliceTimer:
-    """pyperf's time function: waits for the baton, times one slice, hands the baton back."""
+class SampleTimer:
+    """pyperf's time function: waits for the baton, times one sample, hands the baton back."""
 
     def __init__(self, baton: Baton, case: PreparedCase, meters: Meters, *, inner_loops: int, spin_s: float) -> None:
         self._baton = baton
@@ -62,14 +63,14 @@ class SliceTimer:
         self._case = case
         self._inner_loops = inner_loops
         self._spin_s = spin_s
-        self._slices = 0
+        self._samples = 0
         self.last_result: object = None
         # The set-ups of other cases have taken the memory that this one had freed: the first calls fault pages in
-        # (BERT step: 42 and 37 ms, then 28). That belongs to no slice.
+        # (BERT step: 42 and 37 ms, then 28). That belongs to no sample.
         for call in case.calls:
             for _ in range(_REWARMING_CALLS):
                 self.last_result = call()
-        # torch brings 165,000 objects; frozen, they no longer cost 0.1 s in the collection before each slice.
+        # torch brings 165,000 objects; frozen, they no longer cost 0.1 s in the collection before each sample.
         gc.collect()
         gc.freeze()
         settle()
@@ -81,8 +82,8 @@ class SliceTimer:
         if command is None or command["do"] != "go":
             raise HandedBackError("the parent took the case back")
         iterations = loops * self._inner_loops
-        call = self._case.calls[self._slices % len(self._case.calls)]
-        self._slices += 1
+        call = self._case.calls[self._samples % len(self._case.calls)]
+        self._samples += 1
         gc.collect()
         gc.disable()
         if isinstance(call, Renewed):
@@ -93,7 +94,7 @@ class SliceTimer:
         self.last_result = measured.result
         value_s = measured.seconds / measured.iterations
         self._baton.send(
-            "slice",
+            "sample",
             case=self._case.id,
             iterations=measured.iterations,
             value_s=value_s,
@@ -104,7 +105,7 @@ class SliceTimer:
         return value_s * iterations
 
     def _time(self, call: Callable[[], object], iterations: int, *, of: int) -> tuple[Elapsed, dict[str, Any]]:
-        """Time some iterations of the `of` that the slice has; what they used is for one of those."""
+        """Time some iterations of the `of` that the sample has; what they used is for one of those."""
         before = self._meters.start()
         elapsed = time_iterations(call, iterations, self._spin_s)
         after = self._meters.stop()

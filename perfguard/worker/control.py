@@ -1,7 +1,7 @@
-"""The canary: a fixed piece of work that imports nothing of the arms, timed between the cases.
+"""The control workload: a fixed piece of work that imports nothing of the arms, timed between the cases.
 
-Its only use is to tell what the host was doing: same process, same work, so a slower canary is a slower host. It runs
-in perfguard's own interpreter, pinned to the measured CPUs, and needs only the standard library.
+Its only use is to tell what the host was doing: same process, same work, so a slower control workload is a slower host.
+It runs in perfguard's own interpreter, pinned to the measured CPUs, and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _COPY_BYTES = 16 * 1024 * 1024
 
 
 def main() -> None:
-    """Answer each `go` with one timed slice."""
+    """Answer each `go` with one timed sample."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control_variable = os.environ.pop(CONTROL_VARIABLE, None)
     if control_variable is None:
-        sys.exit("perfguard canary: started by perfguard only")
+        sys.exit("perfguard control workload: started by perfguard only")
     read_fd, write_fd = (int(fd) for fd in control_variable.split(","))
     control = Control(read_fd, write_fd)
     work = _Work()
     control.send("ready", pid=os.getpid())
     while (command := control.receive()) is not None and command["do"] == "go":
-        control.send("slice", value_s=work.time_once())
+        control.send("sample", value_s=work.time_once())
 
 
 class _Work:

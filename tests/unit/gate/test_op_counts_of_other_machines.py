@@ -1,14 +1,14 @@
-"""Which stored census a gate may use where this machine has no baseline."""
+"""Which stored op counts a gate may use where this machine has no baseline."""
 
 from __future__ import annotations
 
 import pytest
 
 from perfguard.config import Config, LoadedConfig
-from perfguard.gate.stored.lookup import census_of_another_machine
+from perfguard.gate.stored.lookup import op_counts_of_another_machine
 from perfguard.host.probe import probe
-from perfguard.store.censuses import census_file
-from tests.census_rows import census, ops
+from perfguard.store.op_counts import op_counts_file
+from tests.op_count_rows import counts, ops
 from tests.stored_baselines import CASE, record
 
 ISA = "avx512_core_bf16"
@@ -20,18 +20,18 @@ def loaded(tmp_path):
 
 
 def counted(case_id=CASE, isa_class=ISA):
-    return census(ops("conv2d relu", 3), case_id=case_id, isa_class=isa_class)
+    return counts(ops("conv2d relu", 3), case_id=case_id, isa_class=isa_class)
 
 
 def found(loaded, isa=ISA):
-    return census_of_another_machine(loaded, "quick", probe().machine_id, isa)
+    return op_counts_of_another_machine(loaded, "quick", probe().machine_id, isa)
 
 
 def test_a_machine_whose_libraries_choose_alike_is_found_with_its_record(loaded):
     record(loaded.project, "intel-x-1", counted())
     stored = found(loaded)
     assert (stored.info.machine_id, stored.info.seed) == ("intel-x-1", 7)
-    assert stored.censuses == {CASE: counted()}
+    assert stored.op_counts == {CASE: counted()}
 
 
 def test_another_name_of_the_same_instruction_sets_is_the_same(loaded):
@@ -41,7 +41,7 @@ def test_another_name_of_the_same_instruction_sets_is_the_same(loaded):
 
 def test_cases_that_were_counted_under_other_instruction_sets_are_left_out(loaded):
     record(loaded.project, "intel-x-1", counted(), counted("step.b", isa_class="avx2"))
-    assert set(found(loaded).censuses) == {CASE}
+    assert set(found(loaded).op_counts) == {CASE}
 
 
 def test_of_several_machines_the_last_record_counts(loaded):
@@ -59,7 +59,7 @@ def test_neither_this_machine_nor_another_suite_nor_a_baseline_without_counts_is
 
 
 def test_a_broken_baseline_of_another_machine_ends_no_gate(loaded):
-    census_file(record(loaded.project, "intel-x-1", counted())).write_text("{", encoding="utf-8")
+    op_counts_file(record(loaded.project, "intel-x-1", counted())).write_text("{", encoding="utf-8")
     assert found(loaded) is None
     record(loaded.project, "intel-y-1", counted())
     assert found(loaded).info.machine_id == "intel-y-1"

@@ -1,4 +1,4 @@
-"""The `detail` of a census's row: written and read at one place, because stored censuses are compared with new ones.
+"""The `detail` of op counts's row: written and read at one place, because stored op counts are compared with new ones.
 
 ```
 [2,64,56,56] [64,64,1,1] | f32 f32 | channels_last contiguous                     an op: shapes, dtypes, layouts
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from perfguard.records.steps.ops import CensusKind
+from perfguard.records.steps.ops import OpCountKind
 
 _SEPARATOR = " | "
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
@@ -144,15 +144,15 @@ def primitive_detail(detail: str) -> PrimitiveDetail:
     return PrimitiveDetail(memory=memory, problem=problem, attributes=attributes)
 
 
-def dtypes_of(kind: CensusKind, detail: str) -> tuple[str, ...]:
+def dtypes_of(kind: OpCountKind, detail: str) -> tuple[str, ...]:
     """Of an op's or a primitive's arguments."""
-    text = primitive_detail(detail).dtypes if kind is CensusKind.PRIMITIVE else op_detail(detail).dtypes
+    text = primitive_detail(detail).dtypes if kind is OpCountKind.PRIMITIVE else op_detail(detail).dtypes
     return tuple(text.split())
 
 
-def channels_last_of(kind: CensusKind, detail: str) -> int:
+def channels_last_of(kind: OpCountKind, detail: str) -> int:
     """How many of an op's or a primitive's tensors are in a channels-last layout."""
-    return primitive_detail(detail).channels_last if kind is CensusKind.PRIMITIVE else op_detail(detail).channels_last
+    return primitive_detail(detail).channels_last if kind is OpCountKind.PRIMITIVE else op_detail(detail).channels_last
 
 
 def stable_reason(reason: str) -> str:

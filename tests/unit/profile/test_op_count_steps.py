@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from perfguard.profile.libraries.join import JoinedStep
-from perfguard.profile.op_counts.census import UNPLACED, census_of, steady
-from perfguard.profile.op_counts.census_steps import counts_of_steps
+from perfguard.profile.op_counts.steady import UNPLACED, op_counts_of, steady
+from perfguard.profile.op_counts.steps import counts_of_steps
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace
-from perfguard.records.steps.ops import CensusKind, OpKey, StepPhase
+from perfguard.records.steps.ops import OpCountKind, OpKey, StepPhase
 from tests.library_calls import onednn_call
 from tests.profile_traces import TraceBuilder, training_step
 
@@ -21,7 +21,7 @@ def counts(tmp_path, builder, **more):
 
 
 def rows(step):
-    return census_of(step, case_id="step.net", isa_class="avx2", torch="2.13.0").rows
+    return op_counts_of(step, case_id="step.net", isa_class="avx2", torch="2.13.0").rows
 
 
 def call(*, primitive="convolution", **changes):
@@ -61,7 +61,7 @@ def test_every_op_of_a_step_is_counted_at_its_place(tmp_path, one_step):
         ("optimizer", "", "aten::linalg_vector_norm"),
         ("optimizer", "Adam", "aten::_fused_adam_"),
     }
-    assert {row.kind for row in rows(step)} == {CensusKind.OP}
+    assert {row.kind for row in rows(step)} == {OpCountKind.OP}
 
 
 def test_tensors_are_part_of_what_is_counted(tmp_path, one_step):
@@ -84,10 +84,10 @@ def test_steps_that_differ_are_told_by_what_is_steady(tmp_path):
     training_step(builder)
     with builder.step():
         builder.leaf("aten::randn", 9)
-    censuses = [
-        census_of(step, case_id="step.net", isa_class="avx2", torch="2.13.0") for step in counts(tmp_path, builder)
+    op_counts = [
+        op_counts_of(step, case_id="step.net", isa_class="avx2", torch="2.13.0") for step in counts(tmp_path, builder)
     ]
-    assert steady(censuses).varying
+    assert steady(op_counts).varying
 
 
 def test_allocations_are_counted_where_they_happen_and_memory_given_back_is_not(tmp_path):
@@ -99,13 +99,13 @@ def test_allocations_are_counted_where_they_happen_and_memory_given_back_is_not(
                 builder.allocation(size_bytes)
                 builder.wait(1)
     (step,) = counts(tmp_path, builder)
-    (row,) = [row for row in rows(step) if row.kind is CensusKind.ALLOCATION]
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.ALLOCATION]
     assert (row.phase, row.module, row.count, row.size_bytes) == (FORWARD, "Net", 2, 768)
 
 
 def test_primitives_are_counted_at_the_place_of_their_op(tmp_path, one_step):
     (step,) = counts(tmp_path, one_step, joined=[joined((call(), CONV), (call(), CONV))])
-    (row,) = [row for row in rows(step) if row.kind is CensusKind.PRIMITIVE]
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
     assert (row.phase, row.module, row.name, row.count) == (FORWARD, "Net.*.conv", "convolution FWD_D", 2)
     assert row.detail == "src:f32::blocked:acdb::f0 | mb2_ic3 | alg:convolution_direct"
 
@@ -113,13 +113,13 @@ def test_primitives_are_counted_at_the_place_of_their_op(tmp_path, one_step):
 def test_only_creations_that_missed_the_cache_count(tmp_path, one_step):
     made = joined((call(operation="create:cache_miss"), CONV), (call(operation="create:cache_hit"), CONV))
     (step,) = counts(tmp_path, one_step, joined=[made])
-    assert [row.name for row in rows(step) if row.kind is CensusKind.PRIMITIVE] == ["cache_miss"]
+    assert [row.name for row in rows(step) if row.kind is OpCountKind.PRIMITIVE] == ["cache_miss"]
 
 
 def test_a_call_of_no_known_op_goes_by_its_direction_and_has_no_module(tmp_path, one_step):
     unplaced = joined((call(), None), (call(prop_kind="backward_weights"), None))
     (step,) = counts(tmp_path, one_step, joined=[unplaced])
-    found = [row for row in rows(step) if row.kind is CensusKind.PRIMITIVE]
+    found = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
     assert {(row.phase, row.module) for row in found} == {(FORWARD, UNPLACED), (BACKWARD, UNPLACED)}
 
 
@@ -129,5 +129,5 @@ def test_settings_of_mkl_are_no_part_of_its_work(tmp_path, one_step):
         for threads in (1, 2)
     ]
     (step,) = counts(tmp_path, one_step, joined=[joined(*products)])
-    (row,) = [row for row in rows(step) if row.kind is CensusKind.PRIMITIVE]
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
     assert (row.count, row.detail) == (2, " | mb2_ic3")

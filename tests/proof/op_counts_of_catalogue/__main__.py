@@ -78,9 +78,9 @@ def outcome(case: Case, first: Counted, second: Counted) -> dict[str, Any] | Non
     problem = first.problems.get(case.id) or second.problems.get(case.id)
     if problem is not None:
         return {"problem": problem}
-    if case.id not in first.censuses or case.id not in second.censuses:
+    if case.id not in first.op_counts or case.id not in second.op_counts:
         return None
-    before, after = first.censuses[case.id], second.censuses[case.id]
+    before, after = first.op_counts[case.id], second.op_counts[case.id]
     return {
         "rows": len(before.rows),
         "counted": sum(row.count for row in before.rows),
@@ -114,7 +114,7 @@ def rows_of(journal: Path) -> list[dict[str, Any]]:
 
 
 def write(rows: Sequence[dict[str, Any]]) -> None:
-    """`docs/measurements/census-<machine_id>.{md,json}`."""
+    """`docs/measurements/op counts-<machine_id>.{md,json}`."""
     if not rows:
         return
     machine_id = rows[0]["machine_id"]

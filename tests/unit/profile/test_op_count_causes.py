@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from perfguard.profile.libraries.runners import NO_LIBRARY
 from perfguard.records.facts import Severity
-from tests.census_rows import (
+from tests.op_count_rows import (
     ADAM,
     BACKWARD,
     BRGEMM,

@@ -1,4 +1,4 @@
-"""From profiled steps to what a census counts: the trace gives ops and allocations, the verbose logs primitives."""
+"""From profiled steps to what op counts counts: the trace gives ops and allocations, the verbose logs primitives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from perfguard.profile.libraries.join import JoinedStep
 from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
-from perfguard.profile.op_counts.census import (
+from perfguard.profile.op_counts.steady import (
     UNPLACED,
     CompileEvent,
     CountedAllocation,

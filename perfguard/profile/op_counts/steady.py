@@ -1,4 +1,4 @@
-"""The census of a step: exact counts of what it executes, the same in every run of the same code on the same data.
+"""The op counts of a step: exact counts of what it executes, the same in every run of the same code on the same data.
 
 What is counted and where:
 
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from perfguard.profile.op_counts.census_details import op_detail_text, primitive_detail_text, stable_reason
-from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.profile.op_counts.details import op_detail_text, primitive_detail_text, stable_reason
+from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 
 CACHE_MISS = "cache_miss"
 """Name of the rows that count primitives which had to be made; their detail says of which primitive."""
@@ -32,7 +32,7 @@ UNPLACED = "(unplaced)"
 """Module of library calls of which it is not known what op made them."""
 
 ROW_ORDER = attrgetter("kind", "phase", "module", "name", "detail", "implementation")
-"""Sorts rows; two rows of a census differ in it."""
+"""Sorts rows; two rows of op counts differ in it."""
 
 _NOT_OPS = ("autograd::", "torch::autograd::", "profiler::", "perfguard::", "module:")
 _SCRATCHPAD = "attr-scratchpad:"
@@ -132,44 +132,44 @@ class StepCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SteadyCensus:
+class SteadyOpCounts:
     """What several steps of one process have in common."""
 
-    census: Census
+    op_counts: OpCounts
     """Rows that every step counts alike."""
-    varying: tuple[CensusRow, ...]
+    varying: tuple[OpCountRow, ...]
     """Rows that they do not, with the largest count: nothing exact can be said of them. Empty for most models."""
 
 
-def census_of(step: StepCounts, *, case_id: str, isa_class: str, torch: str) -> Census:
+def op_counts_of(step: StepCounts, *, case_id: str, isa_class: str, torch: str) -> OpCounts:
     """Count one step.
 
     Args:
         step: What it executed.
         case_id: The case.
         isa_class: The widest instruction set of the *machine*, in oneDNN's words. One that a variable caps is not it:
-            the cap would make the censuses incomparable instead of showing what it did.
+            the cap would make the op counts incomparable instead of showing what it did.
         torch: torch's version.
     """
-    counts: Counter[CensusRow] = Counter()
-    sizes: Counter[CensusRow] = Counter()
+    counts: Counter[OpCountRow] = Counter()
+    sizes: Counter[OpCountRow] = Counter()
     for op in step.ops:
         if is_op(op.op):
             counts[_op_row(op)] += op.calls
     for primitive in step.primitives:
         counts[_primitive_row(primitive)] += primitive.calls
     for allocation in step.allocations:
-        row = _row(CensusKind.ALLOCATION, allocation, ALLOCATIONS)
+        row = _row(OpCountKind.ALLOCATION, allocation, ALLOCATIONS)
         counts[row] += allocation.calls
         sizes[row] += allocation.size_bytes
     for event in step.compile_events:
-        row = _row(CensusKind.COMPILE, event, event.name, stable_reason(event.reason))
+        row = _row(OpCountKind.COMPILE, event, event.name, stable_reason(event.reason))
         counts[row] += event.calls
     rows = (replace(row, count=count, size_bytes=sizes[row]) for row, count in counts.items() if count > 0)
-    return Census(case_id=case_id, isa_class=isa_class, torch=torch, rows=sorted_rows(rows))
+    return OpCounts(case_id=case_id, isa_class=isa_class, torch=torch, rows=sorted_rows(rows))
 
 
-def steady(steps: Sequence[Census]) -> SteadyCensus:
+def steady(steps: Sequence[OpCounts]) -> SteadyOpCounts:
     """Keep what all steps of a process count alike.
 
     Args:
@@ -177,18 +177,18 @@ def steady(steps: Sequence[Census]) -> SteadyCensus:
     """
     first, *others = steps
     common = set(first.rows).intersection(*(step.rows for step in others))
-    varying: dict[CensusRow, CensusRow] = {}
+    varying: dict[OpCountRow, OpCountRow] = {}
     for row in (row for step in steps for row in step.rows if row not in common):
         place = replace(row, count=0, size_bytes=0)
         varying[place] = max(varying.get(place, row), row, key=attrgetter("count", "size_bytes"))
-    return SteadyCensus(
-        census=replace(first, rows=sorted_rows(common)),
+    return SteadyOpCounts(
+        op_counts=replace(first, rows=sorted_rows(common)),
         varying=sorted_rows(varying.values()),
     )
 
 
-def sorted_rows(rows: Iterable[CensusRow]) -> tuple[CensusRow, ...]:
-    """Rows in the order of a census."""
+def sorted_rows(rows: Iterable[OpCountRow]) -> tuple[OpCountRow, ...]:
+    """Rows in the order of op counts."""
     return tuple(sorted(rows, key=ROW_ORDER))
 
 
@@ -202,23 +202,23 @@ def is_op(name: str) -> bool:
     return "::" in name and not name.startswith(_NOT_OPS) and " " not in name
 
 
-def _op_row(op: CountedOp) -> CensusRow:
-    return _row(CensusKind.OP, op, op.op, op_detail_text(op.shapes, op.dtypes, op.layouts))
+def _op_row(op: CountedOp) -> OpCountRow:
+    return _row(OpCountKind.OP, op, op.op, op_detail_text(op.shapes, op.dtypes, op.layouts))
 
 
-def _primitive_row(primitive: CountedPrimitive) -> CensusRow:
+def _primitive_row(primitive: CountedPrimitive) -> OpCountRow:
     name = f"{primitive.primitive} {primitive.direction}".rstrip()
     if primitive.made:
         # Not the problem: where shapes keep changing, it is another one in each step, and the count is what is steady.
-        return _row(CensusKind.PRIMITIVE, primitive, CACHE_MISS, name)
+        return _row(OpCountKind.PRIMITIVE, primitive, CACHE_MISS, name)
     attributes = " ".join(word for word in primitive.attributes.split() if not word.startswith(_SCRATCHPAD))
     detail = primitive_detail_text(primitive.memory, primitive.problem, attributes)
-    return _row(CensusKind.PRIMITIVE, primitive, name, detail, primitive.implementation)
+    return _row(OpCountKind.PRIMITIVE, primitive, name, detail, primitive.implementation)
 
 
-def _row(kind: CensusKind, counted: _Counted, name: str, detail: str = "", implementation: str = "") -> CensusRow:
+def _row(kind: OpCountKind, counted: _Counted, name: str, detail: str = "", implementation: str = "") -> OpCountRow:
     """A row that counts nothing yet."""
-    return CensusRow(
+    return OpCountRow(
         kind=kind,
         phase=counted.phase,
         module=pattern_of(counted.module),

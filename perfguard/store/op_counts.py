@@ -1,4 +1,4 @@
-"""Censuses: `census.json` in `baselines/<machine_id>/<suite>/`, to be committed.
+"""Op counts: `census.json` in `baselines/<machine_id>/<suite>/`, to be committed.
 
 One row a line, so that a pull request shows what a change executes otherwise:
 
@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.errors import StoreError
-from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 from perfguard.store.files import load_json, write_text
 
-CENSUS_SCHEMA = 1
+OP_COUNTS_SCHEMA = 1
 """Layout of the file."""
 
 _COLUMNS = ("kind", "phase", "module", "name", "detail", "implementation", "count", "size_bytes")
 _ORDER = attrgetter(*_COLUMNS[:-2])
 _REMEDY = "restore it from git, or run `perfguard baseline update`"
 
-_Row = tuple[CensusKind, StepPhase, str, str, str, str, int, int]
+_Row = tuple[OpCountKind, StepPhase, str, str, str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +43,26 @@ class _StoredCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _StoredCensuses:
+class _StoredOpCounts:
     columns: tuple[str, ...]
     cases: Mapping[str, _StoredCase]
 
 
-def census_file(place: Path) -> Path:
-    """Where the censuses of the baseline at `place` lie."""
+def op_counts_file(place: Path) -> Path:
+    """Where the op counts of the baseline at `place` lie."""
     return place / "census.json"
 
 
-def load_censuses(path: Path) -> dict[str, Census]:
-    """The censuses in a file, by case id; none where there is no file: older baselines have none.
+def load_op_counts(path: Path) -> dict[str, OpCounts]:
+    """The op counts in a file, by case id; none where there is no file: older baselines have none.
 
     Raises:
         StoreError: It is corrupt or of another schema.
     """
     stored = load_json(
         path,
-        _StoredCensuses,
-        schema=CENSUS_SCHEMA,
+        _StoredOpCounts,
+        schema=OP_COUNTS_SCHEMA,
         if_corrupt=_REMEDY,
         if_foreign="update perfguard, or record the op counts again with `perfguard baseline update`",
     )
@@ -70,24 +70,24 @@ def load_censuses(path: Path) -> dict[str, Census]:
         return {}
     if stored.columns != _COLUMNS:
         raise StoreError(f"{path} is corrupt (its columns are {', '.join(stored.columns)}); {_REMEDY}")
-    return {case_id: _census(case_id, case, path) for case_id, case in stored.cases.items()}
+    return {case_id: _op_counts_of(case_id, case, path) for case_id, case in stored.cases.items()}
 
 
-def save_censuses(path: Path, censuses: Iterable[Census]) -> None:
+def save_op_counts(path: Path, op_counts: Iterable[OpCounts]) -> None:
     """Replace the file in one step.
 
     Raises:
         StoreError: It cannot be written.
     """
-    write_text(path, censuses_text(censuses))
+    write_text(path, op_counts_text(op_counts))
 
 
-def censuses_text(censuses: Iterable[Census]) -> str:
-    """The file's text: the same for the same censuses, in whatever order they and their rows come."""
-    cases = sorted(censuses, key=lambda census: census.case_id)
+def op_counts_text(op_counts: Iterable[OpCounts]) -> str:
+    """The file's text: the same for the same op counts, in whatever order they and their rows come."""
+    cases = sorted(op_counts, key=lambda counts: counts.case_id)
     return "\n".join(
         (
-            f'{{"schema": {CENSUS_SCHEMA},',
+            f'{{"schema": {OP_COUNTS_SCHEMA},',
             f'"columns": {_line(_COLUMNS)},',
             '"cases": {',
             ",\n".join(map(_case_text, cases)),
@@ -97,15 +97,15 @@ def censuses_text(censuses: Iterable[Census]) -> str:
     )
 
 
-def _case_text(census: Census) -> str:
-    rows = ",\n".join(_line(_values(row)) for row in sorted(census.rows, key=_ORDER))
+def _case_text(counts: OpCounts) -> str:
+    rows = ",\n".join(_line(_values(row)) for row in sorted(counts.rows, key=_ORDER))
     head = (
-        f'{_line(census.case_id)}: {{"isa_class": {_line(census.isa_class)}, "torch": {_line(census.torch)}, "rows": ['
+        f'{_line(counts.case_id)}: {{"isa_class": {_line(counts.isa_class)}, "torch": {_line(counts.torch)}, "rows": ['
     )
     return f"{head}\n{rows}\n]}}"
 
 
-def _values(row: CensusRow) -> list[str | int]:
+def _values(row: OpCountRow) -> list[str | int]:
     return [row.kind.value, row.phase.value, *(getattr(row, column) for column in _COLUMNS[2:])]
 
 
@@ -113,9 +113,9 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _row(values: _Row) -> CensusRow:
+def _row(values: _Row) -> OpCountRow:
     kind, phase, module, name, detail, implementation, count, size_bytes = values
-    return CensusRow(
+    return OpCountRow(
         kind=kind,
         phase=phase,
         module=module,
@@ -127,7 +127,7 @@ def _row(values: _Row) -> CensusRow:
     )
 
 
-def _census(case_id: str, case: _StoredCase, path: Path) -> Census:
+def _op_counts_of(case_id: str, case: _StoredCase, path: Path) -> OpCounts:
     rows = sorted(map(_row, case.rows), key=_ORDER)
     for row in rows:
         if row.count < 1 or row.size_bytes < 0:
@@ -138,4 +138,4 @@ def _census(case_id: str, case: _StoredCase, path: Path) -> Census:
                 f"{path} is corrupt ({case_id}: {row.name} in {row.phase.value} of {row.module} stands there twice, as "
                 f"after a merge); {_REMEDY}"
             )
-    return Census(case_id=case_id, isa_class=case.isa_class, torch=case.torch, rows=tuple(rows))
+    return OpCounts(case_id=case_id, isa_class=case.isa_class, torch=case.torch, rows=tuple(rows))

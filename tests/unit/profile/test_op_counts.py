@@ -4,24 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.op_counts.census import (
-    CompileEvent,
-    CountedAllocation,
-    CountedOp,
-    CountedPrimitive,
-    StepCounts,
-    census_of,
-    is_op,
-    pattern_of,
-    steady,
-)
-from perfguard.profile.op_counts.census_details import (
+from perfguard.profile.op_counts.details import (
     op_detail,
     op_detail_text,
     primitive_detail,
     primitive_detail_text,
 )
-from perfguard.records.steps.ops import CensusKind, StepPhase
+from perfguard.profile.op_counts.steady import (
+    CompileEvent,
+    CountedAllocation,
+    CountedOp,
+    CountedPrimitive,
+    StepCounts,
+    is_op,
+    op_counts_of,
+    pattern_of,
+    steady,
+)
+from perfguard.records.steps.ops import OpCountKind, StepPhase
 
 FORWARD, BACKWARD = StepPhase.FORWARD, StepPhase.BACKWARD
 NHWC = "src:f32::blocked:acdb::f0 wei:f32:ap:blocked:Acdb16a::f0 bia:undef::undef:::: dst:f32::blocked:acdb::f0"
@@ -29,7 +29,7 @@ NCHW_OLD = "src_f32::blocked:abcd:f0 wei_f32:a:blocked:Acdb16a:f0 dst_f32::block
 
 
 def count(**step):
-    return census_of(StepCounts(**step), case_id="step.net", isa_class="avx512_core", torch="2.13.0")
+    return op_counts_of(StepCounts(**step), case_id="step.net", isa_class="avx512_core", torch="2.13.0")
 
 
 def conv(module, **changes):
@@ -51,14 +51,14 @@ def test_numbers_of_a_path_become_a_pattern_and_digits_in_names_stay(module, pat
 
 
 def test_equal_calls_in_all_copies_of_a_block_are_one_row():
-    census = count(ops=[conv("Net.layer1.0.conv1"), conv("Net.layer1.1.conv1", calls=2), conv("Net.layer2.0.conv1")])
-    assert [(row.module, row.count) for row in census.rows] == [("Net.layer1.*.conv1", 3), ("Net.layer2.*.conv1", 1)]
+    counts = count(ops=[conv("Net.layer1.0.conv1"), conv("Net.layer1.1.conv1", calls=2), conv("Net.layer2.0.conv1")])
+    assert [(row.module, row.count) for row in counts.rows] == [("Net.layer1.*.conv1", 3), ("Net.layer2.*.conv1", 1)]
 
 
 def test_calls_that_differ_in_shape_dtype_layout_or_phase_are_rows_of_their_own():
     different = [{}, {"shapes": "[9]"}, {"dtypes": "bf16 bf16"}, {"layouts": "strided strided"}, {"phase": BACKWARD}]
-    census = count(ops=[conv("Net.conv", **changes) for changes in different])
-    assert [row.count for row in census.rows] == [1] * 5
+    counts = count(ops=[conv("Net.conv", **changes) for changes in different])
+    assert [row.count for row in counts.rows] == [1] * 5
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_primitive_is_counted_by_direction_problem_memory_and_implementation()
     )
     (row,) = count(primitives=[call, call]).rows
     assert (row.kind, row.name, row.implementation, row.count, row.module) == (
-        CensusKind.PRIMITIVE,
+        OpCountKind.PRIMITIVE,
         "convolution BWD_W",
         "brg_conv_bwd_w:avx512_core",
         2,
@@ -137,7 +137,7 @@ def test_allocations_of_a_place_are_one_row_with_their_bytes():
         CountedAllocation(phase=FORWARD, module="Net.1", size_bytes=768, calls=2),
     ]
     (row,) = count(allocations=made).rows
-    assert (row.kind, row.module, row.count, row.size_bytes) == (CensusKind.ALLOCATION, "Net.*", 3, 1024)
+    assert (row.kind, row.module, row.count, row.size_bytes) == (OpCountKind.ALLOCATION, "Net.*", 3, 1024)
 
 
 def test_a_compilers_reason_keeps_neither_addresses_nor_folders_nor_line_breaks():
@@ -146,7 +146,7 @@ def test_a_compilers_reason_keeps_neither_addresses_nor_folders_nor_line_breaks(
     assert row.detail == "call of <f at 0x…> at train.py:88"
 
 
-def test_nothing_counted_is_an_empty_census():
+def test_nothing_counted_is_an_empty_op_counts():
     assert count().rows == ()
 
 
@@ -159,15 +159,15 @@ def test_the_order_of_calls_does_not_matter(random):
 
 
 def test_steps_that_agree_are_steady():
-    census = count(ops=[conv("Net.conv")])
-    assert steady([census, census]).census == census
-    assert steady([census]).varying == ()
+    counts = count(ops=[conv("Net.conv")])
+    assert steady([counts, counts]).op_counts == counts
+    assert steady([counts]).varying == ()
 
 
 def test_what_steps_count_otherwise_is_left_out_and_named_with_its_largest_count():
     steps = [count(ops=[conv("Net.a"), conv("Net.b", calls=calls)]) for calls in (1, 3, 2)]
     found = steady(steps)
-    assert [row.module for row in found.census.rows] == ["Net.a"]
+    assert [row.module for row in found.op_counts.rows] == ["Net.a"]
     assert [(row.module, row.count) for row in found.varying] == [("Net.b", 3)]
 
 

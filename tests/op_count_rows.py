@@ -1,17 +1,17 @@
-"""Small censuses for the tests of their comparison."""
+"""Small op counts for the tests of their comparison."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.profile.changes.op_counts import compare_censuses
-from perfguard.profile.op_counts.census import (
+from perfguard.profile.changes.op_counts import compare_op_counts
+from perfguard.profile.op_counts.steady import (
     CompileEvent,
     CountedAllocation,
     CountedOp,
     CountedPrimitive,
     StepCounts,
-    census_of,
+    op_counts_of,
 )
 from perfguard.records.steps.ops import StepPhase
 
@@ -71,7 +71,7 @@ def compiled(name, reason="", calls=1):
     return CompileEvent(name=name, reason=reason, calls=calls)
 
 
-def census(*counted, torch="2.13.0", isa_class="avx512_core_bf16", case_id="step.net"):
+def counts(*counted, torch="2.13.0", isa_class="avx512_core_bf16", case_id="step.net"):
     flat = [one for entry in counted for one in (entry if isinstance(entry, list) else [entry])]
     step = StepCounts(
         ops=[one for one in flat if isinstance(one, CountedOp)],
@@ -79,7 +79,7 @@ def census(*counted, torch="2.13.0", isa_class="avx512_core_bf16", case_id="step
         allocations=[one for one in flat if isinstance(one, CountedAllocation)],
         compile_events=[one for one in flat if isinstance(one, CompileEvent)],
     )
-    return census_of(step, case_id=case_id, isa_class=isa_class, torch=torch)
+    return op_counts_of(step, case_id=case_id, isa_class=isa_class, torch=torch)
 
 
 def elsewhere(counted, module):
@@ -87,7 +87,7 @@ def elsewhere(counted, module):
 
 
 def changes(before, after):
-    return compare_censuses(census(before), census(after))
+    return compare_op_counts(counts(before), counts(after))
 
 
 def told(before, after):

@@ -6,13 +6,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.changes.op_counts import classify, compare_censuses
+from perfguard.profile.changes.op_counts import classify, compare_op_counts
 from perfguard.profile.changes.residue import Residue
-from perfguard.profile.op_counts.census import ALLOCATIONS, CACHE_MISS, sorted_rows
-from perfguard.records.steps.ops import Census, CensusKind, CensusRow, StepPhase
+from perfguard.profile.op_counts.steady import ALLOCATIONS, CACHE_MISS, sorted_rows
+from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 from perfguard.report.messages.catalog import CATALOG, describe
-from perfguard.store.censuses import censuses_text, load_censuses, save_censuses
-from tests.census_rows import NCHW, NHWC, NHWC_BF16, TO_BLOCKED
+from perfguard.store.op_counts import load_op_counts, op_counts_text, save_op_counts
+from tests.op_count_rows import NCHW, NHWC, NHWC_BF16, TO_BLOCKED
 
 OPS = [
     "conv2d",
@@ -61,48 +61,48 @@ plain = {"detail": st.just(""), "implementation": st.just("")}
 
 
 def rows_of(kind, names, **fields):
-    return st.builds(CensusRow, kind=st.just(kind), name=st.sampled_from(names), **(places | plain | fields))
+    return st.builds(OpCountRow, kind=st.just(kind), name=st.sampled_from(names), **(places | plain | fields))
 
 
 rows = st.one_of(
-    rows_of(CensusKind.OP, [f"aten::{name}" for name in OPS], detail=st.sampled_from(OP_DETAILS)),
+    rows_of(OpCountKind.OP, [f"aten::{name}" for name in OPS], detail=st.sampled_from(OP_DETAILS)),
     rows_of(
-        CensusKind.PRIMITIVE,
+        OpCountKind.PRIMITIVE,
         PRIMITIVES,
         detail=st.sampled_from(PRIMITIVE_DETAILS),
         implementation=st.sampled_from(CHOICES),
     ),
-    rows_of(CensusKind.PRIMITIVE, [CACHE_MISS], detail=st.sampled_from(PRIMITIVES)),
-    rows_of(CensusKind.ALLOCATION, [ALLOCATIONS], size_bytes=st.integers(0, 1000)),
-    rows_of(CensusKind.COMPILE, ["graph_break", "recompile"], detail=st.sampled_from(["", "print"])),
+    rows_of(OpCountKind.PRIMITIVE, [CACHE_MISS], detail=st.sampled_from(PRIMITIVES)),
+    rows_of(OpCountKind.ALLOCATION, [ALLOCATIONS], size_bytes=st.integers(0, 1000)),
+    rows_of(OpCountKind.COMPILE, ["graph_break", "recompile"], detail=st.sampled_from(["", "print"])),
 )
 
 
-def census_with(found):
+def op_counts_with(found):
     unique = {replace(row, count=0, size_bytes=0): row for row in found}
-    return Census(case_id="step.net", isa_class="avx2", torch="2.13.0", rows=sorted_rows(unique.values()))
+    return OpCounts(case_id="step.net", isa_class="avx2", torch="2.13.0", rows=sorted_rows(unique.values()))
 
 
-censuses = st.lists(rows, max_size=25).map(census_with)
+op_counts = st.lists(rows, max_size=25).map(op_counts_with)
 
 
 @st.composite
 def alike(draw):
-    """Two censuses that share most rows, as those of two revisions do."""
+    """Two op counts that share most rows, as those of two revisions do."""
     shared = draw(st.lists(rows, max_size=15))
-    return tuple(census_with([*shared, *draw(st.lists(rows, max_size=8))]) for _ in range(2))
+    return tuple(op_counts_with([*shared, *draw(st.lists(rows, max_size=8))]) for _ in range(2))
 
 
-@given(censuses)
-def test_a_census_compared_with_itself_has_no_change(census):
-    assert compare_censuses(census, census) == ()
+@given(op_counts)
+def test_op_counts_compared_with_itself_has_no_change(counts):
+    assert compare_op_counts(counts, counts) == ()
 
 
 @given(alike())
 @settings(max_examples=300)
-def test_exchanging_the_censuses_exchanges_the_counts_and_nothing_else(pair):
-    there = Counter((c.rule, c.phase, c.module, c.before, c.after) for c in compare_censuses(*pair))
-    back = Counter((c.rule, c.phase, c.module, c.after, c.before) for c in compare_censuses(*reversed(pair)))
+def test_exchanging_op_counts_exchanges_the_counts_and_nothing_else(pair):
+    there = Counter((c.rule, c.phase, c.module, c.before, c.after) for c in compare_op_counts(*pair))
+    back = Counter((c.rule, c.phase, c.module, c.after, c.before) for c in compare_op_counts(*reversed(pair)))
     assert there == back
 
 
@@ -128,19 +128,19 @@ def test_the_order_of_rows_does_not_matter(pair, random):
     before, after = pair
     shuffled = list(after.rows)
     random.shuffle(shuffled)
-    assert compare_censuses(before, replace(after, rows=tuple(shuffled))) == compare_censuses(before, after)
+    assert compare_op_counts(before, replace(after, rows=tuple(shuffled))) == compare_op_counts(before, after)
 
 
-@given(st.lists(censuses, max_size=3))
+@given(st.lists(op_counts, max_size=3))
 def test_what_is_written_is_read(tmp_path_factory, found):
-    named = {f"step.{n}": replace(census, case_id=f"step.{n}") for n, census in enumerate(found)}
+    named = {f"step.{n}": replace(counts, case_id=f"step.{n}") for n, counts in enumerate(found)}
     path = tmp_path_factory.mktemp("censuses") / "census.json"
-    save_censuses(path, named.values())
-    assert load_censuses(path) == named
+    save_op_counts(path, named.values())
+    assert load_op_counts(path) == named
 
 
-@given(censuses, st.randoms(use_true_random=False))
-def test_the_text_does_not_depend_on_the_order_of_rows(census, random):
-    shuffled = list(census.rows)
+@given(op_counts, st.randoms(use_true_random=False))
+def test_the_text_does_not_depend_on_the_order_of_rows(counts, random):
+    shuffled = list(counts.rows)
     random.shuffle(shuffled)
-    assert censuses_text([replace(census, rows=tuple(shuffled))]) == censuses_text([census])
+    assert op_counts_text([replace(counts, rows=tuple(shuffled))]) == op_counts_text([counts])

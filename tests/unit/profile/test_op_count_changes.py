@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.profile.changes.op_counts import comparable, compare_censuses
-from perfguard.profile.op_counts.census import UNPLACED
+from perfguard.profile.changes.op_counts import comparable, compare_op_counts
+from perfguard.profile.op_counts.steady import UNPLACED
 from perfguard.records.facts import Severity
-from tests.census_rows import (
+from tests.op_count_rows import (
     ADAM,
     BACKWARD,
     BRGEMM,
     CONV_OPS,
     NHWC,
     allocation,
-    census,
     changes,
     compiled,
     conv,
+    counts,
     elsewhere,
     miss,
     only,
@@ -196,23 +196,23 @@ def test_the_gravest_is_told_first_and_improvements_last():
 
 
 def test_with_another_torch_every_change_names_the_upgrade():
-    before, after = census(ops("relu"), torch="2.12.0"), census(ops("relu", 2), torch="2.13.0")
-    (change,) = compare_censuses(before, after)
+    before, after = counts(ops("relu"), torch="2.12.0"), counts(ops("relu", 2), torch="2.13.0")
+    (change,) = compare_op_counts(before, after)
     assert (said(change)["torch_before"], said(change)["torch_after"]) == ("2.12.0", "2.13.0")
     assert comparable(before, after) is None
 
 
-def test_censuses_of_another_case_or_instruction_set_are_not_comparable():
-    here = census()
-    other = comparable(census(case_id="step.other"), here)
+def test_op_counts_of_another_case_or_instruction_set_are_not_comparable():
+    here = counts()
+    other = comparable(counts(case_id="step.other"), here)
     assert (other.code, other.values["counted"]) == ("op_counts.other_case", "step.other")
-    narrow = comparable(census(isa_class="avx2"), here)
+    narrow = comparable(counts(isa_class="avx2"), here)
     assert narrow.code == "op_counts.other_isa"
     assert (narrow.values["counted"], narrow.values["here"]) == ("avx2", "avx512_core_bf16")
 
 
 def test_two_names_of_one_instruction_set_are_comparable():
-    assert comparable(census(isa_class="avx10_1_512"), census(isa_class="avx512_core_fp16")) is None
+    assert comparable(counts(isa_class="avx10_1_512"), counts(isa_class="avx512_core_fp16")) is None
 
 
 def test_rows_that_no_perfguard_wrote_are_compared_all_the_same():

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.store.censuses import census_file, censuses_text, load_censuses, save_censuses
-from tests.census_rows import allocation, census, compiled, conv, op, ops
+from perfguard.store.op_counts import load_op_counts, op_counts_file, op_counts_text, save_op_counts
+from tests.op_count_rows import allocation, compiled, conv, counts, op, ops
 
-FIRST = census(ops("conv2d relu", 3), conv("jit:avx2"), allocation(2, 4096), case_id="step.a")
-SECOND = census(compiled("graph_break", 'call of "print" → x'), case_id="step.b", torch="2.12.0")
+FIRST = counts(ops("conv2d relu", 3), conv("jit:avx2"), allocation(2, 4096), case_id="step.a")
+SECOND = counts(compiled("graph_break", 'call of "print" → x'), case_id="step.b", torch="2.12.0")
 
 
 @pytest.fixture
 def path(tmp_path):
-    path = census_file(tmp_path / "baselines" / "machine" / "quick")
-    save_censuses(path, [SECOND, FIRST])
+    path = op_counts_file(tmp_path / "baselines" / "machine" / "quick")
+    save_op_counts(path, [SECOND, FIRST])
     return path
 
 
@@ -28,27 +28,27 @@ def edited(path, change):
 
 def test_what_was_saved_is_loaded(path):
     assert path.name == "census.json"
-    assert load_censuses(path) == {"step.a": FIRST, "step.b": SECOND}
+    assert load_op_counts(path) == {"step.a": FIRST, "step.b": SECOND}
 
 
-def test_a_baseline_without_a_census_has_none(tmp_path):
-    assert load_censuses(census_file(tmp_path)) == {}
+def test_a_baseline_without_op_counts_has_none(tmp_path):
+    assert load_op_counts(op_counts_file(tmp_path)) == {}
 
 
-def test_no_census_at_all_can_be_stored(tmp_path):
-    save_censuses(tmp_path / "census.json", [])
-    assert load_censuses(tmp_path / "census.json") == {}
+def test_no_op_counts_at_all_can_be_stored(tmp_path):
+    save_op_counts(tmp_path / "census.json", [])
+    assert load_op_counts(tmp_path / "census.json") == {}
 
 
 def test_saving_again_in_another_order_gives_the_same_bytes(path):
     before = path.read_bytes()
-    save_censuses(path, [FIRST, SECOND])
+    save_op_counts(path, [FIRST, SECOND])
     assert path.read_bytes() == before
 
 
 def test_a_changed_count_changes_one_line(path):
-    more = census(op("conv2d", 3), op("relu", 4), conv("jit:avx2"), allocation(2, 4096), case_id="step.a")
-    before, after = (censuses_text(found).splitlines() for found in ([FIRST, SECOND], [more, SECOND]))
+    more = counts(op("conv2d", 3), op("relu", 4), conv("jit:avx2"), allocation(2, 4096), case_id="step.a")
+    before, after = (op_counts_text(found).splitlines() for found in ([FIRST, SECOND], [more, SECOND]))
     assert len(before) == len(after)
     assert sum(was != now for was, now in zip(before, after, strict=True)) == 1
 
@@ -59,33 +59,33 @@ def test_a_line_names_the_columns(path):
 
 def test_rows_that_a_person_moved_are_sorted_when_read(path):
     edited(path, lambda document: document["cases"]["step.a"]["rows"].reverse())
-    assert load_censuses(path)["step.a"] == FIRST
+    assert load_op_counts(path)["step.a"] == FIRST
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2", "null", "[]", "3", "{}", '{"schema": 1}', '{"schema": true}'])
 def test_a_corrupt_file_is_named_with_the_way_out(path, text):
     path.write_text(text)
     with pytest.raises(StoreError) as refused:
-        load_censuses(path)
+        load_op_counts(path)
     assert str(path) in str(refused.value)
 
 
 def test_bytes_that_are_no_text_are_corrupt(path):
     path.write_bytes(b"\xff\xfe{")
     with pytest.raises(StoreError, match="corrupt"):
-        load_censuses(path)
+        load_op_counts(path)
 
 
 def test_another_schema_is_told(path):
     edited(path, lambda document: document.update(schema=2))
     with pytest.raises(StoreError, match="schema 2, this perfguard reads 1"):
-        load_censuses(path)
+        load_op_counts(path)
 
 
 def test_other_columns_are_corrupt(path):
     edited(path, lambda document: document["columns"].reverse())
     with pytest.raises(StoreError, match="columns"):
-        load_censuses(path)
+        load_op_counts(path)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_a_row_that_cannot_be_is_corrupt(path, column, value):
         document["cases"]["step.a"]["rows"][0][column] = value
 
     with pytest.raises(StoreError) as refused:
-        load_censuses(edited(path, spoil))
+        load_op_counts(edited(path, spoil))
     assert str(path) in str(refused.value)
 
 
 def test_a_row_of_another_length_is_corrupt(path):
     with pytest.raises(StoreError, match="not valid"):
-        load_censuses(edited(path, lambda document: document["cases"]["step.a"]["rows"][0].pop()))
+        load_op_counts(edited(path, lambda document: document["cases"]["step.a"]["rows"][0].pop()))
 
 
 def test_a_row_that_stands_there_twice_is_corrupt(path):
@@ -110,10 +110,10 @@ def test_a_row_that_stands_there_twice_is_corrupt(path):
         document["cases"]["step.a"]["rows"].append(document["cases"]["step.a"]["rows"][0])
 
     with pytest.raises(StoreError, match="stands there twice"):
-        load_censuses(edited(path, merge))
+        load_op_counts(edited(path, merge))
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
-        save_censuses(tmp_path / "file" / "census.json", [FIRST])
+        save_op_counts(tmp_path / "file" / "census.json", [FIRST])
