@@ -170,11 +170,7 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
         merged.update(layer)
     values = {key: _checked(key, value, origin) for key, (value, origin) in merged.items()}
     config = _build(values, {key: origin for key, (_, origin) in merged.items()})
-    return LoadedConfig(
-        config=config,
-        origins={key: origin for key, (_, origin) in merged.items()},
-        project=project,
-    )
+    return LoadedConfig(config=config, origins={key: origin for key, (_, origin) in merged.items()}, project=project)
 
 
 def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:

@@ -10,15 +10,7 @@ from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import StepPhase
-from perfguard.records.verdict import (
-    Confirmation,
-    GateOutcome,
-    GateResult,
-    Outcome,
-    Policy,
-    SignalFinding,
-    Verdict,
-)
+from perfguard.records.verdict import Confirmation, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from tests.compared_cases import compared, unmeasured
 from tests.example_attribution import attribution_of
 

@@ -58,21 +58,12 @@ def unmeasured(case_id: str = "x", **fields: Any) -> Comparison:
     """A comparison without times."""
     known: dict[str, Any] = {"gating": Gating.GATING, "estimate": None, "margin_ratio": 0.005, **fields}
     return Comparison(
-        case_id=case_id,
-        p_regressed=None,
-        p_improved=None,
-        baseline_median_s=None,
-        candidate_median_s=None,
-        **known,
+        case_id=case_id, p_regressed=None, p_improved=None, baseline_median_s=None, candidate_median_s=None, **known
     )
 
 
 def verdict_without_times(case_id: str, outcome: Outcome, code: str = "as.seen") -> Verdict:
     """A verdict, for tests in which its times have no part."""
     return Verdict(
-        case_id=case_id,
-        outcome=outcome,
-        gating=Gating.GATING,
-        reasons=(fact(code),),
-        comparison=unmeasured(case_id),
+        case_id=case_id, outcome=outcome, gating=Gating.GATING, reasons=(fact(code),), comparison=unmeasured(case_id)
     )

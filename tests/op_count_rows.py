@@ -27,13 +27,7 @@ TO_BLOCKED = "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0"
 
 def op(name, calls=1, *, module="Net.body", phase=FORWARD, shapes="[2,64,56,56]", dtypes="f32", layouts="contiguous"):
     return CountedOp(
-        phase=phase,
-        module=module,
-        op=f"aten::{name}",
-        shapes=shapes,
-        dtypes=dtypes,
-        layouts=layouts,
-        calls=calls,
+        phase=phase, module=module, op=f"aten::{name}", shapes=shapes, dtypes=dtypes, layouts=layouts, calls=calls
     )
 
 
@@ -44,13 +38,7 @@ def ops(names, calls=1, **place):
 def conv(implementation, calls=1, *, module="Net.body", phase=FORWARD, memory=NHWC, problem="mb2_ic64oc64", **more):
     fields = {"primitive": "convolution", "direction": "FWD_D" if phase is FORWARD else "BWD_D"} | more
     return CountedPrimitive(
-        phase=phase,
-        module=module,
-        implementation=implementation,
-        memory=memory,
-        problem=problem,
-        calls=calls,
-        **fields,
+        phase=phase, module=module, implementation=implementation, memory=memory, problem=problem, calls=calls, **fields
     )
 
 

@@ -118,10 +118,7 @@ class Recording:
 
     def time_case(self, block: int, case_id: str, arms: tuple[Arm, ...]) -> None:
         speed = SPEEDS[case_id]
-        effects = {
-            Arm.BASELINE: 1.0,
-            Arm.CANDIDATE: (1 + speed.effect) * (1 + self.random.gauss(0.0, speed.block_sd)),
-        }
+        effects = {Arm.BASELINE: 1.0, Arm.CANDIDATE: (1 + speed.effect) * (1 + self.random.gauss(0.0, speed.block_sd))}
         order = tuple(self.random.sample(arms, len(arms)))
         for position in range(WARMUPS + SAMPLES):
             for arm in order:

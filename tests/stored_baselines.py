@@ -44,11 +44,7 @@ def recorded_on(machine_id: str, **fields: Any) -> BaselineInfo:
 
 
 def record(
-    project: Path,
-    machine_id: str,
-    *op_counts: OpCounts,
-    suite: str = "quick",
-    created_at: str = "2026-01-02T03:04:05Z",
+    project: Path, machine_id: str, *op_counts: OpCounts, suite: str = "quick", created_at: str = "2026-01-02T03:04:05Z"
 ) -> Path:
     """Store a baseline in a project; gives its folder."""
     info = recorded_on(machine_id, suite=suite, created_at=created_at)

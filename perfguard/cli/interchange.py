@@ -91,12 +91,7 @@ def _parts(report: ImportReport) -> list[RenderableType]:
 
 def _head(suite: ImportedSuite) -> list[str]:
     version = f" {suite.version}" if suite.version else ""
-    facts = {
-        "machine": suite.machine,
-        "commit": suite.commit,
-        "Python": suite.python,
-        "torch": suite.torch,
-    }
+    facts = {"machine": suite.machine, "commit": suite.commit, "Python": suite.python, "torch": suite.torch}
     known = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
     return [f"{suite.source}: {suite.tool}{version}", *([f"  {known}"] if known else ())]
 

@@ -15,11 +15,7 @@ from typing import Protocol
 from perfguard import __version__
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_suite, with_gates
-from perfguard.gate.calibration.error_rate import (
-    CalibrationState,
-    calibration_state,
-    scope_difference,
-)
+from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, scope_difference
 from perfguard.gate.calibration.machine_rates import (
     banked_gates,
     baselines_of,

@@ -139,8 +139,7 @@ def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
                 for case_id, sample in samples.items()
             },
             pace=Pace(
-                block_s=full_block_s(paired),
-                overhead_s=max(0.0, recorded_duration_s(folder, data) - data.measured_s),
+                block_s=full_block_s(paired), overhead_s=max(0.0, recorded_duration_s(folder, data) - data.measured_s)
             ),
             source=fact("plan.from_run", run_id=folder.name, status=calibrated.state.status.value),
         )

@@ -129,11 +129,7 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) 
     if start.mode != "paired":
         return RunData.of(events), None
     cases = tuple(
-        Case(
-            benchmark=case_id,
-            target="",
-            gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING,
-        )
+        Case(benchmark=case_id, target="", gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING)
         for case_id in start.case_ids
     )
     allowances = allowances_of(loaded) if start.gate.uses_allowances else ()

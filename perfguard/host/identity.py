@@ -76,19 +76,9 @@ def stack_facts(software: SoftwareFacts) -> dict[str, object]:
     return {
         "python": [software.python_implementation, software.python_version],
         "glibc": software.glibc_version,
-        "torch": [
-            software.torch_version,
-            software.torch_git_version,
-            software.torch_debug,
-            software.torch_cxx11_abi,
-        ],
+        "torch": [software.torch_version, software.torch_git_version, software.torch_debug, software.torch_cxx11_abi],
         "isa": [software.aten_isa, software.onednn_isa, software.mkl_isa],
-        "libraries": [
-            software.onednn_version,
-            software.mkl_version,
-            software.ipex_version,
-            software.numpy_version,
-        ],
+        "libraries": [software.onednn_version, software.mkl_version, software.ipex_version, software.numpy_version],
         "openmp": _names(software.openmp_runtimes),
         "malloc": _names(software.malloc_libraries),
         "settings": [

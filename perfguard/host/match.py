@@ -7,18 +7,9 @@ from typing import NamedTuple
 
 from perfguard.host.identity import machine_facts, stack_facts
 from perfguard.records.facts import Fact, Value, fact
-from perfguard.records.machine.fingerprint import (
-    Compatibility,
-    CompatibilityLevel,
-    Fingerprint,
-    SoftwareFacts,
-)
+from perfguard.records.machine.fingerprint import Compatibility, CompatibilityLevel, Fingerprint, SoftwareFacts
 
-_EQUAL, _COMPARABLE, _NOT = (
-    CompatibilityLevel.EQUAL,
-    CompatibilityLevel.COMPARABLE,
-    CompatibilityLevel.INCOMPARABLE,
-)
+_EQUAL, _COMPARABLE, _NOT = (CompatibilityLevel.EQUAL, CompatibilityLevel.COMPARABLE, CompatibilityLevel.INCOMPARABLE)
 
 Difference = tuple[CompatibilityLevel, Fact]
 """How much a difference matters, and what it is."""

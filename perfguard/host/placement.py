@@ -18,12 +18,7 @@ _CLASS_ORDER = tuple(CoreClass)
 
 
 def select_cpus(
-    fingerprint: Fingerprint,
-    *,
-    cpus: str | None,
-    threads: int | None,
-    numa: int | None,
-    available: frozenset[int],
+    fingerprint: Fingerprint, *, cpus: str | None, threads: int | None, numa: int | None, available: frozenset[int]
 ) -> CpuSelection:
     """Choose the CPUs of a run.
 
@@ -102,12 +97,7 @@ def _refuse_unusable(fingerprint: Fingerprint, asked: frozenset[int], available:
 
 
 def _automatic(
-    fingerprint: Fingerprint,
-    threads: int | None,
-    node: NumaNode | None,
-    usable: frozenset[int],
-    *,
-    is_asked_for: bool,
+    fingerprint: Fingerprint, threads: int | None, node: NumaNode | None, usable: frozenset[int], *, is_asked_for: bool
 ) -> CpuSelection:
     on_node = usable & frozenset(node.cpus or ()) if node is not None else usable
     cores = _best_class(_cores(fingerprint, on_node))

@@ -46,10 +46,7 @@ def with_software(found: Fingerprint, software: SoftwareFacts) -> Fingerprint:
 
 
 def read_fingerprint(
-    files: Files,
-    *,
-    software: SoftwareFacts | None = None,
-    permission: AmxPermission = AmxPermission.NOT_ASKED,
+    files: Files, *, software: SoftwareFacts | None = None, permission: AmxPermission = AmxPermission.NOT_ASKED
 ) -> Fingerprint:
     """The fingerprint that the files tell."""
     processors = parse_cpuinfo(files.text("proc/cpuinfo"))

@@ -295,8 +295,7 @@ class RunData:
     def longest_block_s(self, stage: Stage) -> float:
         """Wall seconds of a stage's longest block; 0 without one."""
         return max(
-            (end.duration_s for block, end in self._finished.items() if self.stage_of(block) is stage),
-            default=0.0,
+            (end.duration_s for block, end in self._finished.items() if self.stage_of(block) is stage), default=0.0
         )
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:

@@ -28,13 +28,7 @@ from perfguard.records.run import CaseFailed, Stage
 from perfguard.report.case_history import short_source
 from perfguard.report.culprits import change_text, culprit_texts, step_text
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.units import (
-    format_count,
-    format_duration,
-    format_ratio,
-    format_seconds,
-    printable,
-)
+from perfguard.units import format_count, format_duration, format_ratio, format_seconds, printable
 from perfguard.watch.view.run_view import LogLine
 
 _SIGNS = {"info": "·", "warning": "!", "error": "✗"}

@@ -195,11 +195,7 @@ def calibrate(
     session.folder.write_json("fingerprint.json", session.fingerprint)
     found = tuple(reports.values())
     plans = plan_cases(
-        chosen,
-        found,
-        settings=session.settings,
-        injections=session.request.injections,
-        emit=session.emit,
+        chosen, found, settings=session.settings, injections=session.request.injections, emit=session.emit
     )
     _note_skipped(session)
     if not measures_identical and session.identical:

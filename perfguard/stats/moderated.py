@@ -135,11 +135,7 @@ def prior_of_sums(
 
 
 def noise_of_sums(
-    deltas: FloatArray,
-    levels: FloatArray,
-    noise: SharedNoise,
-    groups: Sequence[IntArray],
-    prior: VariancePrior | None,
+    deltas: FloatArray, levels: FloatArray, noise: SharedNoise, groups: Sequence[IntArray], prior: VariancePrior | None
 ) -> SharedNoise:
     """The noise of sums over groups of series.
 

@@ -202,13 +202,7 @@ def _estimate_sorted(values: FloatArray, weights: FloatArray, level: float) -> E
 
 
 def from_standard_error(
-    log_ratio: float,
-    standard_error: float,
-    *,
-    block_sd: float,
-    blocks: int,
-    degrees_of_freedom: float,
-    level: float,
+    log_ratio: float, standard_error: float, *, block_sd: float, blocks: int, degrees_of_freedom: float, level: float
 ) -> Estimate:
     """An estimate with the t interval that follows from its standard error; rounding noise counts as zero."""
     if standard_error < ZERO_ERROR:

@@ -47,12 +47,7 @@ def detectable_shift(degrees_of_freedom: float, alpha: float, power: float = POW
 
 
 def minimum_detectable_effect(
-    standard_error: float,
-    degrees_of_freedom: float,
-    *,
-    alpha: float,
-    margin_ratio: float,
-    power: float = POWER,
+    standard_error: float, degrees_of_freedom: float, *, alpha: float, margin_ratio: float, power: float = POWER
 ) -> float:
     """Smallest true slowdown that a run of this precision flags with probability `power`.
 

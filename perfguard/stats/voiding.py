@@ -105,8 +105,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
         _find_switches(conditions, findings)
         _find_slow_control(conditions, findings)
     disturbed = sorted(
-        (_voided(block, found) for block, found in findings.items() if found),
-        key=lambda v: (-v.severity, v.block),
+        (_voided(block, found) for block, found in findings.items() if found), key=lambda v: (-v.severity, v.block)
     )
     allowed = math.floor(max_fraction * len(conditions) + 0.5)
     return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))

@@ -68,9 +68,7 @@ def test_very_long_texts_neither_widen_the_page_nor_fill_it(open_page, hostile):
 def test_a_sites_first_page_takes_nothing_of_it_either(open_page, tmp_path):
     evil = poisoned(recorded(tmp_path / "project"))
     row = site_row(evil)
-    opened = open_page(
-        render_index([row], evil.history, source=f"x row={island(to_builtins(row))}"),
-    )
+    opened = open_page(render_index([row], evil.history, source=f"x row={island(to_builtins(row))}"))
     assert opened.evaluate("window.broken") is None
     assert opened.page.locator("img").count() == 0
     assert opened.page.locator("script").count() == 2

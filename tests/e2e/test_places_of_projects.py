@@ -53,9 +53,7 @@ def test_a_project_reached_through_a_link_is_the_project(project):
 def test_an_environment_inside_the_project_is_not_taken_for_its_source(project):
     """`.venv` in the checkout is the usual place; what is installed there belongs to neither arm's tree."""
     subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(project.path / ".venv")],
-        check=True,
-        capture_output=True,
+        [sys.executable, "-m", "venv", "--without-pip", str(project.path / ".venv")], check=True, capture_output=True
     )
     project.write(".gitignore", ".venv\n")
     packages = next((project.path / ".venv" / "lib").glob("python3*")) / "site-packages"

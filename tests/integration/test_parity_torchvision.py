@@ -93,8 +93,7 @@ def test_retinanet_equals_torchvision_in_outputs_loss_and_gradients() -> None:
     heads = {}
     reference.head.register_forward_hook(lambda _module, _inputs, output: heads.update(output))
     losses = reference(
-        list(images),
-        [{"boxes": box, "labels": label} for box, label in zip(boxes, labels, strict=True)],
+        list(images), [{"boxes": box, "labels": label} for box, label in zip(boxes, labels, strict=True)]
     )
     targets = [Target(boxes=box, labels=label) for box, label in zip(boxes, labels, strict=True)]
 

@@ -13,13 +13,7 @@ from perfguard.benchmarks.networks import anchors as anchor_boxes  # noqa: E402 
 from perfguard.benchmarks.networks.anchors import AnchorGenerator  # noqa: E402
 from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss  # noqa: E402
 from perfguard.benchmarks.networks.fpn import FrozenBatchNorm2d  # noqa: E402
-from perfguard.benchmarks.networks.retinanet import (  # noqa: E402
-    Detections,
-    RetinaNet,
-    Target,
-    classification_loss,
-    regression_loss,
-)
+from perfguard.benchmarks.networks.retinanet import Detections, RetinaNet, Target, classification_loss, regression_loss  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -31,8 +25,7 @@ def model() -> RetinaNet:
 
 
 @pytest.mark.parametrize(
-    ("size", "grids", "count"),
-    [(800, (100, 50, 25, 13, 7), 120_087), (256, (32, 16, 8, 4, 2), 12_276)],
+    ("size", "grids", "count"), [(800, (100, 50, 25, 13, 7), 120_087), (256, (32, 16, 8, 4, 2), 12_276)]
 )
 def test_number_of_anchors(size: int, grids: tuple[int, ...], count: int) -> None:
     anchors = AnchorGenerator()((size, size), [(grid, grid) for grid in grids])

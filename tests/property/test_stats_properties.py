@@ -137,11 +137,7 @@ def test_voiding_keeps_its_share_and_takes_the_worst_first(rows, share):
     voiding = void_blocks(
         [
             BlockConditions(
-                block=block,
-                duration_s=1.0,
-                steal_ratio=steal,
-                involuntary_switches=switches,
-                control_s=tuple(control),
+                block=block, duration_s=1.0, steal_ratio=steal, involuntary_switches=switches, control_s=tuple(control)
             )
             for block, (steal, switches, control) in enumerate(rows)
         ],

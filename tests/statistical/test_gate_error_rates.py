@@ -87,12 +87,7 @@ def judged(data, cases, policy):
 
 @pytest.mark.parametrize(
     ("case_count", "kind", "correlation"),
-    [
-        (6, "normal", 0.0),
-        (6, "t4", 0.6),
-        (12, "t3, 5 % of blocks x10", 0.3),
-        (6, "bimodal", 0.0),
-    ],
+    [(6, "normal", 0.0), (6, "t4", 0.6), (12, "t3, 5 % of blocks x10", 0.3), (6, "bimodal", 0.0)],
 )
 def test_a_gate_at_the_margin_is_red_no_more_often_than_alpha(case_count, kind, correlation):
     # Every case is slower by exactly the margin: the hardest arms that must still pass.
@@ -127,9 +122,7 @@ def test_identical_arms_are_not_flagged_at_the_default_alpha():
     gates = 150
     red = sum(
         judged(
-            paired_gate(rng, blocks=20, cases=cases, kind="t4", sd=0.01, effects=[0.0] * 12, samples=2),
-            cases,
-            POLICY,
+            paired_gate(rng, blocks=20, cases=cases, kind="t4", sd=0.01, effects=[0.0] * 12, samples=2), cases, POLICY
         ).outcome
         is GateOutcome.REGRESSED
         for _ in range(gates)

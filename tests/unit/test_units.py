@@ -102,8 +102,7 @@ def test_line_breaks_stay_where_they_are_wanted():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0 s"), (45.4, "45 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (3780, "1 h 03 min")],
+    ("seconds", "text"), [(-3, "0 s"), (45.4, "45 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s"), (3780, "1 h 03 min")]
 )
 def test_durations(seconds, text):
     assert format_duration(seconds) == text

@@ -66,12 +66,7 @@ def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
     widths, heights, x, y = _centred(anchors)
     box_widths, box_heights, box_x, box_y = _centred(boxes)
     return torch.cat(
-        (
-            (box_x - x) / widths,
-            (box_y - y) / heights,
-            torch.log(box_widths / widths),
-            torch.log(box_heights / heights),
-        ),
+        ((box_x - x) / widths, (box_y - y) / heights, torch.log(box_widths / widths), torch.log(box_heights / heights)),
         dim=1,
     )
 

@@ -117,12 +117,7 @@ class InvertedResidual(nn.Module):
             layers.append(_convolution(inputs, row.expanded, 1, activation=activation))
         layers.append(
             _convolution(
-                row.expanded,
-                row.expanded,
-                row.kernel,
-                activation=activation,
-                stride=row.stride,
-                depthwise=True,
+                row.expanded, row.expanded, row.kernel, activation=activation, stride=row.stride, depthwise=True
             )
         )
         if row.squeeze:
@@ -175,13 +170,7 @@ class MobileNetV3(nn.Module):
 
 
 def _convolution(
-    inputs: int,
-    outputs: int,
-    kernel: int,
-    *,
-    activation: Activation,
-    stride: int = 1,
-    depthwise: bool = False,
+    inputs: int, outputs: int, kernel: int, *, activation: Activation, stride: int = 1, depthwise: bool = False
 ) -> nn.Sequential:
     groups = inputs if depthwise else 1
     convolution = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def sdpa(
-    *,
-    sequence: int,
-    causal: bool,
-    dtype: str,
-    phase: str,
-    batch: int = 2,
-    heads: int = 12,
-    head_dim: int = 64,
+    *, sequence: int, causal: bool, dtype: str, phase: str, batch: int = 2, heads: int = 12, head_dim: int = 64
 ) -> Timed:
     """Attention over (batch, heads, sequence, head_dim) without dropout; BERT-base's heads by default."""
     query, key, value = (leaf(batch, heads, sequence, head_dim, dtype=dtype) for _ in range(3))

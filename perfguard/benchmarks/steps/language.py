@@ -21,14 +21,7 @@ MASKED_SHARE = 0.15
 
 
 def bert(
-    *,
-    layers: int,
-    hidden: int,
-    sequence: int,
-    batch: int,
-    dtype: str,
-    mode: str,
-    vocabulary: int = 8192,
+    *, layers: int, hidden: int, sequence: int, batch: int, dtype: str, mode: str, vocabulary: int = 8192
 ) -> Timed:
     """Masked-language-model training with AdamW.
 
@@ -47,14 +40,7 @@ def bert(
 
 
 def lstm_lm(
-    *,
-    layers: int,
-    hidden: int,
-    sequence: int,
-    batch: int,
-    dtype: str,
-    mode: str,
-    vocabulary: int = 4096,
+    *, layers: int, hidden: int, sequence: int, batch: int, dtype: str, mode: str, vocabulary: int = 4096
 ) -> Timed:
     """Next-token training with SGD and gradients clipped to norm 0.25; the last token predicts the first."""
     tokens = integers(vocabulary, sequence, batch)
@@ -63,9 +49,5 @@ def lstm_lm(
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     prepared = prepare(model, optimizer, dtype=dtype)
     return training_step(
-        prepared,
-        lambda net: functional.cross_entropy(net(tokens), labels),
-        dtype=dtype,
-        mode=mode,
-        clip_norm=0.25,
+        prepared, lambda net: functional.cross_entropy(net(tokens), labels), dtype=dtype, mode=mode, clip_norm=0.25
     )

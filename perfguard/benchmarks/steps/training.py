@@ -24,12 +24,7 @@ MODES = ("eager", "compile")
 
 
 def training_step(
-    prepared: Prepared,
-    loss_of: Callable[[nn.Module], Tensor],
-    *,
-    dtype: str,
-    mode: str,
-    clip_norm: float | None = None,
+    prepared: Prepared, loss_of: Callable[[nn.Module], Tensor], *, dtype: str, mode: str, clip_norm: float | None = None
 ) -> Timed:
     """One training step as a callable that returns the loss before the update; checked by its gradients' norm, too.
 

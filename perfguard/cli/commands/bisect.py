@@ -24,11 +24,7 @@ For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'p
 @click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow.")
 @click.option("--first-parent", is_flag=True, help="Take each merged branch as one commit.")
 @click.option(
-    "--path",
-    "paths",
-    multiple=True,
-    metavar="PATH",
-    help="Test only commits that touch PATH. May be repeated.",
+    "--path", "paths", multiple=True, metavar="PATH", help="Test only commits that touch PATH. May be repeated."
 )
 @click.option("--fresh", is_flag=True, help="Measure everything again; ignore stored answers.")
 @measuring_options

@@ -46,8 +46,7 @@ def command(**options: Any) -> None:
         _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
     found = calibrate_machine(
-        request,
-        CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"]),
+        request, CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"])
     )
     _print_calibrated(found, as_json=options["as_json"])
     if found.calibration is not None:

@@ -13,11 +13,7 @@ from perfguard.cli.watching import tui_option
 @click.command("run", epilog=ARMS_HELP)
 @measuring_options
 @click.option(
-    "--arm",
-    default="dir:.",
-    show_default=True,
-    metavar="ARM",
-    help="What to measure: git:REV, python:PATH, …",
+    "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
 )
 @click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in.")
 @tui_option

@@ -119,10 +119,7 @@ def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate
     except StoreError as error:
         return GateErrorRate(fact=unreadable(config.alpha, str(error)))
     scope = scope_of(
-        config,
-        machine_id=machine_id,
-        cpus=len(session.selection.cpus),
-        arm=session.summaries.get(Arm.CANDIDATE.value),
+        config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=session.summaries.get(Arm.CANDIDATE.value)
     )
     state = calibration_state(calibration, scope, now=utc_now())
     summary = summarize(calibration, analyses=ANALYSES, max_blocks=config.max_blocks) if calibration else None
@@ -242,10 +239,7 @@ def scope_of_result(result: RunResult, request: Request) -> Scope:
 
 
 def _misfit(plan: SuitePlan, cpus: int, config: Config) -> Fact | None:
-    for what, planned, now in (
-        ("CPUs", plan.cpus, cpus),
-        ("env_profile", plan.env_profile, config.env_profile.value),
-    ):
+    for what, planned, now in (("CPUs", plan.cpus, cpus), ("env_profile", plan.env_profile, config.env_profile.value)):
         if planned != now:
             date = plan.created_at[:10]
             return fact("plan.unused", severity=Severity.NOTABLE, date=date, what=what, planned=planned, now=now)

@@ -206,11 +206,7 @@ def _is_wanted(session: Session, case: Case, verdicts: Sequence[Verdict]) -> boo
 
 
 def _profiled(
-    session: Session,
-    starter: ProcessStarter,
-    cases: Sequence[Case],
-    size: ProfileSize,
-    arms: tuple[Arm, ...] = BOTH,
+    session: Session, starter: ProcessStarter, cases: Sequence[Case], size: ProfileSize, arms: tuple[Arm, ...] = BOTH
 ) -> Profiled | None:
     try:
         return run_profiles(session, starter, cases, arms, size)

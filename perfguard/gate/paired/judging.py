@@ -161,9 +161,7 @@ def _same_code(case: Case, policy: Policy) -> Verdict:
 def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
     """The same judge before its first analysis, who tests against the anchor's margin instead of the gate's."""
     policy = replace(
-        judge.policy,
-        margin_ratio=config.anchor_margin,
-        equivalence_ratio=max(config.equivalence, config.anchor_margin),
+        judge.policy, margin_ratio=config.anchor_margin, equivalence_ratio=max(config.equivalence, config.anchor_margin)
     )
     return replace(judge, policy=policy)
 

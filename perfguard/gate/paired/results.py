@@ -24,11 +24,7 @@ _MUCH_WAITING = 0.05
 
 
 def finish(
-    session: Session,
-    gate: GateResult | None,
-    *,
-    measured: Sequence[CaseMeasured] = (),
-    error_rate: Fact | None = None,
+    session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = (), error_rate: Fact | None = None
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
     if gate is not None:

@@ -104,9 +104,7 @@ def _compare_blocks(case: Case, entries: Sequence[CaseSamples], voiding: Voiding
     if not usable:
         return _nothing_usable(case, len(blocks), voided, policy)
     estimate = estimate_paired(
-        [effect.log_ratio for effect in effects],
-        policy.interval_level,
-        [effect.variance for effect in effects],
+        [effect.log_ratio for effect in effects], policy.interval_level, [effect.variance for effect in effects]
     )
     return Comparison(
         case_id=case.id,
@@ -144,13 +142,7 @@ def _nothing_usable(case: Case, blocks: int, voided: int, policy: Policy) -> Com
 
 def _compare_sides(case: Case, baseline: Sequence[Round], candidate: Sequence[Round], policy: Policy) -> Comparison:
     if not baseline:
-        return _problem(
-            case,
-            fact("case.not_in_stored_baseline"),
-            Outcome.NO_BASELINE,
-            policy,
-            design=Design.ROUNDS,
-        )
+        return _problem(case, fact("case.not_in_stored_baseline"), Outcome.NO_BASELINE, policy, design=Design.ROUNDS)
     if not candidate:
         return _problem(case, fact("case.no_round"), Outcome.FAILED, policy, design=Design.ROUNDS)
     # Too few rounds, or none with a control workload, is thin evidence; what else is refused is a broken measurement.

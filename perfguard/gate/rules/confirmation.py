@@ -76,10 +76,7 @@ def _ruled(verdict: Verdict, confirmation: Confirmation | None) -> Verdict:
         )
     outcome = Outcome.REGRESSED if confirmation.confirmed else Outcome.INCONCLUSIVE
     return replace(
-        verdict,
-        outcome=outcome,
-        reasons=(*verdict.reasons, *_reasons(confirmation)),
-        confirmation=confirmation,
+        verdict, outcome=outcome, reasons=(*verdict.reasons, *_reasons(confirmation)), confirmation=confirmation
     )
 
 

@@ -124,7 +124,5 @@ def _ruled(verdict: Verdict, report: ModeReport) -> Verdict:
     if report.mix_changed:
         return replace(verdict, reasons=(mode_fact(report), *verdict.reasons))
     return replace(
-        verdict,
-        outcome=Outcome.INCONCLUSIVE,
-        reasons=(mode_fact(report), fact("modes.luck"), *verdict.reasons),
+        verdict, outcome=Outcome.INCONCLUSIVE, reasons=(mode_fact(report), fact("modes.luck"), *verdict.reasons)
     )

@@ -61,11 +61,7 @@ class _Tested:
 
 
 def judge(
-    comparisons: Sequence[Comparison],
-    policy: Policy,
-    *,
-    voiding: Voiding | None = None,
-    notes: Sequence[Fact] = (),
+    comparisons: Sequence[Comparison], policy: Policy, *, voiding: Voiding | None = None, notes: Sequence[Fact] = ()
 ) -> GateResult:
     """Decide every case and the gate.
 
@@ -102,11 +98,7 @@ def decide_cases(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Ver
 
 
 def conclude(
-    verdicts: Sequence[Verdict],
-    policy: Policy,
-    *,
-    voiding: Voiding | None = None,
-    notes: Sequence[Fact] = (),
+    verdicts: Sequence[Verdict], policy: Policy, *, voiding: Voiding | None = None, notes: Sequence[Fact] = ()
 ) -> GateResult:
     """What the cases' verdicts mean for the gate.
 
@@ -240,10 +232,7 @@ def _mde(comparison: Comparison, test_alpha: float) -> float:
     if estimate is None:
         return math.inf
     return minimum_detectable_effect(
-        estimate.standard_error,
-        estimate.degrees_of_freedom,
-        alpha=test_alpha,
-        margin_ratio=comparison.margin_ratio,
+        estimate.standard_error, estimate.degrees_of_freedom, alpha=test_alpha, margin_ratio=comparison.margin_ratio
     )
 
 

@@ -50,27 +50,10 @@ class SignalRule:
 RULES = (
     SignalRule(signal=Signal.CPU, unit="s", margin_ratio=0.05, follows_time=True),
     SignalRule(signal=Signal.MEMORY, unit="B", margin_ratio=0.05, margin=8 * _MIB),
-    SignalRule(
-        signal=Signal.FAULTS,
-        unit="",
-        margin_ratio=0.5,
-        margin=10.0,
-        is_count=True,
-    ),
-    SignalRule(
-        signal=Signal.SWITCHES,
-        unit="",
-        margin_ratio=0.5,
-        margin=2.0,
-        is_count=True,
-    ),
+    SignalRule(signal=Signal.FAULTS, unit="", margin_ratio=0.5, margin=10.0, is_count=True),
+    SignalRule(signal=Signal.SWITCHES, unit="", margin_ratio=0.5, margin=2.0, is_count=True),
     SignalRule(signal=Signal.ENERGY, unit="J", margin_ratio=0.05, follows_time=True),
-    SignalRule(
-        signal=Signal.INSTRUCTIONS,
-        unit="",
-        margin_ratio=0.02,
-        follows_time=True,
-    ),
+    SignalRule(signal=Signal.INSTRUCTIONS, unit="", margin_ratio=0.02, follows_time=True),
 )
 """The rule of each signal.
 
@@ -284,8 +267,4 @@ def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
 
 def _values(found: _Measured) -> Mapping[str, Value]:
     unit = {"s": "_s", "B": "_bytes", "J": "_j"}.get(found.rule.unit, "")
-    return {
-        "signal": found.rule.signal.value,
-        f"baseline{unit}": found.baseline,
-        f"candidate{unit}": found.candidate,
-    }
+    return {"signal": found.rule.signal.value, f"baseline{unit}": found.baseline, f"candidate{unit}": found.candidate}

@@ -96,9 +96,7 @@ def public_runs(session: Session) -> dict[str, list[Any]]:
         shared = {key: value for key, value in metadata.get(case_id, {}).items() if key in keep}
         runs[case_id] = [
             pyperf.Run(
-                list(entry.values_s),
-                metadata={**shared, "name": case_id, **metadata_of(entry)},
-                collect_metadata=False,
+                list(entry.values_s), metadata={**shared, "name": case_id, **metadata_of(entry)}, collect_metadata=False
             )
             for entry in rounds
         ]

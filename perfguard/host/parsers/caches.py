@@ -44,10 +44,7 @@ def read_caches(files: Files, online: Sequence[int]) -> tuple[Cache, ...]:
         for kind, count in counts.items()
     ]
     return tuple(
-        sorted(
-            found,
-            key=lambda cache: (cache.level, cache.kind, -(cache.size_bytes or 0), -(cache.shared_by or 0)),
-        )
+        sorted(found, key=lambda cache: (cache.level, cache.kind, -(cache.size_bytes or 0), -(cache.shared_by or 0)))
     )
 
 

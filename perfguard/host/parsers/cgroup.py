@@ -104,9 +104,7 @@ def _groups_for(controller: str, mounts: Sequence[Mount], groups: dict[str, str]
         path = groups.get("" if mount.version == 2 else controller)
         if path is not None:
             return _Groups(
-                version=mount.version,
-                folders=tuple(_upwards(mount, path)),
-                at_root=path == "/" and mount.root == "/",
+                version=mount.version, folders=tuple(_upwards(mount, path)), at_root=path == "/" and mount.root == "/"
             )
     return _Groups(version=None)
 

@@ -142,9 +142,7 @@ def _arm_isa(flags: frozenset[str], software: SoftwareFacts) -> Isa:
 
 def _without_flags(software: SoftwareFacts) -> Isa:
     return Isa(
-        aten=_measured(software.aten_isa),
-        onednn=_measured(software.onednn_isa),
-        mkl=_measured(software.mkl_isa),
+        aten=_measured(software.aten_isa), onednn=_measured(software.onednn_isa), mkl=_measured(software.mkl_isa)
     )
 
 

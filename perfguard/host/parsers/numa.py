@@ -70,11 +70,7 @@ def _distances(text: str | None, nodes: int) -> tuple[int, ...] | None:
 
 
 def _memory_kinds(
-    files: Files,
-    cpus: dict[int, tuple[int, ...] | None],
-    memory: dict[int, int | None],
-    *,
-    package_hbm: bool,
+    files: Files, cpus: dict[int, tuple[int, ...] | None], memory: dict[int, int | None], *, package_hbm: bool
 ) -> dict[int, MemoryKind]:
     devices = _dax_nodes(files)
     dram_speed = min((speed for node in cpus if cpus[node] and (speed := _bandwidth(files, node))), default=None)

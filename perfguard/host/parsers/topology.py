@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 from perfguard.host.parsers.hybrid import CoreTraits, classify_cores, read_traits
 from perfguard.host.parsers.numa import read_nodes
-from perfguard.host.parsers.parsing import (
-    Files,
-    parse_count,
-    parse_int,
-    parse_switch,
-    read_cpus,
-    read_cpus_or_mask,
-)
+from perfguard.host.parsers.parsing import Files, parse_count, parse_int, parse_switch, read_cpus, read_cpus_or_mask
 from perfguard.records.machine.cpuset import MAX_CPUS
 from perfguard.records.machine.fingerprint import CoreClass, CoreClassGroup, Cpu, LogicalCpu, Topology
 

@@ -154,14 +154,7 @@ def _element(column: Any, index: int) -> Any:
 
 
 def _series(
-    shown: str,
-    name: str,
-    parameters: tuple[str, ...],
-    result: float,
-    at: dict[str, Any],
-    *,
-    is_ours: bool,
-    source: str,
+    shown: str, name: str, parameters: tuple[str, ...], result: float, at: dict[str, Any], *, is_ours: bool, source: str
 ) -> ImportedSeries:
     kind = name.rpartition(".")[2]
     is_time = is_ours or bool(_TIMED.match(kind))

@@ -85,9 +85,7 @@ def _series(name: str, measure: str, metric: _Metric, *, source: str) -> Importe
         unit=unit,
         samples=None,
         summary=SeriesSummary(
-            median=value,
-            lower=None if lower is None else lower / scale,
-            upper=None if upper is None else upper / scale,
+            median=value, lower=None if lower is None else lower / scale, upper=None if upper is None else upper / scale
         ),
         n=None,
     )

@@ -41,9 +41,7 @@ class Rule:
 RULES: Sequence[Rule] = (
     Rule(find=threads.thread_count, codes=("threads", "idle_cpus")),
     Rule(
-        find=kernels.reference_kernels,
-        codes=("reference_kernel", "slow_convolution"),
-        change=ChangeRule.IMPLEMENTATION,
+        find=kernels.reference_kernels, codes=("reference_kernel", "slow_convolution"), change=ChangeRule.IMPLEMENTATION
     ),
     Rule(find=instructions.emulated_dtypes, codes=("emulated_dtype",), change=ChangeRule.DTYPE),
     Rule(find=instructions.capped_isa, codes=("capped_isa",)),
@@ -63,11 +61,7 @@ RULES: Sequence[Rule] = (
     Rule(find=frozen_layers.frozen_norms, codes=("frozen_batch_norm",), change=ChangeRule.FUSION),
     Rule(find=tiny_ops.fragmented_trace, codes=("fragmented_trace",)),
     Rule(find=steady_steps.allocator_faults, codes=("allocator_faults",), change=ChangeRule.ALLOCATIONS),
-    Rule(
-        find=steady_steps.primitive_cache_misses,
-        codes=("primitive_cache_misses",),
-        change=ChangeRule.CACHE_MISSES,
-    ),
+    Rule(find=steady_steps.primitive_cache_misses, codes=("primitive_cache_misses",), change=ChangeRule.CACHE_MISSES),
     Rule(find=threads.input_pipeline, codes=("input_pipeline", "python_before_model", "loader_workers")),
     Rule(find=steady_steps.compiler_events, codes=("graph_breaks", "recompiles"), change=ChangeRule.COMPILE),
     Rule(find=dtypes.low_precision_loss, codes=("low_precision_loss",)),
@@ -76,9 +70,7 @@ RULES: Sequence[Rule] = (
 
 _SEVERITIES = tuple(Severity)
 _SHOWN_CHANGES = 2
-_MORE = frozenset(
-    {ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, ChangeClass.OTHER_IMPLEMENTATION},
-)
+_MORE = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, ChangeClass.OTHER_IMPLEMENTATION})
 """Changes of ops that can give rise to a finding."""
 
 

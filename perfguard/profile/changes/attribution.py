@@ -147,10 +147,7 @@ def find_culprits(diff: OpDiff, balance: StepBalance, changes: Sequence[Change] 
         return tuple(_culprit(diff, cause, balance if has_share else None, counted.get(cause)) for cause in causes)
 
     return FoundCulprits(
-        blamed=(*in_python, *told(blamed)),
-        certain=told(certain, has_share=False),
-        minor=told(minor),
-        moved=moved,
+        blamed=(*in_python, *told(blamed)), certain=told(certain, has_share=False), minor=told(minor), moved=moved
     )
 
 

@@ -57,14 +57,8 @@ def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> Ste
 
 def _steps(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> tuple[_Steps, _Steps]:
     if baseline.has_bare_steps and candidate.has_bare_steps:
-        return (
-            _bare_steps(baseline, diff.pairs.baseline),
-            _bare_steps(candidate, diff.pairs.candidate),
-        )
-    return (
-        _windows(baseline, diff.pairs.baseline),
-        _windows(candidate, diff.pairs.candidate),
-    )
+        return (_bare_steps(baseline, diff.pairs.baseline), _bare_steps(candidate, diff.pairs.candidate))
+    return (_windows(baseline, diff.pairs.baseline), _windows(candidate, diff.pairs.candidate))
 
 
 def _bare_steps(arm: ArmProfile, processes: tuple[int, ...]) -> _Steps:

@@ -147,20 +147,13 @@ def _counted(ops: PairedOps) -> list[ChangeClass]:
 
 
 def _classified(
-    ops: PairedOps,
-    counted: list[ChangeClass],
-    relocations: Mapping[int, int],
-    differences: Differences,
-    q: FloatArray,
+    ops: PairedOps, counted: list[ChangeClass], relocations: Mapping[int, int], differences: Differences, q: FloatArray
 ) -> tuple[ChangeClass, ...]:
     moved = {*relocations, *relocations.values()}
     computed_otherwise = implementation_changes(ops, counted)
     result = []
     for column, change in enumerate(counted):
-        measured_only = ops.keys[column].op == PYTHON_OP and change in {
-            ChangeClass.MORE_CALLS,
-            ChangeClass.FEWER_CALLS,
-        }
+        measured_only = ops.keys[column].op == PYTHON_OP and change in {ChangeClass.MORE_CALLS, ChangeClass.FEWER_CALLS}
         if column in moved:
             result.append(ChangeClass.MOVED)
         elif change is not ChangeClass.UNCHANGED and not measured_only:

@@ -93,12 +93,7 @@ def _changed_lines(baseline: ArmProfile, candidate: ArmProfile) -> dict[OpKey, s
 
 
 def _side(
-    arm: ArmProfile,
-    processes: tuple[int, ...],
-    column_of: dict[OpKey, int],
-    overhead: Overhead,
-    *,
-    whole_steps: bool,
+    arm: ArmProfile, processes: tuple[int, ...], column_of: dict[OpKey, int], overhead: Overhead, *, whole_steps: bool
 ) -> _Side:
     profile = arm.profile
     columns = np.array([column_of[key] for key in profile.keys], dtype=np.intp)

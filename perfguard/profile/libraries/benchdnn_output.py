@@ -40,10 +40,7 @@ def parse_benchdnn(output: str) -> BenchdnnTime:
         found = template.fullmatch(line.strip()) if template else None
         if found:
             fields = found.groupdict()
-            return BenchdnnTime(
-                call_s=float(fields["mean_ms"]) / _MS_PER_S,
-                implementation=fields.get("impl") or "",
-            )
+            return BenchdnnTime(call_s=float(fields["mean_ms"]) / _MS_PER_S, implementation=fields.get("impl") or "")
     return BenchdnnTime(call_s=None, implementation="", reason=_status(output))
 
 

@@ -181,10 +181,7 @@ def steady(steps: Sequence[OpCounts]) -> SteadyOpCounts:
     for row in (row for step in steps for row in step.rows if row not in common):
         place = replace(row, count=0, size_bytes=0)
         varying[place] = max(varying.get(place, row), row, key=attrgetter("count", "size_bytes"))
-    return SteadyOpCounts(
-        op_counts=replace(first, rows=sorted_rows(common)),
-        varying=sorted_rows(varying.values()),
-    )
+    return SteadyOpCounts(op_counts=replace(first, rows=sorted_rows(common)), varying=sorted_rows(varying.values()))
 
 
 def sorted_rows(rows: Iterable[OpCountRow]) -> tuple[OpCountRow, ...]:

@@ -28,10 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def counts_of_steps(
-    trace: Trace,
-    context: Context,
-    joined: Sequence[JoinedStep] = (),
-    compile_events: Sequence[CompileEvent] = (),
+    trace: Trace, context: Context, joined: Sequence[JoinedStep] = (), compile_events: Sequence[CompileEvent] = ()
 ) -> tuple[StepCounts, ...]:
     """What each step of a trace executed.
 

@@ -36,12 +36,7 @@ def project(problems: Sequence[Projected], *, step_s: float) -> Projection:
 
 
 def projected_op(
-    problem: Problem,
-    *,
-    call_s: float | None,
-    reason: Fact | None,
-    overload: str = "",
-    assumed: Sequence[str] = (),
+    problem: Problem, *, call_s: float | None, reason: Fact | None, overload: str = "", assumed: Sequence[str] = ()
 ) -> Projected:
     """An op and its time alone.
 

@@ -127,12 +127,7 @@ def event_cost(steps: Sequence[ProfiledStep]) -> EventCost:
 
 
 def read_joined(
-    case_id: str,
-    files: StepFiles,
-    *,
-    isa_class: str,
-    torch: str,
-    compile_events: Mapping[str, int] | None = None,
+    case_id: str, files: StepFiles, *, isa_class: str, torch: str, compile_events: Mapping[str, int] | None = None
 ) -> JoinedFindings:
     """Read a `joined` step: its trace and the libraries' log.
 

@@ -44,12 +44,7 @@ class Projecting:
 
 
 def project_cases(
-    session: Session,
-    starter: ProcessStarter,
-    found: Profiled,
-    arm: Arm,
-    *,
-    budget_s: float = DEFAULT_BUDGET_S,
+    session: Session, starter: ProcessStarter, found: Profiled, arm: Arm, *, budget_s: float = DEFAULT_BUDGET_S
 ) -> tuple[CaseProjection, ...]:
     """Project every profiled case of an arm; one that cannot be projected is noted.
 
@@ -86,11 +81,7 @@ def project_cases(
 
 
 def project_case(
-    case_id: str,
-    processes: Sequence[ProfiledProcess],
-    projecting: Projecting,
-    *,
-    known: RooflineCeilings | None = None,
+    case_id: str, processes: Sequence[ProfiledProcess], projecting: Projecting, *, known: RooflineCeilings | None = None
 ) -> CaseProjection:
     """Replay the problems of one case's step, those first that take longest, and add them up.
 

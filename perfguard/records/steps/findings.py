@@ -53,12 +53,7 @@ def finding_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
     return {
         "code": PREFIX + data["id"].replace("-", "_"),
         "severity": "info" if data["severity"] == "hint" else data["severity"],
-        "values": {
-            "title": data["title"],
-            "where": data["where"],
-            "gain": gain_text,
-            "change": trial["change"],
-        },
+        "values": {"title": data["title"], "where": data["where"], "gain": gain_text, "change": trial["change"]},
         "seen": data["seen"],
         "ops": data["ops"],
         "share": data["share"],

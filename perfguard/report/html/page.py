@@ -39,12 +39,7 @@ def render_report(runs: Sequence[RunContent], *, source: str, index: str = "") -
     sections = [run_section(content, number=number) for number, content in enumerate(runs, 1)]
     title = "perfguard: " + (f"{sections[0].mark.word}, {sections[0].run_id}" if len(sections) == 1 else "several runs")
     return render_page(
-        "report.html",
-        title=title,
-        source=source,
-        data={"files": _files(sections)},
-        runs=sections,
-        index=index,
+        "report.html", title=title, source=source, data={"files": _files(sections)}, runs=sections, index=index
     )
 
 

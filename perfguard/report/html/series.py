@@ -145,8 +145,7 @@ def _data(points: Sequence[HistoryPoint]) -> Table:
             Cell(content=moment(point.t_wall), sort=point.t_wall),
             Cell(content=point.run_id),
             *numbers(
-                (format_seconds(point.median_s), point.median_s),
-                (format_ratio(point.spread_ratio), point.spread_ratio),
+                (format_seconds(point.median_s), point.median_s), (format_ratio(point.spread_ratio), point.spread_ratio)
             ),
             Cell(content=point.outcome or "-"),
             Cell(content=short_source(point.source_id, point.commit)),

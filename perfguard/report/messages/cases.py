@@ -33,8 +33,7 @@ CASES: Mapping[str, Message] = {
         text="[[{arm} failed: ]]{error}", about="A worker broke the protocol, or lost its CPUs when it imported torch."
     ),
     "case.zero_time": Message(
-        text="a sample took no time: the recording is damaged",
-        about="A recorded time is not positive.",
+        text="a sample took no time: the recording is damaged", about="A recorded time is not positive."
     ),
     "case.no_round": Message(text="no round completed", about="Nothing was measured of a case."),
 }

@@ -51,8 +51,7 @@ EVIDENCE: Mapping[str, Message] = {
         about="An op that is slow for what it is.",
     ),
     "seen.no_proof": Message(
-        text="not proven: activations are not inspected",
-        about="Denormals are suspected by time alone.",
+        text="not proven: activations are not inspected", about="Denormals are suspected by time alone."
     ),
     "seen.layers": Message(
         text="{layers:layer}: {modules:names}[[; oneDNN computes these gradients in {weights_s} per step]]",
@@ -79,17 +78,13 @@ EVIDENCE: Mapping[str, Message] = {
         ),
         about="Tiny ops of a step.",
     ),
-    "seen.place": Message(
-        text="{part_share} in {phase}[[ of {module}]]",
-        about="Where most of the time is.",
-    ),
+    "seen.place": Message(text="{part_share} in {phase}[[ of {module}]]", about="Where most of the time is."),
     "seen.page_faults": Message(
         text="{faults:number} minor page faults per step; at {fault_s} each they take {part_share} of it",
         about="Page faults, and their share at the price that one had elsewhere.",
     ),
     "seen.cache_misses": Message(
-        text="{misses} per step: {problems:names}",
-        about="Primitives that oneDNN created in a steady step.",
+        text="{misses} per step: {problems:names}", about="Primitives that oneDNN created in a steady step."
     ),
     "seen.threads": Message(
         text=(
@@ -103,7 +98,6 @@ EVIDENCE: Mapping[str, Message] = {
         about="Time before the forward pass.",
     ),
     "seen.compiler_events": Message(
-        text="{times:time}[[: {reasons:names}]]",
-        about="Events of torch.compile, with its own reasons.",
+        text="{times:time}[[: {reasons:names}]]", about="Events of torch.compile, with its own reasons."
     ),
 }

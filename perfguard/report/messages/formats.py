@@ -8,8 +8,7 @@ from perfguard.report.messages.message import Message
 
 FORMATS: Mapping[str, Message] = {
     "import.no_unit": Message(
-        text="unit[[ (kept in {kept_in})]]",
-        about="The file gives no unit, so the values are not known to be times.",
+        text="unit[[ (kept in {kept_in})]]", about="The file gives no unit, so the values are not known to be times."
     ),
     "import.no_samples": Message(
         text="raw samples[[ (kept with {option})]]",
@@ -24,8 +23,7 @@ FORMATS: Mapping[str, Message] = {
         about="Google Benchmark's library was built with debug checks.",
     ),
     "import.frequency_scaling": Message(
-        text="fixed CPU frequency: frequency scaling was on",
-        about="Google Benchmark warned of frequency scaling.",
+        text="fixed CPU frequency: frequency scaling was on", about="Google Benchmark warned of frequency scaling."
     ),
     "import.bare_format": Message(
         text="raw samples, number of samples, machine, commit, versions (the format has none)",

@@ -16,20 +16,16 @@ PROFILE: Mapping[str, Message] = {
         about="Events of a trace without a valid duration count as 0 s.",
     ),
     "trace.damaged": Message(
-        text="{trace} is a damaged gzip file; read as far as it can be unpacked",
-        about="A compressed trace is damaged.",
+        text="{trace} is a damaged gzip file; read as far as it can be unpacked", about="A compressed trace is damaged."
     ),
     "trace.cut_off": Message(
-        text="{trace} is incomplete: {dropped:byte} of its last event ignored",
-        about="A trace ends within an event.",
+        text="{trace} is incomplete: {dropped:byte} of its last event ignored", about="A trace ends within an event."
     ),
     "trace.gpu_run": Message(
-        text="{trace} is of a run with a GPU; only its CPU events are read",
-        about="A trace lists a GPU.",
+        text="{trace} is of a run with a GPU; only its CPU events are read", about="A trace lists a GPU."
     ),
     "trace.no_step_marker": Message(
-        text="{trace} marks no step; its busiest thread's work counts as one",
-        about="A trace has no marker of a step.",
+        text="{trace} marks no step; its busiest thread's work counts as one", about="A trace has no marker of a step."
     ),
     "trace.other_updates": Message(
         text=(
@@ -52,12 +48,10 @@ PROFILE: Mapping[str, Message] = {
     ),
     "profile.script_failed": Message(text="{error}", about="A script failed; what it printed last is in `detail`."),
     "projection.no_benchdnn": Message(
-        text="oneDNN's primitives not replayed: benchdnn is not on the path",
-        about="benchdnn is not installed.",
+        text="oneDNN's primitives not replayed: benchdnn is not on the path", about="benchdnn is not installed."
     ),
     "projection.no_ceilings": Message(
-        text="the CPUs' peak was not measured: {error}",
-        about="The ceilings of the roofline could not be measured.",
+        text="the CPUs' peak was not measured: {error}", about="The ceilings of the roofline could not be measured."
     ),
     "projection.bandwidth_of_caches": Message(
         text="little free memory: the bandwidth may be the caches'",

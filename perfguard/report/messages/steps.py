@@ -23,8 +23,7 @@ STEPS: Mapping[str, Message] = {
     "step.replaying": Message(text="replaying the ops of {case_id}", about="Ops are run alone, for a projection."),
     "step.aa_gate": Message(text="A/A gate {number} of {gates}", about="A calibration measures a gate."),
     "step.aa_gate_stored": Message(
-        text="A/A gate {number} of {gates}: {outcome} after {blocks:block}, stored",
-        about="A gate was stored.",
+        text="A/A gate {number} of {gates}: {outcome} after {blocks:block}, stored", about="A gate was stored."
     ),
     "step.banked_gates": Message(text="adding {gates:banked A/A gate}", about="Gates of identical arms are taken in."),
     "step.bisecting": Message(text="{good} against {bad}, {commits:commit} later", about="The ends are compared."),

@@ -70,10 +70,7 @@ def _isa(found: Fingerprint) -> Iterator[_Row]:
         ("AMX-INT8", isa.amx_int8), ("AMX-BF16", isa.amx_bf16), ("AMX-FP16", isa.amx_fp16),
     )  # fmt: skip
     yield "usable", _listed(name for name, has in named if has) if isa.features is not None else UNKNOWN
-    yield (
-        "not usable",
-        _listed(name for name, has in named if has is False) if isa.features is not None else UNKNOWN,
-    )
+    yield ("not usable", _listed(name for name, has in named if has is False) if isa.features is not None else UNKNOWN)
     if isa.amx_permission in {AmxPermission.GRANTED, AmxPermission.DENIED}:
         yield "AMX permission", isa.amx_permission.value
     yield "ATen", _level(isa.aten)
@@ -89,10 +86,7 @@ def _topology(found: Fingerprint) -> Iterator[_Row]:
     yield "hybrid", _switch(topology.hybrid, yes="yes", no="no")
     if topology.hybrid:
         for group in topology.core_classes:
-            yield (
-                f"{group.core_class.value} cores",
-                f"{_text(group.cores)} (CPUs {format_cpu_list(group.cpus)})",
-            )
+            yield (f"{group.core_class.value} cores", f"{_text(group.cores)} (CPUs {format_cpu_list(group.cpus)})")
     yield "online", _cpus(topology.online)
     if topology.offline:
         yield "offline", _cpus(topology.offline)

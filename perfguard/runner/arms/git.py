@@ -160,12 +160,7 @@ def list_commits(
         tree, author, authored_at, subject = line.split("\0", 3)
         found.append(
             Commit(
-                id=commit,
-                tree=tree,
-                parents=tuple(parents),
-                author=author,
-                authored_at=authored_at,
-                subject=subject,
+                id=commit, tree=tree, parents=tuple(parents), author=author, authored_at=authored_at, subject=subject
             )
         )
     return tuple(found)

@@ -71,12 +71,7 @@ class Calibration:
 
 
 def calibrate_arm(
-    arm: Arm,
-    cases: Sequence[Case],
-    calibration: Calibration,
-    *,
-    roots: tuple[str, ...],
-    foreign_roots: tuple[str, ...],
+    arm: Arm, cases: Sequence[Case], calibration: Calibration, *, roots: tuple[str, ...], foreign_roots: tuple[str, ...]
 ) -> ArmReport:
     """Start an arm, set every case up twice, time it with pyperf's own calibration, and attest what was imported.
 

@@ -195,11 +195,7 @@ class _Loop:
         return prepared
 
     def _measure_case(
-        self,
-        plan: BlockPlan,
-        index: int,
-        workers: dict[Arm, ArmWorker],
-        prepared: dict[tuple[int, Arm], Prepared],
+        self, plan: BlockPlan, index: int, workers: dict[Arm, ArmWorker], prepared: dict[tuple[int, Arm], Prepared]
     ) -> int:
         """All samples of one case; gives the involuntary switches they saw."""
         case = self._cases[index]

@@ -272,9 +272,4 @@ def decoded(reply: Message, kind: type[T]) -> T:
 
 
 def _described(case: Case) -> dict[str, Any]:
-    return {
-        "id": case.id,
-        "target": case.target,
-        "parameters": dict(case.parameters),
-        "phase": case.phase.value,
-    }
+    return {"id": case.id, "target": case.target, "parameters": dict(case.parameters), "phase": case.phase.value}

@@ -93,16 +93,8 @@ class ProcessStarter:
         """The control workload in perfguard's own interpreter, on the same CPUs."""
         return WorkerProcess(
             Launch(
-                arguments=(
-                    sys.executable,
-                    str(Path(self.control_bundle) / START_SCRIPT),
-                    "perfguard.worker.control",
-                ),
-                environment={
-                    "PYTHONPATH": self.control_bundle,
-                    "PYTHONHASHSEED": "0",
-                    "PATH": "/usr/bin:/bin",
-                },
+                arguments=(sys.executable, str(Path(self.control_bundle) / START_SCRIPT), "perfguard.worker.control"),
+                environment={"PYTHONPATH": self.control_bundle, "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
                 directory=str(self.folder),
                 cpus=self.cpus[:1],
                 memory_node=self.memory_node,

@@ -91,10 +91,7 @@ class WorkerProcess:
             with launch.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     launched(
-                        launch.arguments,
-                        cpus=launch.cpus,
-                        memory_node=launch.memory_node,
-                        writable=launch.writable,
+                        launch.arguments, cpus=launch.cpus, memory_node=launch.memory_node, writable=launch.writable
                     ),
                     env={**launch.environment, CONTROL_VARIABLE: f"{command_read},{reply_write}"},
                     cwd=launch.directory,

@@ -188,13 +188,7 @@ def _start(arm: Arm, block: BlockPlan, profiling: Profiling, closing: ExitStack,
 
 
 def _one_case(
-    case: Case,
-    workers: Sequence[ArmWorker],
-    profiling: Profiling,
-    found: Profiled,
-    *,
-    process: int,
-    data_seed: int,
+    case: Case, workers: Sequence[ArmWorker], profiling: Profiling, found: Profiled, *, process: int, data_seed: int
 ) -> bool:
     """Profile one case in each worker; False where one is gone, so that the process has to end."""
     records = {worker.arm: ProfiledProcess(process=process) for worker in workers}

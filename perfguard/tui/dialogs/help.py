@@ -35,7 +35,7 @@ class HelpDialog(ModalScreen[None]):
     """Keys and signs; scrolls like any pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,h", "dismiss", "close", id="dialog-close"),
+        Binding("escape,q,question_mark,f1,h", "dismiss", "close", id="dialog-close")
     ]
 
     def __init__(self, keymap: Mapping[str, str], themes: Sequence[str]) -> None:

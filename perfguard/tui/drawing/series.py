@@ -101,10 +101,9 @@ def _draw_baseline(frame: _Frame, baseline_s: float, glyphs: Glyphs) -> None:
 
 def _draw_point(frame: _Frame, index: int, point: HistoryPoint, glyphs: Glyphs) -> None:
     column = frame.column(index)
-    role = {
-        Outcome.REGRESSED.value: Role.SLOWER,
-        Outcome.IMPROVED.value: Role.FASTER,
-    }.get(point.outcome or "", Role.CANDIDATE)
+    role = {Outcome.REGRESSED.value: Role.SLOWER, Outcome.IMPROVED.value: Role.FASTER}.get(
+        point.outcome or "", Role.CANDIDATE
+    )
     ends = point.spread_s
     if ends:
         for row in range(frame.row(ends[1]), frame.row(ends[0]) + 1):

@@ -64,11 +64,7 @@ class HostScreen(ViewScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         """Facts beside checks; the check under the cursor in full below."""
-        yield Container(
-            self.facts,
-            Container(self.checks, self.detail, classes="stacked holder"),
-            classes="body host",
-        )
+        yield Container(self.facts, Container(self.checks, self.detail, classes="stacked holder"), classes="body host")
 
     def action_ask_doctor(self) -> None:
         """Read the machine and the doctor's rows, in a thread."""

@@ -100,12 +100,7 @@ def _width_of_interval(case: CaseView) -> float:
 
 
 _CASE: Column[CaseView] = Column(
-    id="case",
-    head=titled("case"),
-    draw=_case_cell,
-    width=18,
-    stretch=2,
-    sort=lambda case: case.case_id,
+    id="case", head=titled("case"), draw=_case_cell, width=18, stretch=2, sort=lambda case: case.case_id
 )
 _BLOCKS: Column[CaseView] = Column(
     id="n",

@@ -22,12 +22,7 @@ def checks_table() -> TableSpec[CheckResult]:
     return TableSpec(
         columns=(
             Column(id="status", head=titled("doctor"), draw=_status, width=9),
-            Column(
-                id="check",
-                head=titled("check"),
-                draw=lambda row, _: line(Span(row.id, Role.STRONG)),
-                width=14,
-            ),
+            Column(id="check", head=titled("check"), draw=lambda row, _: line(Span(row.id, Role.STRONG)), width=14),
             Column(
                 id="observed",
                 head=titled("seen"),

@@ -79,12 +79,7 @@ def titled(title: str) -> Callable[[int], Line]:
 
 
 def falling(
-    title: str,
-    draw: Callable[[T], Line],
-    value: Callable[[T], float | None],
-    *,
-    width: int,
-    rank: int = 0,
+    title: str, draw: Callable[[T], Line], value: Callable[[T], float | None], *, width: int, rank: int = 0
 ) -> Column[T]:
     """A column of numbers that puts the largest first; what is unknown comes last."""
     return Column(

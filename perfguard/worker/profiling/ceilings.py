@@ -86,10 +86,7 @@ def measure_streams(array_bytes: int) -> tuple[StreamCeiling, ...]:
         moved_bytes = arrays * elements * _ELEMENT_BYTES
         found.append(
             StreamCeiling(
-                kernel=name,
-                array_bytes=elements * _ELEMENT_BYTES,
-                call_s=call_s,
-                bytes_per_s=moved_bytes / call_s,
+                kernel=name, array_bytes=elements * _ELEMENT_BYTES, call_s=call_s, bytes_per_s=moved_bytes / call_s
             )
         )
     return tuple(found)

@@ -28,9 +28,7 @@ def profiler(*, memory: bool = False) -> Any:
     # torch 2.10 to 2.12 warn of that even where there is one cycle (https://github.com/pytorch/pytorch/issues/180348).
     warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
     return torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU],
-        record_shapes=True,
-        profile_memory=memory,
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, profile_memory=memory
     )
 
 

@@ -131,13 +131,7 @@ class StepProfiler:
                 opening.enter_context(LineMarks())
             closing = opening.pop_all()
         self._step = _OpenStep(
-            kind=kind,
-            trace=trace,
-            closing=closing,
-            profiled=profiled,
-            logs=logs,
-            compiled=compiled,
-            began=_now(),
+            kind=kind, trace=trace, closing=closing, profiled=profiled, logs=logs, compiled=compiled, began=_now()
         )
 
     def finish(self) -> Message:

@@ -154,12 +154,7 @@ def _start(profiler: StepProfiler, command: Message) -> None:
 
 
 def _send_end(control: Baton, found: ScriptExit, steps: int) -> None:
-    control.send(
-        "ended",
-        **asdict(found),
-        steps=steps,
-        affinity=sorted(os.sched_getaffinity(0)),
-    )
+    control.send("ended", **asdict(found), steps=steps, affinity=sorted(os.sched_getaffinity(0)))
 
 
 @contextmanager

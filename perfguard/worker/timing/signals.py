@@ -41,11 +41,7 @@ class Meters:
     @property
     def missing(self) -> dict[str, str]:
         """Signals that cannot be read here, each with the reason."""
-        problems = {
-            "memory": self._peak_problem,
-            "energy": self._energy.problem,
-            "instructions": self._counter.problem,
-        }
+        problems = {"memory": self._peak_problem, "energy": self._energy.problem, "instructions": self._counter.problem}
         return {signal: problem for signal, problem in problems.items() if problem is not None}
 
     def start(self) -> Reading:

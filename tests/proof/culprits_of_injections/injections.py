@@ -67,12 +67,7 @@ INJECTIONS = (
         names=_has(*LAYOUT_WORDS),
     ),
     Injection(name="unfused", doc="Adam with fused=False", candidate="VICTIM=unfused", names=_has("Adam")),
-    Injection(
-        name="capped",
-        doc=f"{CAP}, fp32",
-        candidate=CAP,
-        names=_has("convolution", "avx2"),
-    ),
+    Injection(name="capped", doc=f"{CAP}, fp32", candidate=CAP, names=_has("convolution", "avx2")),
     Injection(
         name="capped-bf16",
         doc=f"{CAP}, bf16 under autocast",
@@ -87,11 +82,6 @@ INJECTIONS = (
         baseline="VICTIM_FADED=1",
         names=lambda culprit: culprit.ops[0].op in _ops_with_more_denormals(),
     ),
-    Injection(
-        name="doubled",
-        doc="one block is called twice",
-        candidate="VICTIM=doubled",
-        names=_has("Net.second"),
-    ),
+    Injection(name="doubled", doc="one block is called twice", candidate="VICTIM=doubled", names=_has("Net.second")),
     Injection(name="nothing", doc="no fault: nothing may be named", candidate="VICTIM=", names=lambda _: False),
 )

@@ -108,11 +108,7 @@ def _against_another_machine(question: Question) -> Ran:
     )
     cpus = sorted(os.sched_getaffinity(0))
     options = {"cwd": project, "cpus": cpus, "timeout_s": 1800.0}
-    stored = run(
-        [*_PERFGUARD, "baseline", "update", *shared, *_QUICKLY],
-        environment=dict(os.environ),
-        **options,
-    )
+    stored = run([*_PERFGUARD, "baseline", "update", *shared, *_QUICKLY], environment=dict(os.environ), **options)
     if stored.code != 0:
         return stored
     for place in (project / "baselines").iterdir():

@@ -161,12 +161,7 @@ def _targets(summaries: dict[float, Sequence[Any]], tools: Sequence[Any]) -> lis
 def _replay(summaries: dict[float, Sequence[Any]], groups: dict[float, list[Row]], drawn: Sequence[Path]) -> list[str]:
     if not summaries:
         return []
-    lines = [
-        "## Replay: identical samples, every rule",
-        "",
-        _REPLAYED,
-        "",
-    ]
+    lines = ["## Replay: identical samples, every rule", "", _REPLAYED, ""]
     for minutes, found in summaries.items():
         rows = groups[minutes]
         separate = sum(row["scheme"] == "separate" for row in rows)

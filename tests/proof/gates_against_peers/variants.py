@@ -102,10 +102,7 @@ class Variant:
 
 
 IDENTICAL = Variant(
-    name="identical",
-    kind=Kind.IDENTICAL,
-    doc="byte for byte the same; its own commit",
-    expected=Expected.NOTHING,
+    name="identical", kind=Kind.IDENTICAL, doc="byte for byte the same; its own commit", expected=Expected.NOTHING
 )
 
 PLACEBOS = (

@@ -132,10 +132,7 @@ def test_brackets_in_a_glob_are_literal() -> None:
 
 
 def test_glob_over_a_bare_name_matches_ids_with_parameters() -> None:
-    assert {case.benchmark for case in select(CATALOG, ["kernel.conv?x?"])} == {
-        "kernel.conv1x1",
-        "kernel.conv3x3",
-    }
+    assert {case.benchmark for case in select(CATALOG, ["kernel.conv?x?"])} == {"kernel.conv1x1", "kernel.conv3x3"}
 
 
 def test_tag_selects_all_steps() -> None:

@@ -11,15 +11,7 @@ from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
-from perfguard.records.verdict import (
-    Confirmation,
-    Design,
-    GateOutcome,
-    ModeReport,
-    Outcome,
-    Policy,
-    SignalFinding,
-)
+from perfguard.records.verdict import Confirmation, Design, GateOutcome, ModeReport, Outcome, Policy, SignalFinding
 from tests.compared_cases import compared
 from tests.found_facts import codes_of
 

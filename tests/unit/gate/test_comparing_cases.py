@@ -45,12 +45,7 @@ def paired(samples, *, blocks=8, stolen=(), failures=()):
 def test_every_case_is_compared_in_the_order_asked_for():
     data = paired([block(case, n, ratio) for n in range(8) for case, ratio in ((B, 0.9), (A, 1.1))])
     first, second = compare_paired(data, [A, B], POLICY)
-    assert (first.case_id, first.gating, second.case_id, second.gating) == (
-        "a",
-        Gating.GATING,
-        "b",
-        Gating.ADVISORY,
-    )
+    assert (first.case_id, first.gating, second.case_id, second.gating) == ("a", Gating.GATING, "b", Gating.ADVISORY)
     assert first.estimate.log_ratio == pytest.approx(math.log(1.1))
     assert (first.baseline_median_s, first.candidate_median_s) == pytest.approx((1e-3, 1.1e-3))
     assert (first.p_regressed, second.p_improved) == (2.0**-8, 2.0**-8)

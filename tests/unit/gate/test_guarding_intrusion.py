@@ -48,12 +48,7 @@ def test_changes_nothing_where_something_is_wrong_anyhow(outcome):
 
 @pytest.mark.parametrize(
     "intrusions",
-    [
-        [],
-        blocks((None, None)),
-        blocks((0.05, 0.05)),
-        blocks((0.0, 0.0), (0.0, 0.9), (0.0, 0.0)),
-    ],
+    [[], blocks((None, None)), blocks((0.05, 0.05)), blocks((0.0, 0.0), (0.0, 0.9), (0.0, 0.0))],
     ids=["nothing measured", "not known", "at the limit", "in one block only"],
 )
 def test_is_none_below_the_limit_in_the_median_block(intrusions):

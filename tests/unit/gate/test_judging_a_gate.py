@@ -87,12 +87,7 @@ def test_a_crash_does_not_hide_a_regression():
 def test_only_listed_outcomes_fail(name):
     gates = {
         choice: judge([case], POLICY)
-        for choice, case in (
-            ("regression", SLOW),
-            ("failed", FAILED),
-            ("missing", NEW),
-            ("inconclusive", WIDE),
-        )
+        for choice, case in (("regression", SLOW), ("failed", FAILED), ("missing", NEW), ("inconclusive", WIDE))
     }
     other_work = (replace(verdict, outcome=Outcome.DIFFERENT) for verdict in decide_cases([SAME], POLICY))
     gates["different"] = conclude(tuple(other_work), POLICY)

@@ -67,10 +67,7 @@ def test_paths_in_variables_are_cut_to_file_names() -> None:
         "HOME": "/home/alice",
         "SECRET_TOKEN": "t",
     }
-    assert torch_env._environment(variables) == {
-        "LD_PRELOAD": "libjemalloc.so.2:libx.so",
-        "OMP_NUM_THREADS": "4",
-    }
+    assert torch_env._environment(variables) == {"LD_PRELOAD": "libjemalloc.so.2:libx.so", "OMP_NUM_THREADS": "4"}
 
 
 def test_the_allocator_is_the_one_that_is_loaded() -> None:

@@ -170,10 +170,7 @@ def test_other_primitives_have_other_options(fields, expected):
         (CONVOLUTION.replace(",convolution,", ",shuffle,"), "it is a shuffle"),
         (CONVOLUTION.replace("attr-scratchpad:user", "attr-scales:src:0:f32"), "attr-scales"),
         (CONVOLUTION.replace("attr-scratchpad:user", "attr-post-ops:dw:k3s1p1"), "attr-post-ops:dw"),
-        (
-            "mkldnn_verbose,exec,reorder,jit:uni,undef,in:f32_nchw out:f32_nChw8c,num:1,2x16x7x7,0.48",
-            "in:f32_nchw",
-        ),
+        ("mkldnn_verbose,exec,reorder,jit:uni,undef,in:f32_nchw out:f32_nChw8c,num:1,2x16x7x7,0.48", "in:f32_nchw"),
     ],
 )
 def test_what_cannot_be_said_to_benchdnn_has_a_reason(line, reason):

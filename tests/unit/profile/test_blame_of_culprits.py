@@ -8,17 +8,7 @@ import pytest
 
 from perfguard.profile.changes.attribution import attribute
 from perfguard.records.steps.ops import ChangeClass
-from tests.culprit_network import (
-    CONV,
-    NET,
-    changes_of,
-    contiguous,
-    copy_in,
-    found,
-    module,
-    slower,
-    told,
-)
+from tests.culprit_network import CONV, NET, changes_of, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Noise, Op, op_key, profiled, python_key
 
 RELU = op_key("aten::relu", module(5))
@@ -134,9 +124,7 @@ def unsettled(candidate, key, scatter_s):
     self_s = profile.self_s.copy()
     self_s[:, profile.keys.index(key)] += scatter_s * turn[profile.process]
     noisy = replace(
-        measured,
-        profile=replace(profile, self_s=self_s),
-        bare_s=measured.bare_s + 10e-3 * turn[measured.bare_process],
+        measured, profile=replace(profile, self_s=self_s), bare_s=measured.bare_s + 10e-3 * turn[measured.bare_process]
     )
     return attribute("case", baseline, noisy, ())
 

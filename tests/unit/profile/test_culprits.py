@@ -9,17 +9,7 @@ from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.records.steps.ops import ChangeClass, StepPhase
-from tests.culprit_network import (
-    CONV,
-    NET,
-    OPTIMIZER,
-    changes_of,
-    found,
-    module,
-    slower,
-    small_net,
-    told,
-)
+from tests.culprit_network import CONV, NET, OPTIMIZER, changes_of, found, module, slower, small_net, told
 from tests.simulated_profiles import SILENCE, Noise, Op, fused_adam, op_key, profiled, python_key
 
 

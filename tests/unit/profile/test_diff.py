@@ -58,12 +58,7 @@ def test_a_count_that_varies_within_an_arm_is_no_change_of_counts():
 @pytest.mark.parametrize(
     ("before", "after", "change", "detail"),
     [
-        (
-            ("brg_conv:avx512_core",),
-            ("ref:any",),
-            ChangeClass.OTHER_IMPLEMENTATION,
-            "brg_conv:avx512_core → ref:any",
-        ),
+        (("brg_conv:avx512_core",), ("ref:any",), ChangeClass.OTHER_IMPLEMENTATION, "brg_conv:avx512_core → ref:any"),
         (
             ("jit:uni", "brg_conv:avx512_core"),
             ("jit:uni", "brg_conv:avx2"),
@@ -95,11 +90,7 @@ def test_a_renamed_module_takes_its_python_time_with_it():
     assert {delta.change for delta in deltas_of(PLAIN, renamed).values()} == {ChangeClass.MOVED}
 
 
-@pytest.mark.parametrize(
-    "now",
-    [Op(2, 5e-3), None],
-    ids=["called more often", "not at all"],
-)
+@pytest.mark.parametrize("now", [Op(2, 5e-3), None], ids=["called more often", "not at all"])
 def test_an_op_that_is_not_called_as_often_elsewhere_did_not_move(now):
     there = replace(CONV, module="Net.stem")
     assert deltas_of(PLAIN, PLAIN.with_ops({CONV: None, there: now}))[CONV].change is ChangeClass.GONE
@@ -109,8 +100,7 @@ def test_an_op_prefers_to_have_moved_within_its_phase():
     back, stem = replace(CONV, phase=BACKWARD, module="Net.back"), replace(CONV, module="Net.stem")
     old_back = replace(CONV, phase=BACKWARD, module="Net.old")
     deltas = deltas_of(
-        PLAIN.with_ops({old_back: Op(1, 5e-3)}),
-        PLAIN.with_ops({CONV: None, stem: Op(1, 5e-3), back: Op(1, 5e-3)}),
+        PLAIN.with_ops({old_back: Op(1, 5e-3)}), PLAIN.with_ops({CONV: None, stem: Op(1, 5e-3), back: Op(1, 5e-3)})
     )
     assert deltas[CONV].detail == "to Net.stem"
     assert deltas[old_back].detail == "to Net.back"

@@ -16,17 +16,7 @@ from perfguard.profile.changes.op_counts import classify
 from perfguard.profile.changes.weighing import MovedCost, established
 from perfguard.records.steps.ops import StepPhase
 from tests.op_count_rows import FORWARD, counts, op
-from tests.simulated_profiles import (
-    BACKWARD,
-    SILENCE,
-    Arm,
-    Noise,
-    Op,
-    fused_adam,
-    op_key,
-    profiled,
-    python_key,
-)
+from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, fused_adam, op_key, profiled, python_key
 
 OPTIMIZER = StepPhase.OPTIMIZER
 CONV = op_key("aten::mkldnn_convolution", "Net.layer1.0.conv", shapes="[2,8,16,16] [8,8,3,3]", dtypes="f32 f32")

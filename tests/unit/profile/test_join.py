@@ -124,10 +124,7 @@ def test_implementations_of_an_op_are_not_those_of_its_reorders():
         onednn_call("reorder", 300, 5, implementation="jit:blk", line=6),
     ]
     found = implementations([join_step(OPS, calls)])
-    assert found == {
-        key_of("mkldnn_convolution"): ("brg_conv_fwd:avx512_core",),
-        key_of("relu"): ("jit:blk",),
-    }
+    assert found == {key_of("mkldnn_convolution"): ("brg_conv_fwd:avx512_core",), key_of("relu"): ("jit:blk",)}
 
 
 def joined_in(folder: Path) -> tuple[Trace, JoinedStep]:

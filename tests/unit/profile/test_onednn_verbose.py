@@ -95,11 +95,7 @@ def test_a_later_template_replaces_an_earlier_one():
 def test_a_template_of_graphs_is_not_that_of_primitives(kind):
     graph = "operation,engine,partition_id,partition_kind,op_names,data_formats,logical_tensors,backend,exec_time"
     log = parse_verbose(
-        [
-            f"onednn_verbose,info,{kind}:{TEMPLATE}",
-            f"onednn_verbose,graph,info,{kind}:{graph}",
-            OLD_LINES[-1],
-        ]
+        [f"onednn_verbose,info,{kind}:{TEMPLATE}", f"onednn_verbose,graph,info,{kind}:{graph}", OLD_LINES[-1]]
     )
     assert (len(log.calls), log.malformed) == (1, 0)
 

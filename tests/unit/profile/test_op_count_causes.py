@@ -356,9 +356,6 @@ def test_a_larger_batch_is_one_change():
     assert told(step(32), step(64)) == [("shapes", "shapes.changed"), ("allocations", "allocations.changed")]
     shapes, allocations = map(said, changes(step(32), step(64)))
     assert shapes["affected_ops"] == 26
-    assert shapes["examples"] == (
-        "conv2d [32,64,56,56] → [64,64,56,56]",
-        "relu [32,64,56,56] → [64,64,56,56]",
-    )
+    assert shapes["examples"] == ("conv2d [32,64,56,56] → [64,64,56,56]", "relu [32,64,56,56] → [64,64,56,56]")
     sizes = {"size_before_bytes": 640_000_000, "size_after_bytes": 1_280_000_000, "more_bytes": 640_000_000}
     assert allocations == {**{name: size // 20 for name, size in sizes.items()}, "is_elsewhere": False}

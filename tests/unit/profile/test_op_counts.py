@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.op_counts.details import (
-    op_detail,
-    op_detail_text,
-    primitive_detail,
-    primitive_detail_text,
-)
+from perfguard.profile.op_counts.details import op_detail, op_detail_text, primitive_detail, primitive_detail_text
 from perfguard.profile.op_counts.steady import (
     CompileEvent,
     CountedAllocation,

@@ -8,17 +8,7 @@ from perfguard.profile.changes.causes import CauseKind, find_causes
 from perfguard.profile.changes.diff import diff_ops
 from perfguard.profile.changes.matches import find_twins
 from perfguard.records.steps.ops import ChangeClass, StepPhase
-from tests.culprit_network import (
-    CONV,
-    NET,
-    OPTIMIZER,
-    contiguous,
-    copy_in,
-    found,
-    module,
-    slower,
-    told,
-)
+from tests.culprit_network import CONV, NET, OPTIMIZER, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
 
 
@@ -85,10 +75,7 @@ VIEW = op_key("aten::as_strided_", module(0), layouts="contiguous")
 
 @pytest.mark.parametrize(
     ("near", "beside", "cost_s"),
-    [
-        (op_key("aten::copy_", "Net.layer1"), copy_in(5), 1e-3),
-        (VIEW, replace(VIEW, module=module(5)), 0.5e-3),
-    ],
+    [(op_key("aten::copy_", "Net.layer1"), copy_in(5), 1e-3), (VIEW, replace(VIEW, module=module(5)), 0.5e-3)],
     ids=["copies above", "views and allocations there"],
 )
 def test_what_serves_a_lost_memory_format_belongs_to_it_and_the_same_elsewhere_does_not(near, beside, cost_s):

@@ -66,11 +66,7 @@ KNOWN = [
         2 * 13824,
         4 * (192 + 216 + 512 + 512 + 216),
     ),
-    (
-        problem("aten::scaled_dot_product_attention", *[tensor(2, 4, 8, 16)] * 3),
-        2 * 8 * 8 * 8 * 32,
-        4 * 1024 * 4,
-    ),
+    (problem("aten::scaled_dot_product_attention", *[tensor(2, 4, 8, 16)] * 3), 2 * 8 * 8 * 8 * 32, 4 * 1024 * 4),
     (
         problem("aten::_scaled_dot_product_flash_attention_for_cpu_backward", *[tensor(2, 4, 8, 16)] * 5),
         2 * 8 * 8 * 8 * 80,

@@ -14,16 +14,7 @@ from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
 from perfguard.records.run import BlockConditions
 from tests.proof.gates_against_peers import replay, replay_summary, rules
 from tests.proof.gates_against_peers.perfguard_rule import cost_s, decide
-from tests.proof.gates_against_peers.stream import (
-    Block,
-    Design,
-    Sample,
-    Slices,
-    injected,
-    resampled,
-    sample,
-    separate,
-)
+from tests.proof.gates_against_peers.stream import Block, Design, Sample, Slices, injected, resampled, sample, separate
 from tests.proof.gates_against_peers.tools.pyperf_tool import slower_of
 
 CASES = ("quick", "slow")
@@ -189,8 +180,7 @@ def costly(blocks, **wall_s):
     """The same blocks, of which it is known what each case took."""
     return tuple(
         dataclasses.replace(
-            block,
-            cases={name: dataclasses.replace(each, wall_s=wall_s[name]) for name, each in block.cases.items()},
+            block, cases={name: dataclasses.replace(each, wall_s=wall_s[name]) for name, each in block.cases.items()}
         )
         for block in blocks
     )

@@ -35,15 +35,7 @@ MATMUL = Projected(
     implementation="default",
     assumed=("x=1",),
 )
-UNKNOWN = replace(
-    MATMUL,
-    name="aten::[new]",
-    observed_s=1e-3,
-    projected_s=None,
-    reason=NEW,
-    phases=(),
-    assumed=(),
-)
+UNKNOWN = replace(MATMUL, name="aten::[new]", observed_s=1e-3, projected_s=None, reason=NEW, phases=(), assumed=())
 OTHER = replace(UNKNOWN, name="aten::other", observed_s=5e-4)
 STEP = Projection(
     step_s=10e-3,

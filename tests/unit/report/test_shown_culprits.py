@@ -60,13 +60,7 @@ def with_culprits(*fields):
 
 @pytest.mark.parametrize(
     ("shares", "shown"),
-    [
-        ((0.6, 0.3, 0.1), 2),
-        ((0.4, 0.2, 0.1, 0.1), MOST_SHOWN),
-        ((0.6, 0.04, 0.3), 2),
-        ((0.004,), 1),
-        ((0.9, 0.05), 1),
-    ],
+    [((0.6, 0.3, 0.1), 2), ((0.4, 0.2, 0.1, 0.1), MOST_SHOWN), ((0.6, 0.04, 0.3), 2), ((0.004,), 1), ((0.9, 0.05), 1)],
     ids=["until most is explained", "at most three", "not what is next to nothing", "one in any case", "explained"],
 )
 def test_culprits_are_shown_until_most_of_the_step_is_explained(shares, shown):

@@ -56,10 +56,7 @@ def test_two_looks_at_the_same_data_cost_next_to_nothing():
 
 
 @settings(deadline=None, max_examples=40)
-@given(
-    p_values=st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=6),
-    spending=st.sampled_from(list(Spending)),
-)
+@given(p_values=st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=6), spending=st.sampled_from(list(Spending)))
 def test_a_further_look_never_raises_the_p_value(p_values, spending):
     information = [float(6 + 3 * analysis) for analysis in range(len(p_values))]
     fractions = [min(0.95, 0.3 + 0.1 * analysis) for analysis in range(len(p_values))]

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.records.steps.ops import ChangeClass, StepPhase
-from perfguard.report.op_tree import (
-    OpLevel,
-    first_culprit,
-    flat_nodes,
-    key_of,
-    op_count_nodes,
-    path_to,
-    tree_of,
-)
+from perfguard.report.op_tree import OpLevel, first_culprit, flat_nodes, key_of, op_count_nodes, path_to, tree_of
 from perfguard.tui.drawing.glyphs import UNICODE
 from perfguard.tui.drawing.spans import plain
 from perfguard.tui.tables.columns import parse_filter, place_columns

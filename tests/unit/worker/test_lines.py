@@ -97,12 +97,7 @@ def test_an_op_belongs_to_the_line_that_runs_not_to_where_its_function_begins(ru
 
         def both(one, two):
             op("both")
-    """) == {
-        "first": "train.py:2",
-        "again": "train.py:4",
-        "inner": "train.py:6",
-        "both": "train.py:11",
-    }
+    """) == {"first": "train.py:2", "again": "train.py:4", "inner": "train.py:6", "both": "train.py:11"}
 
 
 def test_behind_a_call_the_line_of_the_caller_goes_on(run, load):
@@ -116,8 +111,7 @@ def test_behind_a_call_the_line_of_the_caller_goes_on(run, load):
 
 def test_code_of_libraries_belongs_to_the_line_that_called_it(run, load):
     library = load(
-        "def apply(function):\n    op('before')\n    function()\n    op('behind')\n",
-        name="site-packages/timm/apply.py",
+        "def apply(function):\n    op('before')\n    function()\n    op('behind')\n", name="site-packages/timm/apply.py"
     )
     found = run("def step():\n    apply(hook)\n\ndef hook():\n    op('hook')\n", apply=library["apply"])
     assert found == {"before": "train.py:2", "hook": "train.py:5", "behind": "train.py:2"}

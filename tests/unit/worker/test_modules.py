@@ -68,12 +68,7 @@ def test_modules_are_named_by_their_path_from_the_root(nn, hooks, seen, x):
             return self.body(value)
 
     Net()(x)
-    assert seen.take() == [
-        "module:Net",
-        "  module:Net.body",
-        "    module:Net.body.0",
-        "    module:Net.body.1",
-    ]
+    assert seen.take() == ["module:Net", "  module:Net.body", "    module:Net.body.0", "    module:Net.body.1"]
 
 
 def test_results_are_those_without_hooks(torch, nn, hooks, x):

@@ -26,10 +26,7 @@ def test_files_of_one_name_are_two_modules_and_both_are_seen(files):
     fast, slow = load_module("fast/sums.py"), load_module("slow/sums.py")
     assert (fast.WHERE, slow.WHERE) == ("fast/sums.py", "slow/sums.py")
     found = {module.__file__ for module in list(sys.modules.values()) if "WHERE" in getattr(module, "__dict__", ())}
-    assert found == {
-        str(files / "fast" / "sums.py"),
-        str(files / "slow" / "sums.py"),
-    }
+    assert found == {str(files / "fast" / "sums.py"), str(files / "slow" / "sums.py")}
 
 
 def test_a_file_is_imported_once(files):

@@ -87,11 +87,7 @@ def test_what_cannot_be_compared_stands_beside_what_can():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"samples": None}, "no raw samples"),
-        ({"has_processes": False}, "which process"),
-    ],
+    ("fields", "said"), [({"samples": None}, "no raw samples"), ({"has_processes": False}, "which process")]
 )
 def test_files_without_what_a_comparison_needs_are_refused_with_the_reason(fields, said):
     old = suite_of(measured("x", (1.0,), (1.1,)))

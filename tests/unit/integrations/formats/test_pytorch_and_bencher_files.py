@@ -60,11 +60,7 @@ def test_a_time_is_known_by_its_name_and_a_unit_in_brackets():
 
 @pytest.mark.parametrize("name", ["tokens(s)", "speedup(ms)", "latency", "time [ms]", "(ms)"])
 def test_what_is_not_surely_a_time_has_no_unit(name):
-    record = {
-        "benchmark": {"name": "b"},
-        "model": {"name": "m"},
-        "metric": {"name": name, "benchmark_values": [1.5]},
-    }
+    record = {"benchmark": {"name": "b"}, "model": {"name": "m"}, "metric": {"name": name, "benchmark_values": [1.5]}}
     (series,) = read([record]).series
     assert (series.unit, series.metric, series.summary.median) == ("", name, 1.5)
 

@@ -131,15 +131,7 @@ def test_variables_are_added_replaced_and_unset():
 
 def test_a_script_is_profiled_anew_with_its_arguments():
     program = Program(script=("train.py", "--name", "a b"))
-    assert words(after_edit(program)) == [
-        "perfguard",
-        "profile",
-        "--candidate",
-        "dir:.",
-        "train.py",
-        "--name",
-        "a b",
-    ]
+    assert words(after_edit(program)) == ["perfguard", "profile", "--candidate", "dir:.", "train.py", "--name", "a b"]
     command = with_variables(program, {"X": "1"}, profile=EnvProfile.PRODUCTION)
     assert words(command)[2:6] == ["--candidate", "dir:.+env:X=1", "--env-profile", "production"]
 

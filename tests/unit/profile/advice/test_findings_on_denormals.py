@@ -11,18 +11,7 @@ from perfguard.records.facts import Severity
 from perfguard.records.machine.software import SoftwareFacts
 from perfguard.records.steps.ops import ChangeClass
 from perfguard.records.steps.program import DenormalCount
-from tests.finding_evidence import (
-    all_of,
-    change,
-    comparison,
-    delta,
-    elsewhere,
-    op,
-    place_of,
-    program,
-    seen_codes,
-    told,
-)
+from tests.finding_evidence import all_of, change, comparison, delta, elsewhere, op, place_of, program, seen_codes, told
 
 KERNEL = "[2,64,56,56] [64,64,3,3]"
 SLOW = op("mkldnn_convolution", 10, shapes=KERNEL, module="Net.slow")

@@ -7,19 +7,7 @@ import pytest
 from perfguard.profile.advice.trials import Program
 from perfguard.records.facts import Severity
 from perfguard.records.plan import ArmSpec
-from tests.finding_evidence import (
-    CASE,
-    all_of,
-    conv,
-    machine,
-    nothing,
-    only,
-    op,
-    primitive,
-    seen_codes,
-    software,
-    told,
-)
+from tests.finding_evidence import CASE, all_of, conv, machine, nothing, only, op, primitive, seen_codes, software, told
 
 BF16 = {"memory": "src:bf16::blocked:acdb::f0 wei:bf16:a:blocked:any::f0 dst:bf16::blocked:acdb::f0"}
 F16 = {"memory": BF16["memory"].replace("bf16", "f16")}

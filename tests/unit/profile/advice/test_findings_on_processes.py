@@ -123,10 +123,7 @@ def test_python_before_the_model_is_not_taken_for_loading_alone():
     assert finding.code == "advice.python_before_model"
 
 
-@pytest.mark.parametrize(
-    ("workers", "loaders"),
-    [((1,), 1), ((2, 2), 4)],
-)
+@pytest.mark.parametrize(("workers", "loaders"), [((1,), 1), ((2, 2), 4)])
 def test_loaders_that_take_the_cpus_of_training_are_a_hint(workers, loaders):
     finding = only("input_pipeline", program=program(loader_workers=workers), threads=2, cpus=2)
     assert finding.code == "advice.loader_workers"

@@ -38,14 +38,7 @@ def test_an_element_that_could_do_more_than_draw_is_refused(tag):
 
 
 def test_numbers_are_as_short_as_can_be_seen():
-    assert [number(value) for value in (1.0, 0.0, -0.0, 1.23456, -0.0001, 100.0)] == [
-        "1",
-        "0",
-        "0",
-        "1.23",
-        "0",
-        "100",
-    ]
+    assert [number(value) for value in (1.0, 0.0, -0.0, 1.23456, -0.0001, 100.0)] == ["1", "0", "0", "1.23", "0", "100"]
 
 
 @given(st.text())
