@@ -8,7 +8,7 @@ from typing import Any
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
-from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.stats.p_values import p_faster, p_slower
 from perfguard.stats.paired import from_standard_error
 
 

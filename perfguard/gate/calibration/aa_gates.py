@@ -7,15 +7,12 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from perfguard.gate.calibration.error_rate import scope_difference
 from perfguard.records.calibration import AAGate, Calibration, CaseSample, Scope
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateResult, Outcome
-from perfguard.stats.calibration import sample_variance
-from perfguard.stats.paired import SAMPLE_TRIM, block_effect
+from perfguard.stats.paired import block_effect
 from perfguard.stats.voiding import void_blocks
 
 _DIGITS = 6
@@ -141,7 +138,8 @@ def _sample(entries: Sequence[CaseSamples], voided: Collection[int], *, is_gatin
     kept = [entry for entry in entries if entry.block not in voided]
     effects = [block_effect(entry.baseline_s, entry.candidate_s) for entry in kept]
     pairs = [min(len(entry.baseline_s), len(entry.candidate_s)) for entry in kept]
-    variances = [sample_variance(_paired(entry, count), SAMPLE_TRIM) for entry, count in zip(kept, pairs, strict=True)]
+    # Of one sample, as far as the trimmed mean feels it.
+    variances = [effect.variance * count for effect, count in zip(effects, pairs, strict=True)]
     known = [variance for variance in variances if not math.isnan(variance)]
     return CaseSample(
         gating=is_gating,
@@ -161,8 +159,3 @@ def _typical_s(values_s: Sequence[float | None]) -> float | None:
 
 def _rounded(variance: float) -> float:
     return float(f"{variance:.4g}")
-
-
-def _paired(entry: CaseSamples, count: int) -> list[float]:
-    ratios = np.log(entry.candidate_s[:count]) - np.log(entry.baseline_s[:count])
-    return [float(ratio) for ratio in ratios]

@@ -10,7 +10,7 @@ from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.pace import Pace
 from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.records.spec import Case, Gating
-from perfguard.stats.planning import sequential_blocks
+from perfguard.stats.power import sequential_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,18 @@ from dataclasses import replace
 from perfguard.records.calibration import AAGate, Calibration, CaseSample
 from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
 from perfguard.records.pace import CasePace, Pace
-from perfguard.stats.calibration import CONFIDENCE, autocorrelation, intraclass_correlation, pooled_spread, upper_bound
+from perfguard.stats.calibration import (
+    CONFIDENCE,
+    PlaceboSpread,
+    autocorrelation,
+    intraclass_correlation,
+    placebo_spread,
+    pooled_spread,
+    survival,
+    upper_bound,
+)
 from perfguard.stats.paired import estimate_paired
-from perfguard.stats.placebo import PlaceboSpread, placebo_spread
-from perfguard.stats.planning import sequential_mde
-from perfguard.stats.survival import survival
+from perfguard.stats.power import sequential_mde
 
 MDE_MINUTES = (2, 5, 10, 20, 60)
 """Lengths of a gate that the table of detectable effects is given for."""

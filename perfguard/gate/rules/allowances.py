@@ -17,7 +17,7 @@ from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy, SignalFinding, Verdict
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 
 
 def apply_allowances(

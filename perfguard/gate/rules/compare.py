@@ -12,7 +12,7 @@ from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, Outcome
-from perfguard.stats.one_sided import p_faster, p_outside, p_slower
+from perfguard.stats.p_values import p_faster, p_outside, p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.rounds import MIN_ROUNDS, estimate_rounds
 from perfguard.stats.voiding import Voiding, void_blocks

@@ -18,7 +18,7 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Confirmation, Outcome, Policy, Verdict
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 
 CONFIRMATION_ANALYSES = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Outcome, Verdict
-from perfguard.stats.multiple import holm
+from perfguard.stats.p_values import holm
 
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""

@@ -14,7 +14,7 @@ from perfguard.records.facts import Fact, fact
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdict
 from perfguard.stats.modes import Modes, find_modes
-from perfguard.stats.paired import SAMPLE_TRIM, block_log_ratio, estimate_paired, positive_times
+from perfguard.stats.paired import block_effect, estimate_paired, positive_times, trimmed_mean
 
 MODES_MIXED = "modes.mixed"
 """Code of `mode_fact`."""
@@ -67,7 +67,7 @@ def _block_values(entries: Sequence[CaseSamples]) -> _BlockValues | None:
     try:
         for entry in sorted(entries, key=lambda entry: entry.block):
             if entry.baseline_s and entry.candidate_s:
-                log_ratios.append(block_log_ratio(entry.baseline_s, entry.candidate_s))
+                log_ratios.append(block_effect(entry.baseline_s, entry.candidate_s).log_ratio)
                 levels.append((_level(entry.baseline_s) + _level(entry.candidate_s)) / 2)
     except MeasurementError:  # a value that is no time; the comparison itself says so
         return None
@@ -76,9 +76,7 @@ def _block_values(entries: Sequence[CaseSamples]) -> _BlockValues | None:
 
 def _level(values_s: Sequence[float]) -> float:
     """Log of an arm's typical time in a block: the trimmed mean of the log samples."""
-    logs = np.sort(np.log(positive_times(values_s)))
-    cut = int(SAMPLE_TRIM * logs.size)
-    return float(logs[cut : logs.size - cut].mean())
+    return trimmed_mean(np.log(positive_times(values_s)))[0]
 
 
 def _report(modes: Modes, values: _BlockValues, policy: Policy) -> ModeReport:

@@ -19,7 +19,7 @@ from perfguard.gate.rules import reasons
 from perfguard.records.facts import Fact, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, GateOutcome, GateResult, Outcome, Policy, Verdict
-from perfguard.stats.multiple import holm
+from perfguard.stats.p_values import holm
 from perfguard.stats.power import minimum_detectable_effect
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def conclude(
         different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is
         inconclusive, never a silent pass.
     """
-    held = _held(verdicts, host_unstable=voiding is not None and voiding.host_unstable)
+    held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))
     blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
         outcome=held[0],

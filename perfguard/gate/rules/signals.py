@@ -13,7 +13,7 @@ from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, SignalFinding, Verdict
-from perfguard.stats.multiple import holm
+from perfguard.stats.p_values import holm
 from perfguard.stats.signals import (
     LEAST_BLOCK_SD,
     Bar,

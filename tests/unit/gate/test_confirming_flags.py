@@ -13,7 +13,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 from perfguard.stats.spending import Spending, sequential_p
 from tests.found_facts import codes_of, fact_of
 

@@ -21,7 +21,7 @@ from perfguard.records.facts import fact
 from perfguard.records.pace import Pace
 from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
-from perfguard.stats.planning import sequential_mde
+from perfguard.stats.power import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases,
 from perfguard.records.facts import Severity, fact
 from perfguard.records.pace import CasePace, Pace
 from perfguard.records.spec import Case, Gating
-from perfguard.stats.planning import sequential_blocks
+from perfguard.stats.power import sequential_blocks
 from tests.calibrated_machines import plan_of
 
 PACE = Pace(block_s=5.0, overhead_s=20.0)

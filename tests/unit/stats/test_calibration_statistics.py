@@ -8,14 +8,19 @@ import pytest
 from scipy import stats
 
 from perfguard.stats.calibration import (
+    PlaceboSpread,
     autocorrelation,
     intraclass_correlation,
+    placebo_spread,
     pooled_spread,
-    sample_variance,
     upper_bound,
 )
-from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired
-from perfguard.stats.placebo import PlaceboSpread, placebo_spread
+from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired, trimmed_mean
+
+
+def sample_variance(values, trim):
+    """Of one sample, as far as the mean of them feels it."""
+    return len(values) * trimmed_mean(np.asarray(values), trim)[1]
 
 
 class TestTheBoundOfARate:
