@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.gate.rules.policy import decide_cases, p_or_one
@@ -24,6 +25,14 @@ ANALYSES = 8
 _LATEST_INTERIM = 0.95
 """An interim analysis never spends more than up to this part of the information: the last analysis keeps the rest."""
 
+_TESTS = {
+    "p_regressed": Spending.CAUTIOUS,
+    "p_improved": Spending.CAUTIOUS,
+    "p_unclean": Spending.EVEN,
+    "p_outside": Spending.EVEN,
+}
+"""How each p-value of a comparison spends its level."""
+
 
 @dataclass(slots=True)
 class _Path:
@@ -31,10 +40,7 @@ class _Path:
 
     information: list[float] = field(default_factory=list)
     fractions: list[float] = field(default_factory=list)
-    slower: list[float] = field(default_factory=list)
-    faster: list[float] = field(default_factory=list)
-    unclean: list[float] = field(default_factory=list)
-    outside: list[float] = field(default_factory=list)
+    p_values: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _TESTS})
     comparison: Comparison | None = None
     is_answered: bool = False
 
@@ -45,10 +51,8 @@ class SequentialGate:
     def __init__(self, cases: Sequence[Case], policy: Policy, *, planned_blocks: int) -> None:
         """Begin without data.
 
-        Args:
-            cases: What was asked for, in the order of the suite.
-            policy: The rule.
-            planned_blocks: Blocks that the budget is expected to hold. A wrong guess costs power, never validity.
+        The cases are in the order of the suite, the planned blocks those that the budget is expected to hold. A wrong
+        guess of them costs power, never validity.
         """
         self._cases = tuple(cases)
         self._policy = policy
@@ -82,12 +86,9 @@ class SequentialGate:
         return self._answer()
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What the analyses so far add up to, in the order of the suite."""
-        return decide_cases(self.comparisons(), self._policy)
-
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """The evidence of each case at its latest analysis; for answered cases the analysis that answered."""
-        return tuple(path.comparison for path in self._paths.values() if path.comparison is not None)
+        """What the analyses so far add up to, in the order of the suite; answered cases by the one that answered."""
+        comparisons = [path.comparison for path in self._paths.values() if path.comparison is not None]
+        return decide_cases(comparisons, self._policy)
 
     def answered(self) -> frozenset[str]:
         """Cases that need no more measuring."""
@@ -103,52 +104,32 @@ class SequentialGate:
         fraction = 1.0 if final else min(estimate.blocks / self._planned, _LATEST_INTERIM)
         path.information.append(float(estimate.blocks))
         path.fractions.append(max(fraction, path.fractions[-1] if path.fractions else 0.0))
-        path.slower.append(p_or_one(comparison.p_regressed))
-        path.faster.append(p_or_one(comparison.p_improved))
-        path.unclean.append(p_or_one(comparison.p_unclean))
-        path.outside.append(p_or_one(comparison.p_outside))
-        path.comparison = replace(
-            comparison,
-            p_regressed=_sequential(Spending.CAUTIOUS, path, path.slower),
-            p_improved=_sequential(Spending.CAUTIOUS, path, path.faster),
-            p_unclean=_sequential(Spending.EVEN, path, path.unclean),
-            p_outside=_sequential(Spending.EVEN, path, path.outside),
-            analyses=len(path.information),
-        )
+        sequential: dict[str, Any] = {}
+        for name, spending in _TESTS.items():
+            path.p_values[name].append(p_or_one(getattr(comparison, name)))
+            sequential[name] = sequential_p(spending, path.p_values[name], path.information, path.fractions)
+        path.comparison = replace(comparison, **sequential, analyses=len(path.information))
 
     def _answer(self) -> dict[str, Outcome]:
         found: dict[str, Outcome] = {}
         clean_level = (1 - self._policy.interval_level) / 2
         for verdict in self.verdicts():
-            path = self._paths[verdict.case_id]
+            path, outcome = self._paths[verdict.case_id], verdict.outcome
             if path.is_answered:
                 continue
-            if verdict.outcome is Outcome.FAILED or verdict.outcome is Outcome.NO_BASELINE:
-                path.is_answered = True
-                continue
             is_clean = p_or_one(verdict.comparison.p_unclean) <= clean_level
-            if verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or (
-                verdict.outcome is Outcome.UNCHANGED and is_clean
-            ):
-                path.is_answered = True
-                found[verdict.case_id] = verdict.outcome
+            is_shown = outcome in (Outcome.REGRESSED, Outcome.IMPROVED) or (outcome is Outcome.UNCHANGED and is_clean)
+            if is_shown:
+                found[verdict.case_id] = outcome
+            path.is_answered = is_shown or outcome in (Outcome.FAILED, Outcome.NO_BASELINE)
         return found
 
 
 def plan_analyses(first_block_s: float, *, left_s: float, max_blocks: int) -> int:
-    """Blocks that the rest of the budget will hold, judged by the first one.
+    """Blocks that the rest of the budget, `left_s` after the first block, will hold; `max_blocks` at most.
 
     A quarter more than a division gives: blocks get shorter as cases get their answers. Too high a guess makes the
     early analyses a little stricter; too low a guess would spend the level before the end.
-
-    Args:
-        first_block_s: Wall seconds of the first block.
-        left_s: Wall seconds left after it.
-        max_blocks: Upper bound.
     """
     further = max(left_s, 0.0) / max(first_block_s, 1e-3)
     return max(1, min(max_blocks, math.ceil(1.25 * (1 + further))))
-
-
-def _sequential(spending: Spending, path: _Path, p_values: Sequence[float]) -> float:
-    return sequential_p(spending, p_values, path.information, path.fractions)

@@ -11,8 +11,8 @@ from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_
 from perfguard.gate.paired.explain import explain
 from perfguard.gate.paired.judging import against_anchor, policy_of
 from perfguard.gate.rules.compare import compare_rounds
-from perfguard.gate.rules.drift import DRIFT_SHARE, drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.signals import SignalPolicy
+from perfguard.gate.rules.stored import DRIFT_SHARE, drift_note, merge_drift, screen_drift
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.gate.stored.pairing import obstacle_to_pairing, unusable, with_verdicts
 from perfguard.records.allowance import Allowance

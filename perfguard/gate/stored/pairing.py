@@ -15,7 +15,7 @@ from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_paired
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open
+from perfguard.gate.rules.stored import cases_to_pair, has_machine_moved, left_open
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance

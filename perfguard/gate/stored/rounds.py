@@ -15,10 +15,9 @@ from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
-from perfguard.gate.rules.drift import DRIFT_SHARE
-from perfguard.gate.rules.numerics import different_results, guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.rules.guards import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
-from perfguard.gate.rules.screening import cases_to_pair, speed_note
+from perfguard.gate.rules.stored import DRIFT_SHARE, cases_to_pair, speed_note
 from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
 from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
 from perfguard.host.match import match

@@ -11,7 +11,7 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError, Usage
 from perfguard.gate.paired.explain import count_candidate
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
-from perfguard.gate.rules.numerics import different_results, paired_with_stored
+from perfguard.gate.rules.guards import different_results, paired_with_stored
 from perfguard.gate.stored.changes import CaseChange, CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import find_stored, store_of
 from perfguard.gate.stored.new_baselines import baseline_of, public_runs, rounds_of

@@ -16,7 +16,6 @@ from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_b
 from perfguard.gate.calibration.summary import calibrated_margins
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.policy import judge
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
@@ -33,6 +32,7 @@ from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Request, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, plan_file
+from tests.compared_cases import judge
 
 CASES = (
     Case(benchmark="tiny.sum", target="bench.py:sum", tags=("no-torch",)),

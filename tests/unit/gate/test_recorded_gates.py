@@ -16,7 +16,6 @@ from perfguard.gate.calibration.aa_gates import (
     with_gates,
 )
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.policy import judge
 from perfguard.records.calibration import Scope
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
@@ -24,6 +23,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.stats.paired import block_effect
 from tests.calibrated_machines import gate_of
+from tests.compared_cases import judge
 
 SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
 

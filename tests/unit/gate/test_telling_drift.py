@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.drift import drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.stored import drift_note, merge_drift, screen_drift
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy
