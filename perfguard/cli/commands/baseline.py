@@ -16,7 +16,7 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.units import format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
-    from perfguard.gate.stored.changes import CaseChange
+    from perfguard.gate.stored.update import CaseChange
     from perfguard.records.record import BaselineInfo, StoredBaseline
     from perfguard.records.steps.ops import OpCountChange
     from perfguard.store.baselines import BaselineStore
@@ -59,8 +59,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     AFTER defaults to this machine's baseline in the working tree. The output shows the 95 % interval of each case's
     difference, and its changed op counts.
     """
-    from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
+    from perfguard.gate.stored.update import changes_between
     from perfguard.host.probe import probe
 
     loaded = load({"suite": suite}, keys=("suite",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
@@ -19,28 +18,13 @@ from perfguard.runner.session import Request
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnchorArm:
-    """The revision that `--anchor` compares with."""
-
-    spec: ArmSpec
-    """The arm."""
-    since: str
-    """Its day, ISO 8601."""
-    origin: str
-    """Where it was found, for the note."""
-
-
 def freeze_anchor(
     loaded: LoadedConfig, source: str | None, machine_id: str, *, replace: bool
 ) -> tuple[Path, BaselineInfo]:
     """Freeze this machine's baseline of the configured suite; gives the anchor's directory and where it comes from.
 
-    Args:
-        loaded: The configuration.
-        source: `git:REV` for the baseline as it was committed there; None for the present one.
-        machine_id: This machine's.
-        replace: Whether an anchor that exists may be replaced.
+    The source is `git:REV` for the baseline as it was committed there, None for the present one. Only with `replace` an
+    anchor that exists is replaced.
 
     Raises:
         StoreError: There is no such baseline, or it is corrupt.
@@ -81,13 +65,13 @@ def gate_against_anchor(request: Request, candidate: ArmSpec) -> RunResult:
         UsageError: No anchor is configured or stored.
         PerfguardError: The run could not be made.
     """
-    anchor = _anchor_arm(request.loaded, request.fingerprint.machine_id)
-    margin = request.loaded.config.anchor_margin
-    note = fact("drift.paired", since=anchor.since, origin=anchor.origin, margin_ratio=margin)
-    return compare_arms(request, anchor.spec, candidate, notes=(note,), is_anchor=True)
+    spec, since, origin = _anchor_arm(request.loaded, request.fingerprint.machine_id)
+    note = fact("drift.paired", since=since, origin=origin, margin_ratio=request.loaded.config.anchor_margin)
+    return compare_arms(request, spec, candidate, notes=(note,), is_anchor=True)
 
 
-def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> AnchorArm:
+def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> tuple[ArmSpec, str, str]:
+    """The revision that `--anchor` compares with, its day (ISO 8601), and where it was found."""
     repository = git.top_level(loaded.project)
     if repository is None:
         raise ArmError(f"--anchor needs a git repository, and {loaded.project} is not inside one")
@@ -98,7 +82,7 @@ def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> AnchorArm:
             origin = loaded.origins.get("anchor", "built-in")
             raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone, written git:REV")
         commit = git.resolve_commit(repository, spec.revision)
-        return AnchorArm(spec=spec, since=git.date_of(repository, commit), origin=configured)
+        return spec, git.date_of(repository, commit), configured
     anchor = anchor_of(loaded, _place(loaded, machine_id))
     if anchor is None:
         raise UsageError(
@@ -108,11 +92,8 @@ def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> AnchorArm:
     if anchor.info.commit is None:
         raise StoreError("the stored anchor names no commit; freeze a baseline that was recorded in a repository")
     commit_id = commit_of(loaded, anchor) or anchor.info.commit  # which git then says it does not know
-    return AnchorArm(
-        spec=parse_arm(f"git:{commit_id}"),
-        since=anchor.info.created_at[:10],
-        origin=f"stored for this machine, commit {commit_id[:12]}",
-    )
+    origin = f"stored for this machine, commit {commit_id[:12]}"
+    return parse_arm(f"git:{commit_id}"), anchor.info.created_at[:10], origin
 
 
 def _place(loaded: LoadedConfig, machine_id: str) -> Path:

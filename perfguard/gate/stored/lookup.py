@@ -5,17 +5,28 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, StoreError
-from perfguard.gate.stored.changes import CountedBaseline
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.record import StoredBaseline, StoredOpCounts
+from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms import git
 from perfguard.store.anchors import FILES, OPTIONAL_FILES
 from perfguard.store.baselines import BaselineStore
 from perfguard.store.op_counts import load_op_counts, op_counts_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedBaseline:
+    """A baseline with what its steps execute."""
+
+    baseline: StoredBaseline
+    """Times."""
+    op_counts: Mapping[str, OpCounts] = field(default_factory=dict)
+    """By case id; cases that were not counted are missing."""
 
 
 def store_of(loaded: LoadedConfig) -> BaselineStore:
@@ -77,13 +88,8 @@ def folder_of_baselines(loaded: LoadedConfig, repository: Path) -> Path | None:
 def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str, isa: str) -> StoredOpCounts | None:
     """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
 
-    Of several the one that was recorded last. Times of another machine say nothing here, but counts do.
-
-    Args:
-        loaded: The configuration.
-        suite: The suite.
-        machine_id: This machine's.
-        isa: The widest instruction set of this machine, in oneDNN's words.
+    Of several the one that was recorded last. Times of another machine say nothing here, but counts do. `isa` is the
+    widest instruction set of this machine, in oneDNN's words.
     """
     store = store_of(loaded)
     found: list[StoredOpCounts] = []
@@ -91,10 +97,8 @@ def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: s
         if place.name != suite or place.parent.name == machine_id:
             continue
         with contextlib.suppress(StoreError):  # what is broken of another machine must not end this one's gate
-            op_counts = load_op_counts(op_counts_file(place))
-            alike = {
-                name: counts for name, counts in op_counts.items() if isa_class(counts.isa_class) == isa_class(isa)
-            }
+            counted = load_op_counts(op_counts_file(place)).items()
+            alike = {name: counts for name, counts in counted if isa_class(counts.isa_class) == isa_class(isa)}
             if alike:
                 found.append(StoredOpCounts(info=store.load(place).info, op_counts=alike))
     return max(found, key=lambda stored: stored.info.created_at, default=None)
