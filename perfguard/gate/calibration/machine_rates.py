@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +19,6 @@ from perfguard.gate.calibration.error_rate import (
     of_selection,
     unreadable,
 )
-from perfguard.gate.calibration.plan_cases import planned_gating
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
 from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
@@ -158,9 +158,28 @@ def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tupl
         plan = load_plan(path)
     except StoreError as error:
         return request.cases, (fact("plan.unreadable", severity=Severity.NOTABLE, error=str(error)),)
-    if plan is not None and (misfit := _misfit(plan, cpus, request.loaded.config)) is not None:
-        return request.cases, (misfit,)
+    profile = request.loaded.config.env_profile.value
+    compared = (("CPUs", plan.cpus, cpus), ("env_profile", plan.env_profile, profile)) if plan else ()
+    for what, planned, now in compared:
+        if plan and planned != now:
+            values = {"date": plan.created_at[:10], "what": what, "planned": planned, "now": now}
+            return request.cases, (fact("plan.unused", values, severity=Severity.NOTABLE),)
     return planned_gating(request.cases, plan)
+
+
+def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
+    """The cases with those demoted that the plan of this machine and suite demotes, and a note for each."""
+    reasons = {planned.case_id: planned.reason for planned in plan.cases if not planned.gating} if plan else {}
+    kept, notes = [], []
+    for case in cases:
+        if plan is None or case.id not in reasons or case.gating is not Gating.GATING:
+            kept.append(case)
+            continue
+        kept.append(replace(case, gating=Gating.ADVISORY))
+        reason = reasons[case.id]
+        values = {**reason.values, "date": plan.created_at[:10]}
+        notes.append(fact(reason.code, values, severity=Severity.NOTABLE, case_id=case.id))
+    return tuple(kept), tuple(notes)
 
 
 def bank(session: Session, result: RunResult) -> AAGate | None:
@@ -236,11 +255,3 @@ def scope_of_result(result: RunResult, request: Request) -> Scope:
         cpus=len(result.cpus),
         arm=result.arms.get(Arm.CANDIDATE.value),
     )
-
-
-def _misfit(plan: SuitePlan, cpus: int, config: Config) -> Fact | None:
-    for what, planned, now in (("CPUs", plan.cpus, cpus), ("env_profile", plan.env_profile, config.env_profile.value)):
-        if planned != now:
-            date = plan.created_at[:10]
-            return fact("plan.unused", severity=Severity.NOTABLE, date=date, what=what, planned=planned, now=now)
-    return None
