@@ -7,17 +7,15 @@ import platform
 import random
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from perfguard import __version__
 from perfguard.errors import ExitCode, MeasurementError
-from perfguard.gate.calibration.aa_gates import gates_of_suite, with_gates
+from perfguard.gate.calibration.aa_gates import gates_of_scope, gates_of_suite, with_gates
 from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, scope_difference
 from perfguard.gate.calibration.machine_rates import (
-    banked_gates,
     baselines_of,
     error_rate_for,
     gate_of,
@@ -29,7 +27,6 @@ from perfguard.gate.calibration.machine_rates import (
 )
 from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
@@ -47,7 +44,7 @@ from perfguard.runner.arms.resolve import find_interpreter, glibc_version
 from perfguard.runner.measuring import Place, needs_torch
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.store.calibrations import calibration_file, load_calibration, save_calibration
+from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, save_calibration
 
 LONGEST_PATH_PADDING = 96
 """Characters; a folder's name must stay below 255."""
@@ -56,14 +53,8 @@ LARGEST_ENVIRONMENT = 4096
 """Bytes: the stack moves through every offset in a page."""
 
 
-class RunGate(Protocol):
-    """Measures and judges one gate; `compare_arms`, or a fake of it."""
-
-    def __call__(
-        self, request: Request, baseline: ArmSpec, candidate: ArmSpec, *, place: Place | None = None
-    ) -> RunResult:
-        """The gate's result."""
-        ...
+RunGate = Callable[..., RunResult]
+"""Measures and judges one gate; `compare_arms`, or a fake of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +92,7 @@ class Calibrated:
 
 
 def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: RunGate = compare_arms) -> Calibrated:
-    """Run A/A gates and store each as soon as it has finished.
-
-    Args:
-        request: The suite to calibrate, with the budget of one gate.
-        options: How many gates.
-        run_gate: Runs one gate.
+    """Run A/A gates of the request's suite, each with its budget, and store each as soon as it has finished.
 
     Raises:
         StoreError: The stored calibration cannot be read or written.
@@ -116,9 +102,12 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     machine_id = request.fingerprint.machine_id
     stored = stored_calibration(request, machine_id)
     scope = current_scope(request)
-    kept = stored if stored is not None and scope_difference(stored.scope, scope) is None else None
-    notes = (*_left_behind(stored, scope), *_of_other_cases(request, machine_id, stored))
-    calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
+    difference = scope_difference(stored.scope, scope) if stored is not None else None
+    notes = list(_of_other_cases(request, machine_id, stored))
+    if stored is not None and difference is not None:
+        replaced = fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates))
+        notes = [replaced, difference, *notes]
+    calibration = _take_in(request, stored if difference is None else None, scope)
     missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
     seed = request.loaded.config.seed
     base = secrets.randbelow(2**31) if seed is None else seed
@@ -194,7 +183,7 @@ def _described(
 ) -> Calibrated:
     state = calibration_state(calibration, scope, now=utc_now())
     max_blocks = request.loaded.config.max_blocks
-    summary = summarize(calibration, analyses=ANALYSES, max_blocks=max_blocks) if calibration else None
+    summary = summarize(calibration, max_blocks=max_blocks) if calibration else None
     return Calibrated(
         scope=scope,
         path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),
@@ -207,13 +196,6 @@ def _described(
     )
 
 
-def _left_behind(stored: Calibration | None, scope: Scope) -> tuple[Fact, ...]:
-    difference = None if stored is None else scope_difference(stored.scope, scope)
-    if stored is None or difference is None:
-        return ()
-    return (fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates)), difference)
-
-
 def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[Fact, ...]:
     whole = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
     others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
@@ -222,13 +204,16 @@ def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None)
     return (fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others),)
 
 
-def _take_in(
-    request: Request, calibration: Calibration | None, banked: Sequence[AAGate], scope: Scope
-) -> Calibration | None:
-    """The calibration with the gates that were banked since, stored."""
+def _take_in(request: Request, calibration: Calibration | None, scope: Scope) -> Calibration | None:
+    """The calibration with the gates that were banked since, stored.
+
+    Raises:
+        StoreError: The file of banked gates is corrupt.
+    """
+    stored = load_calibration(banked_file(request.loaded.project, scope.machine_id, request.suite))
     known = {gate.run_id for gate in calibration.gates} if calibration else set()
-    new = [gate for gate in banked if gate.run_id not in known]
-    new = list(gates_of_suite(new, (case.id for case in request.cases)))
+    unknown = [gate for gate in gates_of_scope(stored, scope) if gate.run_id not in known]
+    new = gates_of_suite(unknown, (case.id for case in request.cases))
     if not new:
         return calibration
     request.progress(fact("step.banked_gates", gates=len(new)))
@@ -258,9 +243,7 @@ def _placebo(draw: random.Random) -> Place:
 
 def _judged(result: RunResult, *, placebo: bool) -> AAGate:
     data = RunData.of(read_events(Path(result.folder) / "events.jsonl"))
-    for failure in data.failures.values():
-        if failure.skipped:
-            continue
+    if failure := next((failure for failure in data.failures.values() if not failure.skipped), None):
         raise MeasurementError(
             f"{failure.case_id} failed ({failure.quoted}), so the gate was not stored; fix it, or "
             f"calibrate another suite (run {result.run_id})"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.calibration.error_rate import is_error_rate
 from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
 from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.gate.paired.results import describe_measured
@@ -103,7 +102,7 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | No
         verdict=gate.outcome.value if gate else "measured",
         reasons=reasons if end else (*reasons, fact("run.unfinished")),
         notes=notes,
-        error_rate=next((note for note in notes if is_error_rate(note)), None),
+        error_rate=next((note for note in notes if note.code.startswith("rate.")), None),
         duration_s=recorded_duration_s(folder, data),
         op_count_changes=dict(data.op_count_changes),
         attributions=tuple(data.attributions.values()),

@@ -18,7 +18,8 @@ MAX_BLOCKS = 1000
 """No answer beyond this many blocks: nobody would wait for them."""
 
 ANALYSES = 8
-"""Looks that a plan reckons with, evenly spread; at a level of 0.07 % five of them cost 0.6 %, eight 1.1 %."""
+"""About as many analyses are spread evenly over the planned blocks; more would cost power and find little earlier. At a
+level of 0.07 % five of them cost 0.6 %, eight 1.1 %."""
 
 _SCALE_NODES = 200
 """Quantile nodes for the sampling distribution of the estimated SD; 200 give three digits of the MDE."""

@@ -10,20 +10,12 @@ from pathlib import Path
 from perfguard import __version__
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_scope, gates_of_suite, with_gates
-from perfguard.gate.calibration.error_rate import (
-    CalibrationState,
-    Reach,
-    calibration_state,
-    error_rate,
-    of_selection,
-    unreadable,
-)
+from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_suite, with_gates
+from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
-from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
@@ -61,14 +53,7 @@ def baselines_of(loaded: LoadedConfig) -> Path:
 
 
 def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:
-    """What a gate's calibration must be valid for.
-
-    Args:
-        config: With the level and margin of the gate.
-        machine_id: Of the machine.
-        cpus: CPUs that are measured on.
-        arm: The candidate as it was found; None leaves the software unknown.
-    """
+    """What a gate's calibration must be valid for; without the candidate's arm, its software is unknown."""
     found = {"torch": arm.torch, "python": arm.python} if arm else {}
     return Scope(
         machine_id=machine_id,
@@ -101,28 +86,26 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
 
 
 def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate:
-    """The error rate of this gate, and the margins of its cases.
+    """The error rate of this gate, and the margins of its cases; to be called once the arms are known.
 
-    Call it once the arms are known. A stored file that cannot be read is no error: a gate that was measured is judged
-    in any case.
-
-    Args:
-        session: The run.
-        screens: Whether a stored baseline clears what it can, and the rest is paired with its commit.
+    It `screens` where a stored baseline clears what it can, and the rest is paired with its commit. A stored file that
+    cannot be read is no error: a gate that was measured is judged in any case.
     """
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
-        return GateErrorRate(fact=of_selection(config.alpha))
+        # Calibrations are of suites.
+        return GateErrorRate(fact=fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha))
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
-        return GateErrorRate(fact=unreadable(config.alpha, str(error)))
+        values: dict[str, Value] = {"alpha_ratio": config.alpha, "error": str(error)}
+        return GateErrorRate(fact=fact("rate.unreadable", values, severity=Severity.NOTABLE))
     scope = scope_of(
         config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=session.summaries.get(Arm.CANDIDATE.value)
     )
     state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, analyses=ANALYSES, max_blocks=config.max_blocks) if calibration else None
+    summary = summarize(calibration, max_blocks=config.max_blocks) if calibration else None
     if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
         found = error_rate(state, summary, alpha=config.alpha, screens=True)
     else:
@@ -134,22 +117,20 @@ def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate
 def error_rate_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> Fact:
     """The error rate of a gate with this request's budget."""
     config = request.loaded.config
-    reach = None
+    reach: dict[str, Value] = {}
     if summary is not None:
         effects = detectable_effects(
-            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, analyses=ANALYSES
+            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks
         )
-        reach = Reach(effects=effects, budget_s=request.budget_s) if effects is not None else None
+        if effects is not None:
+            reach = {"low_ratio": effects[0], "high_ratio": effects[1], "budget_s": request.budget_s}
     return error_rate(state, summary, alpha=config.alpha, reach=reach)
 
 
 def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
-    """The request's cases as the plan of this machine lets them gate, and notes on what it changed.
+    """The request's cases as the plan of this machine, for so many CPUs, lets them gate, and notes on what it changed.
 
-    Args:
-        request: What to measure; a selection of cases by pattern has no plan.
-        machine_id: Of this machine.
-        cpus: CPUs that are measured on.
+    A selection of cases by pattern has no plan.
     """
     if request.suite != request.loaded.config.suite:
         return request.cases, ()
@@ -216,15 +197,6 @@ def is_bankable(request: Request, result: RunResult) -> bool:
         and result.exit_code not in (ExitCode.INTERRUPTED, ExitCode.INFRASTRUCTURE)
         and any(case.gating is Gating.GATING for case in request.cases)
     )
-
-
-def banked_gates(loaded: LoadedConfig, scope: Scope, suite: str) -> tuple[AAGate, ...]:
-    """Banked gates of a scope.
-
-    Raises:
-        StoreError: The file is corrupt.
-    """
-    return gates_of_scope(load_calibration(banked_file(loaded.project, scope.machine_id, suite)), scope)
 
 
 def gate_of(result: RunResult, data: RunData, *, placebo: bool, banked: bool) -> AAGate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from perfguard.records.calibration import AAGate, Calibration, CaseSample
@@ -34,14 +34,8 @@ def false_alarms(calibration: Calibration) -> FalseAlarms:
     return FalseAlarms(count=red, gates=len(counted), bound=upper_bound(red, len(counted)))
 
 
-def summarize(calibration: Calibration, *, analyses: int, max_blocks: int) -> CalibrationSummary:
-    """Everything that a calibration says.
-
-    Args:
-        calibration: With any number of gates, also none.
-        analyses: Times that a gate looks at its data, for the detectable effects.
-        max_blocks: Blocks after which a gate ends, however many minutes it has.
-    """
+def summarize(calibration: Calibration, *, max_blocks: int) -> CalibrationSummary:
+    """Everything that a calibration of any number of gates says; a gate has `max_blocks`, whatever its budget."""
     gates = evidence(calibration)
     family = gating_cases(calibration)
     level = calibration.scope.alpha / max(1, len(family))
@@ -49,6 +43,12 @@ def summarize(calibration: Calibration, *, analyses: int, max_blocks: int) -> Ca
     pace = pace_of(gates)
     seen = {case_id for gate in gates for case_id in gate.cases}
     cases = [_case(calibration, case_id, gating=case_id in family) for case_id in sorted(seen)]
+    cases.sort(key=lambda case: not case.gating)
+    found = []
+    for case in cases:
+        blocks = [min(pace.blocks_within(60.0 * minutes, case.case_id), max_blocks) for minutes in MDE_MINUTES]
+        mdes = [sequential_mde(case.block_sd, n, level=level, margin_ratio=case.margin_ratio) for n in blocks]
+        found.append(replace(case, mde=tuple(zip(MDE_MINUTES, mdes, strict=True))))
     return CalibrationSummary(
         suite=calibration.suite,
         first_at=min(times, default=None),
@@ -57,29 +57,17 @@ def summarize(calibration: Calibration, *, analyses: int, max_blocks: int) -> Ca
         placebo_gates=sum(gate.placebo for gate in calibration.gates),
         pace=pace,
         false_alarms=false_alarms(calibration),
-        cases=tuple(
-            replace(case, mde=_mde(case, level=level, analyses=analyses, pace=pace, max_blocks=max_blocks))
-            for case in sorted(cases, key=lambda case: not case.gating)
-        ),
+        cases=tuple(found),
     )
 
 
 def detectable_effects(
-    summary: CalibrationSummary, *, alpha: float, budget_s: float, max_blocks: int, analyses: int
+    summary: CalibrationSummary, *, alpha: float, budget_s: float, max_blocks: int
 ) -> tuple[float, float] | None:
     """Smallest and largest slowdown of a single gating case that a gate of this length finds with 80 % power.
 
-    The confirmation is left out.
-
-    Args:
-        summary: Of the calibration.
-        alpha: Family-wise level of the gate.
-        budget_s: Wall seconds of the gate.
-        max_blocks: Upper bound on its blocks.
-        analyses: Times that it looks at its data.
-
-    Returns:
-        None where no case's noise is known, or a gate is too short.
+    Alpha is the family-wise level of the gate. The confirmation is left out. None where no case's noise is known, or a
+    gate is too short.
     """
     gating = [case for case in summary.cases if case.gating]
     level = alpha / max(1, len(gating))
@@ -89,7 +77,6 @@ def detectable_effects(
             min(summary.pace.blocks_within(budget_s, case.case_id), max_blocks),
             level=level,
             margin_ratio=case.margin_ratio,
-            analyses=analyses,
         )
         for case in gating
     ]
@@ -106,10 +93,8 @@ def calibrated_margins(calibration: Calibration | None, margin_ratio: float) -> 
     """The margin of each case that has a placebo floor above the configured margin; the others are left out."""
     if calibration is None:
         return {}
-    floors = {
-        case_id: placebo_of(calibration, case_id).floor_ratio
-        for case_id in sorted({case_id for gate in evidence(calibration) for case_id in gate.cases})
-    }
+    case_ids = sorted({case_id for gate in evidence(calibration) for case_id in gate.cases})
+    floors = {case_id: placebo_of(calibration, case_id).floor_ratio for case_id in case_ids}
     return {case_id: floor for case_id, floor in floors.items() if floor > margin_ratio}
 
 
@@ -129,8 +114,8 @@ def block_variances(sample: CaseSample) -> list[float] | None:
 
 def gating_cases(calibration: Calibration) -> frozenset[str]:
     """Cases that could fail the latest gate."""
-    latest: Mapping[str, CaseSample] = calibration.gates[-1].cases if calibration.gates else {}
-    return frozenset(case_id for case_id, sample in latest.items() if sample.gating)
+    latest = calibration.gates[-1:]
+    return frozenset(case_id for gate in latest for case_id, sample in gate.cases.items() if sample.gating)
 
 
 def _samples(gates: Sequence[AAGate], case_id: str) -> list[CaseSample]:
@@ -144,7 +129,9 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
     order = autocorrelation(values)
     placebo = placebo_of(calibration, case_id)
     within = [s.sample_variance for s in samples if s.sample_variance is not None]
-    per_block = round(statistics.median(sample.samples for sample in samples))
+    per_block, shared = round(statistics.median(sample.samples for sample in samples)), math.nan
+    if within:
+        shared = intraclass_correlation(pooled_spread(values).sd ** 2, statistics.fmean(within), per_block)
     return CalibratedCase(
         case_id=case_id,
         gating=gating,
@@ -152,11 +139,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         blocks=sum(map(len, values)),
         block_sd=spread.sd,
         block_sd_interval=spread.interval,
-        intraclass_correlation=(
-            intraclass_correlation(pooled_spread(values).sd ** 2, statistics.fmean(within), per_block)
-            if within
-            else math.nan
-        ),
+        intraclass_correlation=shared,
         autocorrelation=order.value,
         autocorrelation_band=order.band,
         placebo_gates=placebo.gates,
@@ -165,17 +148,6 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         margin_ratio=max(calibration.scope.margin_ratio, placebo.floor_ratio),
         mde=(),
     )
-
-
-def _mde(
-    case: CalibratedCase, *, level: float, analyses: int, pace: Pace, max_blocks: int
-) -> tuple[tuple[int, float], ...]:
-    found = []
-    for minutes in MDE_MINUTES:
-        blocks = min(pace.blocks_within(60.0 * minutes, case.case_id), max_blocks)
-        mde = sequential_mde(case.block_sd, blocks, level=level, margin_ratio=case.margin_ratio, analyses=analyses)
-        found.append((minutes, mde))
-    return tuple(found)
 
 
 def pace_of(gates: Sequence[AAGate]) -> Pace:

@@ -16,11 +16,9 @@ from perfguard.gate.rules.policy import decide_cases, p_or_one
 from perfguard.records.run import PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Comparison, Outcome, Policy, Verdict
+from perfguard.stats.power import ANALYSES
 from perfguard.stats.spending import Spending, sequential_p
 from perfguard.stats.voiding import Voiding, void_blocks
-
-ANALYSES = 8
-"""About as many analyses are spread over the planned blocks; more would cost power and find little earlier."""
 
 _LATEST_INTERIM = 0.95
 """An interim analysis never spends more than up to this part of the information: the last analysis keeps the rest."""
