@@ -11,7 +11,7 @@ from perfguard.gate.stored.lookup import commit_of, find_stored, op_counts_of_an
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import isa_of
-from perfguard.records.facts import Fact, Severity, Subject, fact
+from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -28,8 +28,14 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
     """
     if not baseline.stored:
         return compare_arms(request, baseline, candidate)
-    _require_no_injection(request)
-    _require_whole_suite(request)
+    if request.injections:
+        raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
+    if request.patterns:  # cases that share a worker share its memory and caches: a case alone is another measurement
+        raise UsageError(
+            f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
+            "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
+            "--baseline git:REV"
+        )
     place = require_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
     return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
@@ -51,8 +57,13 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         reasons = changed_state(stored, machine)
         commit = commit_of(request.loaded, stored) if reasons else None
         if commit is not None:
-            notes = _state_notes(reasons, has_anchor=anchor is not None)
-            return compare_arms(request, parse_arm(f"git:{commit}"), candidate, notes=notes)
+            notes = [
+                fact("baseline.other_state", severity=Severity.NOTABLE),
+                *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
+            ]
+            if anchor is not None:
+                notes.append(fact("drift.not_measured", severity=Severity.NOTABLE))
+            return compare_arms(request, parse_arm(f"git:{commit}"), candidate, notes=tuple(notes))
         return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
     if git.top_level(request.loaded.project) is None:
         raise ArmError(
@@ -65,27 +76,4 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         candidate,
         notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
         op_counts=op_counts_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
-    )
-
-
-def _require_no_injection(request: Request) -> None:
-    if request.injections:
-        raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
-
-
-def _require_whole_suite(request: Request) -> None:
-    """Cases that share a worker share its memory and caches, so a case alone is another measurement."""
-    if request.patterns:
-        raise UsageError(
-            f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
-            "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
-            "--baseline git:REV"
-        )
-
-
-def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
-    return (
-        fact("baseline.other_state", severity=Severity.NOTABLE),
-        *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
-        *((fact("drift.not_measured", severity=Severity.NOTABLE),) if has_anchor else ()),
     )
