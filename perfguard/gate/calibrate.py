@@ -14,18 +14,16 @@ from pathlib import Path
 from perfguard import __version__
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_scope, gates_of_suite, with_gates
-from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, scope_difference
+from perfguard.gate.calibration.error_rate import CalibrationState, scope_difference
 from perfguard.gate.calibration.machine_rates import (
-    baselines_of,
-    error_rate_for,
+    calibration_place,
     gate_of,
+    rate_of,
     scope_of,
     scope_of_result,
     stored_calibration,
-    utc_now,
     with_present_cases,
 )
-from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
@@ -44,7 +42,7 @@ from perfguard.runner.arms.resolve import find_interpreter, glibc_version
 from perfguard.runner.measuring import Place, needs_torch
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, save_calibration
+from perfguard.store.calibrations import banked_file, load_calibration, save_calibration
 
 LONGEST_PATH_PADDING = 96
 """Characters; a folder's name must stay below 255."""
@@ -181,23 +179,21 @@ def _described(
     notes: Sequence[Fact] = (),
     interrupted: bool = False,
 ) -> Calibrated:
-    state = calibration_state(calibration, scope, now=utc_now())
-    max_blocks = request.loaded.config.max_blocks
-    summary = summarize(calibration, max_blocks=max_blocks) if calibration else None
+    state, summary, error_rate = rate_of(request, calibration, scope)
     return Calibrated(
         scope=scope,
-        path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),
+        path=calibration_place(request, scope.machine_id),
         calibration=calibration,
         state=state,
         summary=summary,
-        error_rate=error_rate_for(request, state, summary),
+        error_rate=error_rate,
         notes=tuple(notes),
         interrupted=interrupted,
     )
 
 
 def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[Fact, ...]:
-    whole = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    whole = load_calibration(calibration_place(request, machine_id))
     others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
     if not others:
         return ()
@@ -223,7 +219,7 @@ def _take_in(request: Request, calibration: Calibration | None, scope: Scope) ->
 def _store(request: Request, calibration: Calibration | None, gates: Sequence[AAGate], scope: Scope) -> Calibration:
     merged = with_gates(calibration, gates, scope=scope, suite=request.suite, perfguard=__version__)
     merged = with_present_cases(merged, request) or merged
-    save_calibration(calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite), merged)
+    save_calibration(calibration_place(request, scope.machine_id), merged)
     return merged
 
 

@@ -52,6 +52,11 @@ def baselines_of(loaded: LoadedConfig) -> Path:
     return loaded.rules / loaded.config.baselines
 
 
+def calibration_place(request: Request, machine_id: str) -> Path:
+    """The file of a machine's calibration of the request's suite."""
+    return calibration_file(baselines_of(request.loaded), machine_id, request.suite)
+
+
 def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:
     """What a gate's calibration must be valid for; without the candidate's arm, its software is unknown."""
     found = {"torch": arm.torch, "python": arm.python} if arm else {}
@@ -75,7 +80,7 @@ def stored_calibration(request: Request, machine_id: str) -> Calibration | None:
     Raises:
         StoreError: It is corrupt.
     """
-    stored = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    stored = load_calibration(calibration_place(request, machine_id))
     return None if stored is None else with_present_cases(stored, request)
 
 
@@ -101,30 +106,27 @@ def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate
     except StoreError as error:
         values: dict[str, Value] = {"alpha_ratio": config.alpha, "error": str(error)}
         return GateErrorRate(fact=fact("rate.unreadable", values, severity=Severity.NOTABLE))
-    scope = scope_of(
-        config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=session.summaries.get(Arm.CANDIDATE.value)
-    )
-    state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, max_blocks=config.max_blocks) if calibration else None
-    if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
-        found = error_rate(state, summary, alpha=config.alpha, screens=True)
-    else:
-        found = error_rate_for(session.request, state, summary)
+    arm = session.summaries.get(Arm.CANDIDATE.value)
+    scope = scope_of(config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=arm)
+    state, _, found = rate_of(session.request, calibration, scope, screens=screens)
     uses_margins = state.is_valid and session.request.gate.uses_calibrated_margins
     return GateErrorRate(fact=found, margins=calibrated_margins(calibration, config.margin) if uses_margins else {})
 
 
-def error_rate_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> Fact:
-    """The error rate of a gate with this request's budget."""
-    config = request.loaded.config
-    reach: dict[str, Value] = {}
-    if summary is not None:
+def rate_of(
+    request: Request, calibration: Calibration | None, scope: Scope, *, screens: bool = False
+) -> tuple[CalibrationState, CalibrationSummary | None, Fact]:
+    """Whether a calibration holds for this scope, what it adds up to, and the error rate of a gate with this budget."""
+    config, reach = request.loaded.config, {}
+    state = calibration_state(calibration, scope, now=utc_now())
+    summary = summarize(calibration, max_blocks=config.max_blocks) if calibration else None
+    if summary is not None and not screens:  # then pairs get what is left of the budget, which nobody knows beforehand
         effects = detectable_effects(
             summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks
         )
         if effects is not None:
             reach = {"low_ratio": effects[0], "high_ratio": effects[1], "budget_s": request.budget_s}
-    return error_rate(state, summary, alpha=config.alpha, reach=reach)
+    return state, summary, error_rate(state, summary, alpha=config.alpha, reach=reach, screens=screens)
 
 
 def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:

@@ -202,12 +202,9 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
 
     Starting two workers costs far more than a few samples, which halve the noise of what decides.
     """
-    medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
-    pair_s = sum(
-        each.inner_loops
-        * ((medians[each.case.id].baseline_median_s or 0.0) + (medians[each.case.id].candidate_median_s or 0.0))
-        for each in plan.cases
-    )
+    compared = [verdict.comparison for verdict in (judge.gate.verdicts() if judge.gate else ())]
+    sums_s = {c.case_id: (c.baseline_median_s or 0.0) + (c.candidate_median_s or 0.0) for c in compared}
+    pair_s = sum(each.inner_loops * sums_s[each.case.id] for each in plan.cases)
     most = plan.settings.samples
     affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else most
     return max(min(LEAST_CONFIRMATION_SAMPLES, most), min(affordable, most))
@@ -215,13 +212,8 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
 
 def _analyse(session: Session, judge: PairedJudge, *, final: bool) -> None:
     decided = judge.analyse(session.data, final=final)
-    session.emit(
-        InterimAnalysis(
-            blocks=session.data.blocks_of(judge.stage),
-            final=final,
-            decided={case_id: outcome.value for case_id, outcome in decided.items()},
-        )
-    )
+    outcomes = {case_id: outcome.value for case_id, outcome in decided.items()}
+    session.emit(InterimAnalysis(blocks=session.data.blocks_of(judge.stage), final=final, decided=outcomes))
 
 
 def _planned(session: Session, judge: PairedJudge, *, left_s: float) -> SequentialGate:

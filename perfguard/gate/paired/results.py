@@ -127,9 +127,8 @@ def _conclusion(
         return ExitCode.INTERRUPTED, "interrupted", (fact("run.interrupted", blocks=blocks),)
     if gate is not None:
         return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reasons
-    failed = [m.case_id for m in measured if m.problem]
-    if failed:
-        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=len(failed), cases=len(measured)),)
+    if failed := sum(case.problem is not None for case in measured):
+        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=failed, cases=len(measured)),)
     return ExitCode.PASS, "measured", (fact("run.measured", cases=len(measured)),)
 
 
