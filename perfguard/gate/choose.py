@@ -1,13 +1,20 @@
-"""Which kind of comparison a gate is: against a stored baseline, or paired with a revision."""
+"""Which kind of comparison a gate is: against a stored baseline, or paired with a revision or an anchor's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.errors import ArmError, UsageError
+from perfguard.config import LoadedConfig
+from perfguard.errors import ArmError, ConfigError, StoreError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.stored.anchors import anchor_of
-from perfguard.gate.stored.lookup import commit_of, find_stored, op_counts_of_another_machine, require_stored, store_of
+from perfguard.gate.stored.lookup import (
+    anchor_of,
+    commit_of,
+    find_stored,
+    op_counts_of_another_machine,
+    require_stored,
+    store_of,
+)
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import isa_of
@@ -77,3 +84,41 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         notes=(fact("baseline.none_stored", suite=None if request.patterns else request.suite),),
         op_counts=op_counts_of_another_machine(request.loaded, request.suite, machine.machine_id, isa_of(machine)),
     )
+
+
+def gate_against_anchor(request: Request, candidate: ArmSpec) -> RunResult:
+    """Pair the candidate with the anchor's revision, and judge by the anchor's margin.
+
+    Raises:
+        UsageError: No anchor is configured or stored.
+        PerfguardError: The run could not be made.
+    """
+    spec, since, origin = _anchor_arm(request.loaded, request.fingerprint.machine_id)
+    note = fact("drift.paired", since=since, origin=origin, margin_ratio=request.loaded.config.anchor_margin)
+    return compare_arms(request, spec, candidate, notes=(note,), is_anchor=True)
+
+
+def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> tuple[ArmSpec, str, str]:
+    """The revision that `--anchor` compares with, its day (ISO 8601), and where it was found."""
+    repository = git.top_level(loaded.project)
+    if repository is None:
+        raise ArmError(f"--anchor needs a git repository, and {loaded.project} is not inside one")
+    configured = loaded.config.anchor
+    if configured is not None:
+        spec = parse_arm(configured)
+        if spec.revision is None or configured != f"git:{spec.revision}":
+            origin = loaded.origins.get("anchor", "built-in")
+            raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone, written git:REV")
+        commit = git.resolve_commit(repository, spec.revision)
+        return spec, git.date_of(repository, commit), configured
+    anchor = anchor_of(loaded, store_of(loaded).place(machine_id, loaded.config.suite))
+    if anchor is None:
+        raise UsageError(
+            f"there is no anchor of suite {loaded.config.suite!r} for this machine; run `perfguard baseline anchor`, "
+            'or name a revision in the configuration: anchor = "git:REV"'
+        )
+    if anchor.info.commit is None:
+        raise StoreError("the stored anchor names no commit; freeze a baseline that was recorded in a repository")
+    commit_id = commit_of(loaded, anchor) or anchor.info.commit  # which git then says it does not know
+    origin = f"stored for this machine, commit {commit_id[:12]}"
+    return parse_arm(f"git:{commit_id}"), anchor.info.created_at[:10], origin

@@ -33,8 +33,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
-    from perfguard.gate.stored.anchors import anchor_of
-    from perfguard.gate.stored.lookup import require_stored, store_of
+    from perfguard.gate.stored.lookup import anchor_of, require_stored, store_of
     from perfguard.host.probe import probe
 
     loaded = load({})
@@ -80,7 +79,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     `baseline update` does not change it. Gates against the stored baseline compare with it, too; `gate --anchor`
     pairs with its commit.
     """
-    from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
+    from perfguard.gate.stored.lookup import freeze_anchor, remove_anchor
     from perfguard.host.probe import probe
 
     if remove and (source is not None or replace):

@@ -1,4 +1,4 @@
-"""Finding stored baselines: this machine's own, another one by directory, or one as a revision holds it."""
+"""Finding stored baselines, by machine, directory or revision, and freezing them as anchors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
-from perfguard.errors import ArmError, StoreError
+from perfguard.errors import ArmError, StoreError, UsageError
 from perfguard.profile.libraries.implementations import isa_class
-from perfguard.records.record import StoredBaseline, StoredOpCounts
+from perfguard.records.record import BaselineInfo, StoredBaseline, StoredOpCounts
 from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms import git
-from perfguard.store.anchors import FILES, OPTIONAL_FILES
+from perfguard.store.anchors import FILES, OPTIONAL_FILES, anchor_place, files_of, freeze, has_anchor, remove
 from perfguard.store.baselines import BaselineStore
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 
@@ -142,14 +142,45 @@ def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[st
     return files
 
 
-def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBaseline:
-    """The baseline that the files make up.
+def freeze_anchor(
+    loaded: LoadedConfig, source: str | None, machine_id: str, *, replace: bool
+) -> tuple[Path, BaselineInfo]:
+    """Freeze this machine's baseline of the configured suite; gives the anchor's directory and where it comes from.
+
+    The source is `git:REV` for the baseline as it was committed there, None for the present one. Only with `replace` an
+    anchor that exists is replaced.
 
     Raises:
-        StoreError: One is corrupt, or of another schema.
+        StoreError: There is no such baseline, or it is corrupt.
+        UsageError: There is an anchor already, or `source` is no revision.
     """
+    if source is not None and not source.startswith("git:"):
+        raise UsageError(f"--from {source!r} is no revision; write git:REV")
+    if source is None:
+        files = files_of(require_stored(loaded, loaded.config.suite, machine_id))
+    else:
+        files = committed_files(loaded, source, machine_id)
     with _written(files) as place:
-        return store_of(loaded).load(place)
+        info = store_of(loaded).load(place).info
+    return freeze(files, store_of(loaded).place(machine_id, loaded.config.suite), replace=replace), info
+
+
+def remove_anchor(loaded: LoadedConfig, machine_id: str) -> Path:
+    """Remove the anchor of this machine and the configured suite; gives its directory.
+
+    Raises:
+        StoreError: There is none.
+    """
+    return remove(store_of(loaded).place(machine_id, loaded.config.suite))
+
+
+def anchor_of(loaded: LoadedConfig, place: Path) -> StoredBaseline | None:
+    """The anchor of the baseline at `place`; None where it has none.
+
+    Raises:
+        StoreError: It is corrupt.
+    """
+    return store_of(loaded).load(anchor_place(place)) if has_anchor(place) else None
 
 
 @contextlib.contextmanager
