@@ -167,11 +167,7 @@ class _Gates:
 
 
 def _open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, *, is_fresh: bool) -> _Gates:
-    """Gates with the answers that an earlier bisection kept for the same trees, cases, machine, software and settings.
-
-    Raises:
-        StoreError: Kept answers cannot be read.
-    """
+    """Gates with the answers that were kept for the same trees, cases, machine, software and settings."""
     config, project = request.loaded.config, request.loaded.project
     settings = {
         **{entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name not in _WITHOUT_EFFECT},

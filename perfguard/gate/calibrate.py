@@ -32,7 +32,6 @@ from perfguard.host.software import query_software
 from perfguard.records.calibration import AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import ArmSpec
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.runner.arms import git
@@ -72,21 +71,15 @@ class Calibrated:
     """What a calibration came to."""
 
     path: Path
-    """Where it is stored."""
     scope: Scope
     """What it was held against."""
     calibration: Calibration | None
     """All gates of this scope; None where there is none."""
     state: CalibrationState
-    """Whether it holds."""
     summary: CalibrationSummary | None
-    """What it adds up to."""
     error_rate: Fact
-    """What gates say of it."""
     notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
     interrupted: bool = False
-    """Whether the user ended it early."""
 
 
 def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: RunGate = compare_arms) -> Calibrated:
@@ -101,29 +94,31 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     stored = stored_calibration(request, machine_id)
     scope = current_scope(request)
     difference = scope_difference(stored.scope, scope) if stored is not None else None
-    notes = list(_of_other_cases(request, machine_id, stored))
+    notes = []
     if stored is not None and difference is not None:
-        replaced = fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates))
-        notes = [replaced, difference, *notes]
+        notes = [fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates)), difference]
+    whole = load_calibration(calibration_place(request, machine_id))
+    if others := (len(whole.gates) if whole else 0) - (len(stored.gates) if stored else 0):
+        notes.append(fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others))
     calibration = _take_in(request, stored if difference is None else None, scope)
     missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
     seed = request.loaded.config.seed
     base = secrets.randbelow(2**31) if seed is None else seed
+    # The last commit twice; the working directory twice where there is no repository.
+    arm = parse_arm("dir:." if git.top_level(request.loaded.project) is None else "git:HEAD")
     interrupted = False
     for number in range(1, missing + 1):
         request.progress(fact("step.aa_gate", number=number, gates=missing))
         draw = random.Random(f"{base}:{len(calibration.gates) if calibration else 0}")  # noqa: S311 - a layout, no secret
-        result = run_gate(
-            _seeded(request, draw), *same_arms(request), place=_placebo(draw) if options.placebo else None
-        )
+        seeded = _seeded(request, draw)
+        result = run_gate(seeded, arm, arm, place=_placebo(draw) if options.placebo else None)
         if result.exit_code == ExitCode.INTERRUPTED:
             interrupted = True
             break
         gate = _judged(result, placebo=options.placebo)
         calibration = _store(request, calibration, [gate], scope_of_result(result, request))
-        request.progress(
-            fact("step.aa_gate_stored", number=number, gates=missing, outcome=gate.outcome, blocks=gate.blocks)
-        )
+        outcome, blocks = gate.outcome, gate.blocks
+        request.progress(fact("step.aa_gate_stored", number=number, gates=missing, outcome=outcome, blocks=blocks))
     measured = scope if calibration is None else calibration.scope
     return _described(request, calibration, measured, notes=notes, interrupted=interrupted)
 
@@ -165,12 +160,6 @@ def current_scope(request: Request) -> Scope:
     return scope_of(config, machine_id=fingerprint.machine_id, cpus=len(selection.cpus), arm=arm)
 
 
-def same_arms(request: Request) -> tuple[ArmSpec, ArmSpec]:
-    """The last commit twice; the working directory twice where there is no repository."""
-    text = "dir:." if git.top_level(request.loaded.project) is None else "git:HEAD"
-    return parse_arm(text), parse_arm(text)
-
-
 def _described(
     request: Request,
     calibration: Calibration | None,
@@ -192,20 +181,8 @@ def _described(
     )
 
 
-def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[Fact, ...]:
-    whole = load_calibration(calibration_place(request, machine_id))
-    others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
-    if not others:
-        return ()
-    return (fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others),)
-
-
 def _take_in(request: Request, calibration: Calibration | None, scope: Scope) -> Calibration | None:
-    """The calibration with the gates that were banked since, stored.
-
-    Raises:
-        StoreError: The file of banked gates is corrupt.
-    """
+    """The calibration with the gates that were banked since, stored."""
     stored = load_calibration(banked_file(request.loaded.project, scope.machine_id, request.suite))
     known = {gate.run_id for gate in calibration.gates} if calibration else set()
     unknown = [gate for gate in gates_of_scope(stored, scope) if gate.run_id not in known]

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.calibrate import Calibrated, known_error_rate
-from perfguard.gate.calibration.aa_gates import case_samples, full_block_s
+from perfguard.gate.calibration.aa_gates import block_variances, case_samples, full_block_s
 from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
-from perfguard.gate.calibration.summary import block_variances
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.show import recorded_duration_s
 from perfguard.records.calibration import TIME_FORMAT
@@ -38,15 +37,11 @@ class Target:
     """What a suite is asked to find."""
 
     detect_ratio: float
-    """A slowdown."""
     power: float
-    """The chance to find it."""
     alpha: float
     """Family-wise level of a gate."""
     budget_s: float
-    """Budget of a gate, seconds."""
     max_blocks: int
-    """Upper bound on blocks."""
     min_blocks: int
     """Blocks below which a gate decides nothing."""
 
@@ -56,7 +51,6 @@ class CaseNoise:
     """What is known of one case on the machine."""
 
     block_sd: float
-    """SD of its block log-ratios."""
     margin_ratio: float
     """Its margin, placebo floor included."""
 
@@ -138,11 +132,7 @@ def _from_calibration(calibrated: Calibrated) -> _Known | None:
 
 
 def _from_latest_run(request: Request, calibrated: Calibrated) -> _Known:
-    """From the latest paired run of the suite on this machine.
-
-    Raises:
-        StoreError: There is none.
-    """
+    """From the latest paired run of the suite on this machine, which must be there."""
     margin = request.loaded.config.margin
     void_fraction = policy_of(request.loaded.config).max_void_fraction
     for folder, data in _paired_runs(request, calibrated.scope.machine_id):
@@ -185,11 +175,13 @@ def plan_cases(
     """
     limits = {id_: min(pace.blocks_within(target.budget_s, id_), target.max_blocks) for id_ in case_ids}
     family = list(case_ids)
-    while family:
-        needs = {id_: _need_over_limit(noise.get(id_), limits[id_], target, len(family)) for id_ in family}
-        neediest = max(family, key=needs.__getitem__)
-        if needs[neediest] <= 1:
-            break
+
+    def need(case_id: str) -> float:
+        """Blocks that a case needs over those that it can have; inf where none would do."""
+        blocks, limit = _blocks(noise.get(case_id), target, len(family)), limits[case_id]
+        return math.inf if blocks is None or not limit else blocks / limit
+
+    while family and need(neediest := max(family, key=need)) > 1:
         family.remove(neediest)
     return tuple(_planned(case_id, noise.get(case_id), family, pace, target) for case_id in case_ids)
 
@@ -197,7 +189,7 @@ def plan_cases(
 def suite_minutes(cases: Sequence[PlannedCase]) -> float | None:
     """Minutes until every case that gates has its power; they are measured side by side."""
     minutes = [case.minutes for case in cases if case.gating and case.minutes is not None]
-    return max(minutes) if minutes else None
+    return max(minutes, default=None)
 
 
 def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
@@ -208,12 +200,6 @@ def _blocks(noise: CaseNoise | None, target: Target, family: int) -> int | None:
         target.detect_ratio, noise.block_sd, level=level, margin_ratio=noise.margin_ratio, power=target.power
     )
     return None if found is None else max(found, target.min_blocks)
-
-
-def _need_over_limit(noise: CaseNoise | None, limit: int, target: Target, family: int) -> float:
-    """Blocks that a case needs over those that it can have; inf where none would do."""
-    blocks = _blocks(noise, target, family)
-    return math.inf if blocks is None or not limit else blocks / limit
 
 
 def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace: Pace, target: Target) -> PlannedCase:
@@ -227,33 +213,28 @@ def _planned(case_id: str, noise: CaseNoise | None, family: Sequence[str], pace:
         blocks=blocks,
         minutes=None if blocks is None else round(pace.minutes_for(blocks, case_id), 1),
         gating=is_gating,
-        reason=_impossible(noise, blocks, target) or _need(case_id, blocks or 0, pace, target, is_gating=is_gating),
+        reason=_reason(case_id, noise, blocks, pace, target, is_gating=is_gating),
     )
 
 
-def _impossible(noise: CaseNoise | None, blocks: int | None, target: Target) -> Fact | None:
-    """Why no budget would do; None where one would."""
-    if noise is None:
-        return fact("plan.never_measured")
-    if math.isnan(noise.block_sd):
-        return fact("plan.noise_unknown")
-    if noise.margin_ratio >= target.detect_ratio:
-        return fact("plan.below_floor", _effect(target), floor_ratio=noise.margin_ratio)
-    if blocks is None:
-        return fact("plan.too_noisy", _effect(target), block_sd_ratio=noise.block_sd)
-    return None
-
-
-def _need(case_id: str, blocks: int, pace: Pace, target: Target, *, is_gating: bool) -> Fact:
-    """What a case needs; of one that may not gate, also what the budget has instead."""
+def _reason(
+    case_id: str, noise: CaseNoise | None, blocks: int | None, pace: Pace, target: Target, *, is_gating: bool
+) -> Fact:
+    """What a case needs, and why it may not gate where that is so."""
+    effect: dict[str, Value] = {"detect_ratio": target.detect_ratio, "power_share": target.power}
     within = pace.blocks_within(target.budget_s, case_id)
-    if is_gating:
-        return fact("plan.enough", _effect(target), blocks=blocks)
-    if within > target.max_blocks:
-        return fact("plan.beyond_max_blocks", _effect(target), blocks=blocks, max_blocks=target.max_blocks)
-    limits = {"within": within, "budget_s": target.budget_s}
-    return fact("plan.beyond_budget", {**_effect(target), **limits}, blocks=blocks)
-
-
-def _effect(target: Target) -> Mapping[str, Value]:
-    return {"detect_ratio": target.detect_ratio, "power_share": target.power}
+    if noise is None:
+        found = fact("plan.never_measured")
+    elif math.isnan(noise.block_sd):
+        found = fact("plan.noise_unknown")
+    elif noise.margin_ratio >= target.detect_ratio:
+        found = fact("plan.below_floor", effect, floor_ratio=noise.margin_ratio)
+    elif blocks is None:
+        found = fact("plan.too_noisy", effect, block_sd_ratio=noise.block_sd)
+    elif is_gating:
+        found = fact("plan.enough", effect, blocks=blocks)
+    elif within > target.max_blocks:
+        found = fact("plan.beyond_max_blocks", effect, blocks=blocks, max_blocks=target.max_blocks)
+    else:
+        found = fact("plan.beyond_budget", effect, within=within, budget_s=target.budget_s, blocks=blocks)
+    return found

@@ -38,8 +38,6 @@ class PooledSpread:
     """Pooled SD of the block log-ratios, as `Estimate.block_sd` has it; nan when no gate has two blocks."""
     interval: Interval
     """For the SD; infinite when it is unknown."""
-    degrees_of_freedom: float
-    """Of the pooled variance, before kurtosis takes its share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,6 @@ class PlaceboSpread:
     """SD between gates of the true effect of a placebo, log scale."""
 
     gates: int
-    """Placebo gates that entered."""
     spread: float
     """Estimate; 0 where the gates differ no more than their blocks explain. nan without a gate."""
     upper: float
@@ -105,7 +102,7 @@ def pooled_spread(
     used = [(np.asarray(gate, np.float64), known) for gate, known in zip(gates, own, strict=True) if len(gate) > 1]
     if not used:
         unknown = Interval(lower=0.0, upper=math.inf, level=level)
-        return PooledSpread(sd=math.nan, interval=unknown, degrees_of_freedom=0)
+        return PooledSpread(sd=math.nan, interval=unknown)
     estimates = [estimate_paired(gate.tolist(), level, known) for gate, known in used]
     degrees = sum(e.degrees_of_freedom for e in estimates)
     variance = sum(e.degrees_of_freedom * e.block_sd**2 for e in estimates) / degrees
@@ -113,7 +110,7 @@ def pooled_spread(
     tail = (1 - level) / 2
     lower, upper = (math.sqrt(variance * effective / stats.chi2.ppf(q, effective)) for q in (1 - tail, tail))
     interval = Interval(lower=lower, upper=upper, level=level)
-    return PooledSpread(sd=math.sqrt(variance), interval=interval, degrees_of_freedom=degrees)
+    return PooledSpread(sd=math.sqrt(variance), interval=interval)
 
 
 def _excess_kurtosis(gates: Sequence[FloatArray]) -> float:
@@ -126,10 +123,8 @@ def intraclass_correlation(block_variance: float, within_variance: float, sample
     """How much of a sample's variance its whole block shares: 0, and more samples help; 1, and only more blocks do.
 
     The block variance is that of the values of blocks, each of so many samples, and holds some of the samples' own; the
-    variance within is that of one sample, as `trimmed_mean` feels it.
-
-    Returns:
-        In [0, 1]; a negative estimate counts as 0. nan when a variance is unknown or both are 0.
+    variance within is that of one sample, as `trimmed_mean` feels it. A negative estimate counts as 0; nan when a
+    variance is unknown or both are 0.
 
     Source: the one-way ICC(1,1) of Shrout & Fleiss (1979), doi:10.1037/0033-2909.86.2.420, from mean squares
         `samples * block_variance` and `within_variance`.
@@ -211,12 +206,9 @@ def _upper_limit(squares: FloatArray, variances: FloatArray, level: float) -> fl
 def survival(lasted: Sequence[tuple[int, bool]]) -> tuple[float, ...]:
     """Chance of lasting at least n units, for n = 1, 2, …, one more than the longest that was seen.
 
-    Args:
-        lasted: How long each lasted, from 1, and whether it then ended; False where only watching did.
-
-    Returns:
-        The product-limit estimate, shape `(longest + 1,)`; empty without anything watched. After the longest that was
-        seen it stays what it is, for nothing shows how it goes on.
+    Of each it is known how long it lasted, from 1, and whether it then ended; False where only watching did. The
+    product-limit estimate has the shape `(longest + 1,)`, and is empty without anything watched. After the longest that
+    was seen it stays what it is, for nothing shows how it goes on.
 
     Source: Kaplan & Meier (1958), doi:10.1080/01621459.1958.10501452.
     Assumes: watching ends for other reasons than what is watched.

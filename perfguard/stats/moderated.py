@@ -51,7 +51,6 @@ class Differences:
     """Mean differences with their intervals, each of shape `(series,)`."""
 
     mean: FloatArray
-    """Over the pairs."""
     lower: FloatArray
     """Lower end of the interval; -inf where it is unknown."""
     upper: FloatArray
@@ -82,10 +81,9 @@ class VariancePrior:
 def estimate_noise(deltas: FloatArray, levels: FloatArray, informative: BoolArray) -> SharedNoise:
     """What the series say together of their noise.
 
-    Args:
-        deltas: Candidate minus baseline, shape `(pairs, series)`.
-        levels: Size of each series, mean of both arms, not negative, shape `(series,)`.
-        informative: Series large enough for their noise to be like that of others; the rest keeps its plain variance.
+    Deltas, candidate minus baseline, have the shape `(pairs, series)`, levels, the mean of both arms and not negative,
+    `(series,)`. Informative are series large enough for their noise to be like that of others; the rest keeps its plain
+    variance.
 
     Source: Smyth (2004), doi:10.2202/1544-6115.1027, for the moderated variance and its degrees of freedom; the
         trend in the level as Sartor et al. (2006), doi:10.1186/1471-2105-7-538, have it.

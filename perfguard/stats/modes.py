@@ -82,9 +82,8 @@ class _Clusters:
 def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | None:
     """The two modes of a case; None where its blocks show one.
 
-    Args:
-        log_ratios: Candidate over baseline, one value a block, in the order the blocks ran; shape `(blocks,)`, finite.
-        levels: Mean of both arms' log times, shape `(blocks,)`; may drift.
+    Log-ratios, candidate over baseline, and levels, the mean of both arms' log times, have the shape `(blocks,)`, in
+    the order the blocks ran; levels may drift.
 
     Source: the integrated completed likelihood, Biernacki, Celeux & Govaert (2000), doi:10.1109/34.865189, over all
         splits, against the better of a normal distribution and Student's t; Ashman, Bird & Zepf (1994),

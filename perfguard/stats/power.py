@@ -35,10 +35,7 @@ def detectable_shift(degrees_of_freedom: float, alpha: float, power: float = POW
     The usual `t(1-alpha) + t(power)` is 8 % short at alpha 0.0007 and 5 degrees of freedom, because the estimated
     standard error itself varies; so the noncentral-t power is averaged over that variation.
 
-    Args:
-        degrees_of_freedom: Above 0; may be fractional.
-        alpha: Level of the test, in (0, 1), after any correction for multiplicity.
-        power: In (alpha, 1).
+    Degrees of freedom may be fractional; alpha is the level after any correction for multiplicity, power in (alpha, 1).
 
     Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE; Johnson & Welch (1940) for the noncentral t.
     """
@@ -58,15 +55,9 @@ def minimum_detectable_effect(
 ) -> float:
     """Smallest true slowdown that a run of this precision flags with probability `power`.
 
-    Args:
-        standard_error: Of the log-ratio; inf when unknown.
-        degrees_of_freedom: Of that standard error; 0 when unknown.
-        alpha: One-sided level after correction for multiplicity.
-        margin_ratio: The margin of the test.
-        power: In (alpha, 1).
-
-    Returns:
-        A ratio, 0.031 for 3.1 %; never under the margin; inf when the precision is unknown.
+    Alpha is the one-sided level after correction for multiplicity. The standard error is that of the log-ratio, and an
+    unknown precision, inf or no degrees of freedom, gives inf. Otherwise a ratio, 0.031 for 3.1 %, never under the
+    margin.
     """
     if degrees_of_freedom <= 0 or not math.isfinite(standard_error):
         return math.inf
@@ -108,13 +99,7 @@ def blocks_needed(
 def inflation_factor(level: float, power: float, analyses: int = ANALYSES) -> float:
     """How much more information the last analysis needs than a test that analyses once, for the same level and power.
 
-    Args:
-        level: One-sided level of the whole test.
-        power: In (level, 1).
-        analyses: Evenly spaced, the last one at the full information.
-
-    Returns:
-        At least 1.
+    At least 1. The level is one-sided, of the whole test; analyses are evenly spaced, the last at the full information.
 
     Raises:
         ValueError: `power` is not in (level, 1), or there is no analysis.

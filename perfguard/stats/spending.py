@@ -61,14 +61,8 @@ def nominal_levels(
 ) -> tuple[float, ...]:
     """The level of each analysis's own p-value at which the sequence of analyses keeps `level` in all.
 
-    Args:
-        spending: How the level is spread.
-        level: One-sided level of the whole test, in (0, 1).
-        information: Of each analysis, growing: the blocks that it uses. Shape `(analyses,)`.
-        fractions: Of the planned information at each analysis, not falling; 1 at the last. Shape `(analyses,)`.
-
-    Returns:
-        One-sided nominal levels, shape `(analyses,)`. 0 where an interim analysis may not spend anything.
+    All levels are one-sided; 0 where an interim analysis may not spend anything. Information, the blocks that each
+    analysis uses, grows; fractions of the planned information do not fall, and are 1 at the last. Shape `(analyses,)`.
 
     Source: Armitage, McPherson & Rowe (1969) for the recursion; Jennison & Turnbull (2000), Group Sequential
         Methods, chapters 7 and 19; section 3.3 for using the levels with Student's t.

@@ -44,7 +44,6 @@ class VoidedBlock:
     """A block that is left out, and why."""
 
     block: int
-    """Block number."""
     severity: float
     """How far beyond its worst limit, 1 at the limit; orders the blocks."""
     causes: Mapping[str, float | int]
@@ -61,7 +60,6 @@ class Voiding:
     spared: tuple[VoidedBlock, ...]
     """Disturbed too, but kept because the allowed share was used up, worst first; then the host is unstable."""
     blocks_total: int
-    """Blocks that ran."""
 
     @property
     def blocks(self) -> frozenset[int]:
@@ -75,9 +73,7 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     Only *bad* directions count: a fast control workload or few switches void nothing. A signal that a block lacks is
     not held against it.
 
-    Args:
-        conditions: One entry per block, any order.
-        max_fraction: At most this share of the blocks is voided, rounded to the nearest; in [0, 1].
+    There is one entry per block; at most this share of them is voided, rounded to the nearest.
 
     Raises:
         MeasurementError: A block is given twice, or a control workload sample is not a time.

@@ -33,9 +33,7 @@ class CalibrationState:
     """Whether a calibration may be relied on."""
 
     status: CalibrationStatus
-    """The answer."""
     reason: Fact
-    """Why."""
 
     @property
     def is_valid(self) -> bool:

@@ -10,9 +10,15 @@ from pathlib import Path
 from perfguard import __version__
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_suite, with_gates
+from perfguard.gate.calibration.aa_gates import (
+    aa_gate,
+    calibrated_margins,
+    detectable_effects,
+    gates_of_suite,
+    summarize,
+    with_gates,
+)
 from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
-from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
 from perfguard.records.facts import Fact, Severity, Value, fact
@@ -37,7 +43,6 @@ class GateErrorRate:
     """What is known of a gate's error rate on this machine, and what follows for its cases."""
 
     fact: Fact
-    """What the gate says of it."""
     margins: dict[str, float] = field(default_factory=dict)
     """Placebo floors above the configured margin, by case id; empty unless the calibration holds."""
 

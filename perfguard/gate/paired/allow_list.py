@@ -22,13 +22,11 @@ class Allowed:
     """What `perfguard allow` did."""
 
     entry: Allowance
-    """The new entry."""
     cases: tuple[str, ...]
     """Ids of the cases that it names now."""
     replaced: tuple[Allowance, ...]
     """Former entries with the same pattern."""
     path: Path
-    """The file."""
 
 
 def utc_today() -> date:

@@ -53,16 +53,10 @@ def compare_arms(
 ) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
-    What was measured before an interruption is judged too; the result then says `interrupted`.
-
-    Args:
-        request: What to measure. Arms that turn out to run the same code are not measured, unless it says so.
-        baseline: What to compare with.
-        candidate: What to judge.
-        notes: For the reader.
-        place: Where the arms are put; alike by default.
-        is_anchor: Whether the baseline is an anchor, so that its margin is tested.
-        op_counts: What another machine counted, to compare the candidate's steps with as well.
+    Arms that turn out to run the same code are not measured, unless the request says so. They are put at alike places
+    unless `place` says otherwise. Against an anchor, its margin is tested. With `op_counts` of another machine, the
+    candidate's steps are compared with these as well. What was measured before an interruption is judged too; the
+    result then says `interrupted`.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.

@@ -32,7 +32,6 @@ class PairedJudge:
     cases: tuple[Case, ...]
     """Cases of the stage, in the order of the suite."""
     policy: Policy
-    """The rule."""
     stage: Stage = Stage.MAIN
     """Whose blocks it judges."""
     confirmation: Stage = Stage.CONFIRMATION
@@ -48,7 +47,6 @@ class PairedJudge:
     gate: SequentialGate | None = field(default=None, init=False)
     """Known once the analyses are planned."""
     is_closed: bool = field(default=False, init=False)
-    """Whether the final analysis was taken."""
 
     def plan(self, blocks: int) -> SequentialGate:
         """Spread the analyses over so many blocks."""

@@ -25,13 +25,8 @@ def compare_paired(
     """Evidence of a paired run, in the order of `cases`, from the blocks that the arm-blind rule leaves.
 
     A case that failed, was never measured, or holds a value that is no time has a `problem` instead of an estimate; it
-    never stops the other cases. Measurements of cases that are not in `cases` are left out.
-
-    Args:
-        data: The run. Samples of one case and block given in several entries are joined, never counted as blocks.
-        cases: What was asked for.
-        policy: Margin, interval level and the share of blocks that may be voided.
-        voiding: What `void_blocks` said of `data.conditions`; worked out here when None.
+    never stops the other cases. Samples of one case and block given in several entries are joined, never counted as
+    blocks. The voiding is what `void_blocks` said of `data.conditions`, worked out here when None.
     """
     voiding = voiding or void_blocks(data.conditions, policy.max_void_fraction)
     failures = {failure.case_id: failure for failure in data.failures}

@@ -87,11 +87,8 @@ def confirm_signals(
 ) -> tuple[Verdict, ...]:
     """Verdicts in which a signal alone makes a case red only where relocated arms show more of it *at all*.
 
-    Args:
-        timed: Verdicts on the times, with their own confirmation.
-        judged: The same after the signals' ruling, in the same order.
-        data: Signals in the blocks of the confirmation alone.
-        policy: Its `confirm_level`.
+    `timed` are verdicts on the times, with their own confirmation, and `judged` the same after the signals' ruling; the
+    data are of the blocks of the confirmation alone.
     """
     ruled = []
     for before, after in zip(timed, judged, strict=True):

@@ -54,10 +54,8 @@ def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) ->
     half of the blocks beyond it. What regressed stays so, with the difference in its sentence; failures and missing
     baselines are left alone.
 
-    Args:
-        verdicts: In the order of the suite.
-        checks: One entry for each case and block, as `RunData.checks` or `paired_with_stored` give them. Blocks and
-            names that only one side has are not compared.
+    There is a check for each case and block, as `RunData.checks` or `paired_with_stored` give them. Blocks and names
+    that only one side has are not compared.
     """
     different = different_results(checks)
     guarded = []

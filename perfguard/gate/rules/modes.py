@@ -31,12 +31,8 @@ def report_modes(
 
     Where no shift is left within the modes, a regression or improvement is a matter of their mix: it stays where the
     mix itself changed significantly, and is `inconclusive` otherwise.
-
-    Args:
-        verdicts: In the order of the suite.
-        data: The blocks that they rest on.
-        policy: `unchanged` within the modes means the same as for the whole case.
-        voided: Blocks that the arm-blind rule left out.
+    The verdicts rest on the blocks of the data but for the voided ones; `unchanged` within the modes means the same as
+    for the whole case.
     """
     samples: dict[str, list[CaseSamples]] = {}
     for entry in data.samples:

@@ -65,15 +65,9 @@ def conclude(
 ) -> GateResult:
     """What the cases' verdicts, in the order of the suite, mean for the gate.
 
-    Args:
-        verdicts: Without a gating case left the gate is inconclusive, never a silent pass.
-        policy: The rule.
-        voiding: What the arm-blind rule did; None against a stored baseline.
-        notes: Further notes for the reader, kept first.
-
-    Returns:
-        The gate's outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline,
-        different, inconclusive, pass; its reason names all that hold.
+    The outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline, different,
+    inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive, never a
+    silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
     """
     held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))
     gating = [verdict for verdict in verdicts if verdict.gating is Gating.GATING]

@@ -67,13 +67,10 @@ class SequentialGate:
         return blocks >= self._first and blocks - self._latest >= self._every
 
     def analyse(self, data: PairedData, *, blocks: int, final: bool) -> dict[str, Outcome]:
-        """Judge what was measured so far; gives the cases that got their answer now.
+        """Judge what was measured so far, in so many finished blocks; gives the cases that got their answer now.
 
-        Args:
-            data: Everything measured so far.
-            blocks: Blocks that have finished.
-            final: Whether nothing more will be measured, so that each test spends what is left of its level. Ended by
-                the budget, the block limit or the user, never by what the data showed.
+        At the final analysis each test spends what is left of its level. It is the budget, the block limit or the user
+        that ends the measuring, never what the data showed.
         """
         self._latest = blocks
         self.voiding = void_blocks(data.conditions, self._policy.max_void_fraction)

@@ -35,7 +35,6 @@ class SignalRule:
     """When a signal has changed."""
 
     signal: Signal
-    """Which one."""
     unit: str
     """Unit of the values, as in SignalFinding."""
     margin_ratio: float
@@ -119,12 +118,8 @@ def judge_signals(
     on its own: it is read, and decides nothing. A case that became faster stays improved whatever it costs; its
     sentence says so.
 
-    Args:
-        data: Signals by case and block, as `RunData.signals` gives them; a signal that an arm could not read has no
-            finding.
-        verdicts: In the order of the suite.
-        policy: Level, gating signals, least number of blocks.
-        voided: Blocks that the arm-blind rule left out.
+    The data are as `RunData.signals` gives them; voided blocks are left out, and a signal that an arm could not read
+    has no finding.
 
     Source: Holm (1979); Berger (1982), doi:10.1080/00401706.1982.10487790: where a change must clear several bars, the
         largest p counts.

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from perfguard.gate.rules.policy import effect_values
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
@@ -117,12 +118,9 @@ def drift_note(drift: Drift, since: str) -> Fact:
         return fact("drift.unknown", case_id=comparison.case_id, since=since)
     return fact(
         "drift.measured",
+        {"since": since, **effect_values(estimate.log_ratio, estimate.interval)},
         severity=Severity.NOTABLE if drift.is_beyond else Severity.INFO,
         case_id=comparison.case_id,
-        since=since,
-        log_ratio=estimate.log_ratio,
-        log_ratio_lower=estimate.interval.lower,
-        log_ratio_upper=estimate.interval.upper,
         margin_ratio=comparison.margin_ratio,
         is_beyond=drift.is_beyond,
     )
@@ -132,12 +130,7 @@ def merge_drift(verdicts: Sequence[Verdict], paired: Sequence[Verdict], since: s
     """Verdicts in which cases are red that pairs with the anchor's commit showed to have drifted.
 
     A pair with the anchor reddens and never clears: whatever else it says changes nothing. A case that is red, failed
-    or different already keeps its verdict.
-
-    Args:
-        verdicts: Against the baseline, in the order of the suite.
-        paired: Against the anchor, after confirmation; of some cases.
-        since: When the anchor was recorded.
+    or different already keeps its verdict. `paired` are verdicts on some cases against the anchor, after confirmation.
     """
     drifted = {v.case_id: v for v in paired if v.outcome is Outcome.REGRESSED and v.gating is Gating.GATING}
     return tuple(_merged(verdict, drifted.get(verdict.case_id), since) for verdict in verdicts)

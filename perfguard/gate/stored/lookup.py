@@ -24,7 +24,6 @@ class CountedBaseline:
     """A baseline with what its steps execute."""
 
     baseline: StoredBaseline
-    """Times."""
     op_counts: Mapping[str, OpCounts] = field(default_factory=dict)
     """By case id; cases that were not counted are missing."""
 
@@ -111,16 +110,14 @@ def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> C
         StoreError: There is none, or it is corrupt.
         ArmError: Git knows no such revision.
     """
-    if name is None:
-        return _counted(loaded, require_stored(loaded, loaded.config.suite, machine_id))
-    if not name.startswith("git:"):
-        return _counted(loaded, loaded.project / name)
-    with _written(committed_files(loaded, name, machine_id)) as place:
-        return _counted(loaded, place)
-
-
-def _counted(loaded: LoadedConfig, place: Path) -> CountedBaseline:
-    return CountedBaseline(baseline=store_of(loaded).load(place), op_counts=load_op_counts(op_counts_file(place)))
+    with contextlib.ExitStack() as stack:
+        if name is None:
+            place = require_stored(loaded, loaded.config.suite, machine_id)
+        elif name.startswith("git:"):
+            place = stack.enter_context(_written(committed_files(loaded, name, machine_id)))
+        else:
+            place = loaded.project / name
+        return CountedBaseline(baseline=store_of(loaded).load(place), op_counts=load_op_counts(op_counts_file(place)))
 
 
 def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[str, bytes]:
@@ -135,10 +132,14 @@ def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[st
         raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
     relative = store_of(loaded).place(machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
     commit = git.resolve_commit(repository, name.removeprefix("git:"))
-    files = {file: _committed(repository, commit, relative / file, name) for file in FILES}
-    for file in OPTIONAL_FILES:
-        with contextlib.suppress(StoreError):
-            files[file] = _committed(repository, commit, relative / file, name)
+    files = {}
+    for file in (*FILES, *OPTIONAL_FILES):
+        path = relative / file
+        try:
+            files[file] = git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
+        except ArmError:
+            if file in FILES:
+                raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None
     return files
 
 
@@ -190,10 +191,3 @@ def _written(files: Mapping[str, bytes]) -> Iterator[Path]:
         for name, content in files.items():
             (Path(scratch) / name).write_bytes(content)
         yield Path(scratch)
-
-
-def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:
-    try:
-        return git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
-    except ArmError:
-        raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None

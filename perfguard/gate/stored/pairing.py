@@ -54,15 +54,9 @@ def pair_open_cases(
 ) -> GateResult:
     """The gate's result after the cases that are not cleared were paired with the baseline's commit, where that works.
 
-    Args:
-        session: The run, with its fresh rounds measured.
-        stored: The baseline.
-        candidate: What is judged.
-        result: What the stored baseline alone says.
-        level: How alike the machine and its state are to those of the baseline.
-        allowances: Slowdowns that the project accepts.
-        drifted: Cases that will be paired with the anchor; None without an anchor. An anchor takes its part of the
-            level whatever the rounds say of it; only the time follows what is open.
+    The result is what the stored numbers alone say, `level` how alike the machine and its state are to those of the
+    baseline. Drifted cases will be paired with the anchor; there are None without an anchor. An anchor takes its part
+    of the level whatever the rounds say of it; only the time follows what is open.
     """
     cases = session.request.cases
     chosen = cases_to_pair(cases, result.verdicts)
@@ -197,10 +191,7 @@ def _pair(
     """Verdicts on the candidate, paired with the commit of a baseline or an anchor.
 
     `level_share` is the part of the gate's level that is spent, `kept_share` the part of what is left of the budget
-    that is not.
-
-    Returns:
-        Why the two cannot be paired, where that is so; None where they run the same code.
+    that is not. A fact says why the two cannot be paired; None that they run the same code.
     """
     name = "anchor" if is_anchor else "baseline"
     if obstacle := obstacle_to_pairing(session, stored, name=name):

@@ -52,15 +52,12 @@ class UpdateOptions:
     """What `baseline update` may overlook."""
 
     rounds: int
-    """Independent rounds."""
     spread_s: float
     """Least seconds from the first to the last."""
     allow_dirty: bool = False
-    """Record although the tree differs from its commit."""
     allow_unfit: bool = False
     """Record although doctor finds the host unfit."""
     allow_few: bool = False
-    """Record with fewer rounds than are needed."""
     allow_different: bool = False
     """Record although a case does not compute what it did in the baseline that is replaced."""
 
@@ -70,11 +67,8 @@ class CaseChange:
     """One case before and after a baseline update, or in two baselines."""
 
     case_id: str
-    """The case."""
     before: CaseNoise | None
-    """None where the case is new."""
     after: CaseNoise | None
-    """None where the case is gone."""
     interval: Interval | None = None
     """Of the log-ratio of the times, for all that the machine's speed did in between; None where a side has too few
     rounds."""
@@ -164,22 +158,16 @@ def _require_fit(request: Request, options: UpdateOptions) -> git.TreeState:
             f"{request.loaded.project} has uncommitted changes, so the baseline could not be traced to a commit; "
             "commit them, or use --allow-dirty"
         )
-    if not options.allow_unfit:
-        failed = [
-            check for check in check_host(request.loaded, request.fingerprint) if check.status is CheckStatus.FAIL
-        ]
-        if failed:
-            what = ", ".join(check.id for check in failed)
-            raise HostUnfitError(
-                f"this host is unfit for a baseline ({what}); see `perfguard doctor`, or use --allow-unfit"
-            )
+    checks = () if options.allow_unfit else check_host(request.loaded, request.fingerprint)
+    if what := ", ".join(check.id for check in checks if check.status is CheckStatus.FAIL):
+        raise HostUnfitError(
+            f"this host is unfit for a baseline ({what}); see `perfguard doctor`, or use --allow-unfit"
+        )
     return state
 
 
 def _require_complete(session: Session, options: UpdateOptions) -> None:
-    for failure in session.data.failures.values():
-        if failure.skipped:
-            continue
+    if failure := next((failure for failure in session.data.failures.values() if not failure.skipped), None):
         raise MeasurementError(
             f"{failure.case_id} failed ({failure.quoted}); no baseline was stored. Fix it, or select other cases"
         )
@@ -214,15 +202,8 @@ def changes_between(before: CountedBaseline | None, after: CountedBaseline | Non
             counts, counts_now = before.op_counts.get(case_id), after.op_counts.get(case_id)
             if counts is not None and counts_now is not None and comparable(counts, counts_now) is None:
                 op_changes = compare_op_counts(counts, counts_now)
-        changes.append(
-            CaseChange(
-                case_id=case_id,
-                before=old.get(case_id),
-                after=new.get(case_id),
-                interval=interval,
-                op_changes=op_changes,
-            )
-        )
+        sides = {"before": old.get(case_id), "after": new.get(case_id)}
+        changes.append(CaseChange(case_id=case_id, **sides, interval=interval, op_changes=op_changes))
     return tuple(changes)
 
 
@@ -301,10 +282,9 @@ def _public_runs(session: Session) -> dict[str, list[Any]]:
     runs: dict[str, list[Any]] = {}
     for case_id, rounds in _rounds_of(session).items():
         shared = {key: value for key, value in metadata.get(case_id, {}).items() if key in _PUBLIC}
+        known = [{**shared, "name": case_id, **metadata_of(entry)} for entry in rounds]
         runs[case_id] = [
-            pyperf.Run(
-                list(entry.values_s), metadata={**shared, "name": case_id, **metadata_of(entry)}, collect_metadata=False
-            )
-            for entry in rounds
+            pyperf.Run(list(entry.values_s), metadata=each, collect_metadata=False)
+            for entry, each in zip(rounds, known, strict=True)
         ]
     return runs

@@ -12,8 +12,8 @@ import pytest
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+from perfguard.gate.calibration.aa_gates import calibrated_margins
 from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_bankable, planned_cases, scope_of
-from perfguard.gate.calibration.summary import calibrated_margins
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
 from perfguard.host.identity import stack_id

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
-from perfguard.gate.calibration.summary import (
+from perfguard.gate.calibration.aa_gates import (
     block_variances,
     calibrated_margins,
     detectable_effects,
@@ -16,6 +15,7 @@ from perfguard.gate.calibration.summary import (
     pace_of,
     summarize,
 )
+from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
 from perfguard.records.calibration import Calibration, CaseSample
 from perfguard.records.facts import fact
 from perfguard.records.pace import Pace
