@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
+from perfguard.gate.rules.compare import SequentialGate
 from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy

@@ -10,8 +10,8 @@ from perfguard.gate.paired.allow_list import allowances_of
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
+from perfguard.gate.rules.compare import SequentialGate, plan_analyses
 from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
-from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
 from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, InterimAnalysis

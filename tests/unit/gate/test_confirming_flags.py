@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.compare import SequentialGate, compare_paired, plan_analyses
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
