@@ -55,18 +55,6 @@ RunGate = Callable[..., RunResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrateOptions:
-    """How much to calibrate."""
-
-    gates: int
-    """A/A gates to run; with `resume` the number to have in the end."""
-    placebo: bool = True
-    """Put the arms at unequally long paths, with unequally large environments."""
-    resume: bool = False
-    """Count what is stored for this machine and software already."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
     """What a calibration came to."""
 
@@ -82,8 +70,13 @@ class Calibrated:
     interrupted: bool = False
 
 
-def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: RunGate = compare_arms) -> Calibrated:
+def calibrate_machine(
+    request: Request, *, gates: int, placebo: bool = True, resume: bool = False, run_gate: RunGate = compare_arms
+) -> Calibrated:
     """Run A/A gates of the request's suite, each with its budget, and store each as soon as it has finished.
+
+    To resume is to count what is stored for this machine and software already. A placebo puts the arms at unequally
+    long paths, with unequally large environments.
 
     Raises:
         StoreError: The stored calibration cannot be read or written.
@@ -101,7 +94,7 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     if others := (len(whole.gates) if whole else 0) - (len(stored.gates) if stored else 0):
         notes.append(fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others))
     calibration = _take_in(request, stored if difference is None else None, scope)
-    missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
+    missing = gates - (len(calibration.gates) if resume and calibration else 0)
     seed = request.loaded.config.seed
     base = secrets.randbelow(2**31) if seed is None else seed
     # The last commit twice; the working directory twice where there is no repository.
@@ -111,11 +104,11 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
         request.progress(fact("step.aa_gate", number=number, gates=missing))
         draw = random.Random(f"{base}:{len(calibration.gates) if calibration else 0}")  # noqa: S311 - a layout, no secret
         seeded = _seeded(request, draw)
-        result = run_gate(seeded, arm, arm, place=_placebo(draw) if options.placebo else None)
+        result = run_gate(seeded, arm, arm, place=_placebo(draw) if placebo else None)
         if result.exit_code == ExitCode.INTERRUPTED:
             interrupted = True
             break
-        gate = _judged(result, placebo=options.placebo)
+        gate = _judged(result, placebo=placebo)
         calibration = _store(request, calibration, [gate], scope_of_result(result, request))
         outcome, blocks = gate.outcome, gate.blocks
         request.progress(fact("step.aa_gate_stored", number=number, gates=missing, outcome=outcome, blocks=blocks))

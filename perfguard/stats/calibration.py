@@ -88,11 +88,9 @@ def pooled_spread(
 ) -> PooledSpread:
     """SD of the block log-ratios over several gates, each with its own mean.
 
-    Args:
-        gates: Block log-ratios of each gate, shape `(gates, blocks)`, ragged. Gates of under two blocks are left out.
-        level: Of the two-sided interval.
-        variances: Of the blocks, as `estimate_paired` takes them, for each gate; then the SD is the one that a plain
-            mean would need for the precision that weighting gives.
+    Gates are block log-ratios, shape `(gates, blocks)`, ragged; those of under two blocks are left out. With variances
+    of the blocks, as `estimate_paired` takes them, for each gate, the SD is the one that a plain mean would need for
+    the precision that weighting gives. The level is that of the two-sided interval.
 
     Source: the pooled variance with its chi-squared interval. Heavy tails widen it: a sample variance varies by
         2/df + kurtosis/n (relative, squared), so df is divided by 1 + kurtosis/2; Bonett (2006),

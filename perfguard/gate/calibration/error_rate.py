@@ -86,14 +86,10 @@ def error_rate(
 ) -> Fact:
     """The error rate of a gate: `rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
 
-    Args:
-        state: Whether the calibration holds.
-        summary: Of the calibration; None where there is none.
-        alpha: Nominal family-wise level of the gate.
-        reach: What gates of this budget find with 80 % power: `low_ratio` and `high_ratio`, over the gating cases, and
-            `budget_s`; empty where that is not known.
-        screens: Whether a stored baseline clears what it can, so that the rate is that of the pairs: the numbers of
-            another day have no error rate that could be measured (docs/decisions/0006-stored-baselines.md).
+    `reach` is what gates of this budget find with 80 % power: `low_ratio` and `high_ratio`, over the gating cases, and
+    `budget_s`; empty where that is not known. A gate `screens` where a stored baseline clears what it can, so that the
+    rate is that of the pairs: the numbers of another day have no error rate that could be measured
+    (docs/decisions/0006-stored-baselines.md).
     """
     if state.status is CalibrationStatus.ABSENT or summary is None:
         return nominal(alpha)

@@ -35,13 +35,8 @@ def apply_allowances(
     shown to be beyond it (one-sided, at the policy's level). Where several entries name a case, the strictest applies.
     What is beyond it, or not covered for another reason, stays regressed and says why.
 
-    Args:
-        verdicts: In the order of the suite, after every other ruling.
-        allowances: The allow-list, expired entries too.
-        today: UTC date; an entry applies up to and including its last day.
-        policy: The rule that the verdicts were reached by.
-        tags: Tags by case id, for patterns such as `tag:step`.
-        different: Cases whose arms do not compute the same thing.
+    The verdicts are those after every other ruling. An entry applies up to and including its last day, in UTC. Tags by
+    case id are for patterns such as `tag:step`; different are cases whose arms do not compute the same thing.
     """
     return tuple(
         _ruled(verdict, named, policy, is_different=verdict.case_id in different)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from perfguard.gate.rules.policy import effect_values
@@ -36,16 +36,6 @@ _FEW = 2
 """One case that moved is a case, whatever the size of its suite."""
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """How far a case is from its anchor, by the stored numbers."""
-
-    comparison: Comparison
-    """Fresh rounds against those of the anchor; its margin is the anchor's."""
-    is_beyond: bool
-    """Whether a gating case is shown to be slower by more than the margin, over the family of gating cases."""
 
 
 def cases_to_pair(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> tuple[Case, ...]:
@@ -97,32 +87,32 @@ def left_open(verdict: Verdict, *, why: tuple[Fact, ...]) -> Verdict:
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(open_, *why, *verdict.reasons))
 
 
-def screen_drift(comparisons: Sequence[Comparison], *, alpha: float) -> tuple[Drift, ...]:
-    """Which cases are shown to have drifted beyond their margin, in the order of `comparisons`.
+def screen_drift(comparisons: Sequence[Comparison], *, alpha: float) -> frozenset[str]:
+    """Which gating cases are shown to have drifted beyond their margin.
 
-    These are fresh rounds against the anchor's, at the anchor's margin; alpha is the family-wise level over the gating
+    Compared are fresh rounds with the anchor's, at the anchor's margin; alpha is the family-wise level over the gating
     cases.
 
     Source: Holm (1979).
     """
     p_values = {c.case_id: c.p_regressed for c in comparisons if c.gating is Gating.GATING and c.estimate}
     known = {case_id: p_value for case_id, p_value in p_values.items() if p_value is not None}
-    adjusted = dict(zip(known, holm(list(known.values())), strict=True))
-    return tuple(Drift(comparison=c, is_beyond=adjusted.get(c.case_id, math.inf) <= alpha) for c in comparisons)
+    adjusted = zip(known, holm(list(known.values())), strict=True)
+    return frozenset(case_id for case_id, p_value in adjusted if p_value <= alpha)
 
 
-def drift_note(drift: Drift, since: str) -> Fact:
+def drift_note(comparison: Comparison, since: str, *, is_beyond: bool) -> Fact:
     """How far a case is from its anchor, which was recorded on that day."""
-    comparison, estimate = drift.comparison, drift.comparison.estimate
+    estimate = comparison.estimate
     if estimate is None:
         return fact("drift.unknown", case_id=comparison.case_id, since=since)
     return fact(
         "drift.measured",
         {"since": since, **effect_values(estimate.log_ratio, estimate.interval)},
-        severity=Severity.NOTABLE if drift.is_beyond else Severity.INFO,
+        severity=Severity.NOTABLE if is_beyond else Severity.INFO,
         case_id=comparison.case_id,
         margin_ratio=comparison.margin_ratio,
-        is_beyond=drift.is_beyond,
+        is_beyond=is_beyond,
     )
 
 

@@ -113,10 +113,9 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) ->
     policy = replace(policy_of(config), margin_ratio=config.anchor_margin)
     failures = session.data.paired().failures
     comparisons = compare_rounds(anchor.rounds, session.data.rounds(), cases, policy, failures)
-    found = screen_drift(comparisons, alpha=policy.alpha * DRIFT_SHARE)
-    for drift in found:
-        session.note(drift_note(drift, since))
-    beyond = {drift.comparison.case_id for drift in found if drift.is_beyond}
+    beyond = screen_drift(comparisons, alpha=policy.alpha * DRIFT_SHARE)
+    for comparison in comparisons:
+        session.note(drift_note(comparison, since, is_beyond=comparison.case_id in beyond))
     return tuple(case for case in cases if case.id in beyond)
 
 
