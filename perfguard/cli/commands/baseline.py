@@ -16,7 +16,7 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.units import format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
-    from perfguard.gate.stored.changes import CaseChange
+    from perfguard.gate.stored.update import CaseChange
     from perfguard.records.record import BaselineInfo, StoredBaseline
     from perfguard.records.steps.ops import OpCountChange
     from perfguard.store.baselines import BaselineStore
@@ -33,8 +33,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
-    from perfguard.gate.stored.anchors import anchor_of
-    from perfguard.gate.stored.lookup import require_stored, store_of
+    from perfguard.gate.stored.lookup import anchor_of, require_stored, store_of
     from perfguard.host.probe import probe
 
     loaded = load({})
@@ -59,8 +58,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     AFTER defaults to this machine's baseline in the working tree. The output shows the 95 % interval of each case's
     difference, and its changed op counts.
     """
-    from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
+    from perfguard.gate.stored.update import changes_between
     from perfguard.host.probe import probe
 
     loaded = load({"suite": suite}, keys=("suite",))
@@ -80,7 +79,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     `baseline update` does not change it. Gates against the stored baseline compare with it, too; `gate --anchor`
     pairs with its commit.
     """
-    from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
+    from perfguard.gate.stored.lookup import freeze_anchor, remove_anchor
     from perfguard.host.probe import probe
 
     if remove and (source is not None or replace):

@@ -41,7 +41,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request
     from perfguard.errors import UsageError
-    from perfguard.gate.bisect.bisect import bisect
+    from perfguard.gate.bisect import bisect
     from perfguard.records.plan import FOR_BISECTION
     from perfguard.runner.arms.git_bisect import Span
 

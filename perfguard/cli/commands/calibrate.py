@@ -36,7 +36,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request
     from perfguard.errors import ExitCode, UsageError
-    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+    from perfguard.gate.calibrate import calibrate_machine, known_error_rate
     from perfguard.records.plan import FOR_CALIBRATION
 
     if options["patterns"]:
@@ -45,9 +45,7 @@ def command(**options: Any) -> None:
     if options["only_show"]:
         _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
-    found = calibrate_machine(
-        request, CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"])
-    )
+    found = calibrate_machine(request, gates=options["gates"], placebo=options["placebo"], resume=options["resume"])
     _print_calibrated(found, as_json=options["as_json"])
     if found.calibration is not None:
         click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)

@@ -75,8 +75,7 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
     """
     from perfguard.cli.measuring import build_request, show
     from perfguard.errors import ArmError, UsageError
-    from perfguard.gate.choose import compare_or_gate, default_gate
-    from perfguard.gate.stored.anchors import gate_against_anchor
+    from perfguard.gate.choose import compare_or_gate, default_gate, gate_against_anchor
     from perfguard.runner.arms.resolve import parse_arm
 
     if options["anchor"] and options["baseline"] is not None:

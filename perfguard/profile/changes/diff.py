@@ -14,7 +14,7 @@ from perfguard.profile.op_times.overhead import Overhead, estimate_overhead
 from perfguard.profile.op_times.typical_steps import BoolArray, FloatArray
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpDelta
 from perfguard.stats.moderated import Differences, SharedNoise, estimate_noise, mean_differences
-from perfguard.stats.multiple import benjamini_hochberg
+from perfguard.stats.p_values import benjamini_hochberg
 
 LEVEL = 0.95
 """Of every interval."""

@@ -13,7 +13,7 @@ from perfguard.profile.changes.causes import CULPRIT_LEVEL, Cause, CauseKind, Ce
 from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff
 from perfguard.records.steps.ops import StepBalance
 from perfguard.stats.moderated import IntArray, VariancePrior, mean_differences, noise_of_sums, prior_of_sums
-from perfguard.stats.multiple import benjamini_hochberg
+from perfguard.stats.p_values import benjamini_hochberg
 
 SIMILAR = 0.25
 """A rise and a fall are the same cost where they differ by at most this part of the larger one, and a step is unchanged

@@ -12,7 +12,7 @@ from perfguard import __version__
 from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
-from perfguard.gate.show import judged_run
+from perfguard.gate.show import rejudge_run
 from perfguard.records.events import Event, OpsCompared
 from perfguard.records.result import RunResult
 from perfguard.records.run_data import RunData
@@ -150,7 +150,7 @@ def _result(folder: Path, problems: list[str]) -> RunResult | None:
 
 def _judged(loaded: LoadedConfig, folder: Path, events: Sequence[Event], problems: list[str]) -> RunResult | None:
     try:
-        return judged_run(loaded, folder, events)
+        return rejudge_run(loaded, folder, events)
     except (PerfguardError, ValueError, ArithmeticError) as error:
         problems.append(f"what was measured cannot be judged: {error}")
         return None

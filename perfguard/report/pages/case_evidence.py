@@ -62,6 +62,6 @@ def _voided(
 
 
 def _log_ratio(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> float:
-    from perfguard.stats.paired import block_log_ratio
+    from perfguard.stats.paired import block_effect
 
-    return block_log_ratio(baseline_s, candidate_s)
+    return block_effect(baseline_s, candidate_s).log_ratio
