@@ -178,7 +178,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         os.environ.setdefault(name, "1")
     from perfguard.tui.launch import run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
-    from perfguard.watch.run_files import read_selection
+    from perfguard.watch.sources.event_sources import read_selection
     from perfguard.watch.view.watching import RunWatch
 
     is_here = source.is_live and source.folder is not None

@@ -17,12 +17,9 @@ from perfguard.gate.calibration.summary import block_variances
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.gate.show import recorded_duration_s
-from perfguard.records.calibration import TIME_FORMAT
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import TIME_FORMAT, CalibrationSummary, Pace, SuitePlan
 from perfguard.records.events import RunStarted
 from perfguard.records.facts import Fact, fact
-from perfguard.records.pace import Pace
-from perfguard.records.planning import SuitePlan
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Gating
 from perfguard.runner.run_folder import read_events

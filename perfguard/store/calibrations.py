@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.records.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
-from perfguard.records.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.records.calibration import CALIBRATION_SCHEMA, PLAN_SCHEMA, TIME_FORMAT, Calibration, SuitePlan
 from perfguard.records.verdict import GateOutcome
 from perfguard.store.files import load_json, write_text
 

@@ -14,10 +14,9 @@ from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.host.probe import probe
-from perfguard.records.case_block import CaseBlock
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
-from perfguard.records.run_data import RunData
+from perfguard.records.run_data import CaseBlock, RunData
 from perfguard.store.baselines import BaselineStore
 from perfguard.store.files import write_text
 from perfguard.watch.sources.event_sources import EVENTS_FILE

@@ -21,10 +21,16 @@ from perfguard.gate.calibration.error_rate import (
 from perfguard.gate.calibration.plan_cases import planned_gating
 from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
 from perfguard.gate.rules.sequential import ANALYSES
-from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import (
+    DECISION_RULE,
+    TIME_FORMAT,
+    AAGate,
+    Calibration,
+    CalibrationSummary,
+    Scope,
+    SuitePlan,
+)
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData

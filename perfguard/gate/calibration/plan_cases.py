@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfguard.records.calibration import Pace, PlannedCase, SuitePlan
 from perfguard.records.facts import Fact, Severity, Subject, Value, fact
-from perfguard.records.pace import Pace
-from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
 

@@ -7,9 +7,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perfguard.records.calibration import AAGate, Calibration, CaseSample
-from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
-from perfguard.records.pace import CasePace, Pace
+from perfguard.records.calibration import (
+    AAGate,
+    CalibratedCase,
+    Calibration,
+    CalibrationSummary,
+    CasePace,
+    CaseSample,
+    FalseAlarms,
+    Pace,
+)
 from perfguard.stats.calibration import CONFIDENCE, autocorrelation, intraclass_correlation, pooled_spread, upper_bound
 from perfguard.stats.paired import estimate_paired
 from perfguard.stats.placebo import PlaceboSpread, placebo_spread

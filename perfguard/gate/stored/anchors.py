@@ -16,7 +16,7 @@ from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
 from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.session import Request
-from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
+from perfguard.store.baselines import anchor_place, files_of, freeze, has_anchor, remove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from perfguard.gate.stored.changes import CountedBaseline
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.record import StoredBaseline, StoredOpCounts
 from perfguard.runner.arms import git
-from perfguard.store.anchors import FILES, OPTIONAL_FILES
-from perfguard.store.baselines import BaselineStore
+from perfguard.store.baselines import FILES, OPTIONAL_FILES, BaselineStore
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 
 

@@ -6,13 +6,140 @@ Empty tuples mean that there is none of the kind, or that it is unknown where a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from perfguard.records.facts import Fact
-from perfguard.records.machine.software import SoftwareFacts as SoftwareFacts  # noqa: PLC0414 - part of this module's names
-from perfguard.records.machine.state import FrequencyDomain as FrequencyDomain  # noqa: PLC0414 - part of this module's names
-from perfguard.records.machine.state import State as State  # noqa: PLC0414 - part of this module's names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareFacts:
+    """What the interpreter under test runs on."""
+
+    python_version: str | None = None
+    """`3.11.7`."""
+    python_implementation: str | None = None
+    """`CPython`, ..."""
+    glibc_version: str | None = None
+    """C library, `glibc 2.36`."""
+    torch_version: str | None = None
+    """None when torch cannot be imported."""
+    torch_git_version: str | None = None
+    """Commit that torch was built from."""
+    torch_debug: bool | None = None
+    """Whether torch is a debug build."""
+    torch_cxx11_abi: bool | None = None
+    """Whether torch uses the C++11 ABI."""
+    torch_build: tuple[str, ...] | None = None
+    """Lines of torch's build summary, long flags left out."""
+    aten_isa: str | None = None
+    """Effective vector level of torch's own kernels."""
+    onednn_version: str | None = None
+    """oneDNN inside torch."""
+    onednn_isa: str | None = None
+    """oneDNN's own sentence about the instruction set it uses."""
+    mkl_version: str | None = None
+    """MKL inside torch."""
+    mkl_isa: str | None = None
+    """MKL's own words about the instruction set it uses."""
+    intra_op_threads: int | None = None
+    """`torch.get_num_threads()` with the environment as it was."""
+    inter_op_threads: int | None = None
+    """`torch.get_num_interop_threads()`."""
+    parallel_backend: str | None = None
+    """`OpenMP`, ..."""
+    openmp_runtimes: tuple[str, ...] | None = None
+    """File names of the OpenMP libraries that are really loaded."""
+    malloc_libraries: tuple[str, ...] | None = None
+    """File names of allocators loaded beside the C library's."""
+    ipex_version: str | None = None
+    """Installed intel_extension_for_pytorch; None when there is none."""
+    numpy_version: str | None = None
+    """Installed NumPy."""
+    flushes_denormals: bool | None = None
+    """Whether this interpreter rounds denormal numbers to zero after importing torch."""
+    float32_matmul_precision: str | None = None
+    """`highest`, `high` or `medium`."""
+    onednn_enabled: bool | None = None
+    """Whether torch may use oneDNN."""
+    deterministic: bool | None = None
+    """Whether deterministic algorithms are forced."""
+    environment: Mapping[str, str] | None = None
+    """Variables that change CPU results, those that are set; paths cut to file names."""
+    problem: Fact | None = None
+    """Why torch could not be asked, one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrequencyDomain:
+    """CPUs that share a frequency policy's settings."""
+
+    cpus: tuple[int, ...]
+    """Online CPUs, ascending."""
+    driver: str | None
+    """`intel_pstate`, `amd-pstate-epp`, `acpi-cpufreq`, ..."""
+    governor: str | None
+    """`performance`, `powersave`, ..."""
+    energy_preference: str | None
+    """Energy-performance preference, where the driver has one."""
+    min_hz: int | None
+    """Smallest frequency of the hardware."""
+    max_hz: int | None
+    """Largest frequency of the hardware."""
+    base_hz: int | None
+    """Guaranteed frequency without turbo."""
+    limit_min_hz: int | None
+    """Lower limit that is set."""
+    limit_max_hz: int | None
+    """Upper limit that is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Settings and conditions that can change without another machine."""
+
+    frequency: tuple[FrequencyDomain, ...] = ()
+    """One entry for each set of settings; empty when the kernel controls no frequency."""
+    driver: str | None = None
+    """The frequency driver, when it is the same everywhere."""
+    governor: str | None = None
+    """The governor, when it is the same everywhere."""
+    turbo: bool | None = None
+    """Whether turbo (boost) is allowed."""
+    min_perf_percent: int | None = None
+    """intel_pstate's lower limit."""
+    max_perf_percent: int | None = None
+    """intel_pstate's upper limit."""
+    smt_control: str | None = None
+    """`on`, `off`, `forceoff`, `notsupported`, ..."""
+    thp: str | None = None
+    """Transparent huge pages: `always`, `madvise` or `never`."""
+    thp_defrag: str | None = None
+    """When huge pages are assembled."""
+    ksm: bool | None = None
+    """Whether same-page merging runs."""
+    numa_balancing: bool | None = None
+    """Whether the kernel migrates pages between nodes."""
+    aslr: int | None = None
+    """`kernel.randomize_va_space`: 0, 1 or 2."""
+    kernel: str | None = None
+    """Kernel release."""
+    clocksource: str | None = None
+    """`tsc`, `kvm-clock`, `hpet`, ..."""
+    mitigations: Mapping[str, str] | None = None
+    """Vulnerability to mitigation, as the kernel puts it."""
+    memory_bytes: int | None = None
+    """Usable memory of the machine."""
+    swap_bytes: int | None = None
+    """Size of swap; 0 without any."""
+    swap_used_bytes: int | None = None
+    """Swap in use."""
+    steal_ratio: float | None = None
+    """Stolen over all CPU time since boot."""
+    load_1min: float | None = None
+    """Load average over one minute."""
+
 
 SCHEMA_VERSION = 1
 """Raised when a field changes its meaning; fingerprints of another version are never equal."""

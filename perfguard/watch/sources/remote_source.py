@@ -16,8 +16,7 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES
-from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, TailUpdate
-from perfguard.watch.sources.line_reader import LineReader
+from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, LineReader, TailUpdate
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 """Asks nothing: a reader has no terminal to type a password into, so keys or an agent must do."""

@@ -10,7 +10,10 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
 from perfguard.records.steps.ops import OpDelta
 from perfguard.runner.doctor import check_host
-from perfguard.watch.run_files import (
+from perfguard.watch.sources.event_sources import (
+    EVENTS_FILE,
+    EventSource,
+    ReplaySource,
     host_of,
     read_attribution,
     read_fingerprint,
@@ -18,7 +21,6 @@ from perfguard.watch.run_files import (
     read_selection,
     selection_of,
 )
-from perfguard.watch.sources.event_sources import EVENTS_FILE, EventSource, ReplaySource
 from perfguard.watch.sources.event_tail import TailUpdate
 from perfguard.watch.sources.event_writers import WriterSearch
 from perfguard.watch.view.run import WatchedRun

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
+from perfguard.records.calibration import CasePace, Pace
 from perfguard.records.facts import Severity, fact
-from perfguard.records.pace import CasePace, Pace
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.planning import sequential_blocks
 from tests.calibrated_machines import plan_of
