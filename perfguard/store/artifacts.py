@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
@@ -54,11 +55,7 @@ class _SmallReads:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes.
-
-        Raises:
-            BadZipFile: They are too many.
-        """
+        """The next bytes; BadZipFile where they are too many."""
         content = self._file.read(_LARGEST_READ_BYTES + 1 if size < 0 else min(size, _LARGEST_READ_BYTES + 1))
         if len(content) > _LARGEST_READ_BYTES:
             raise zipfile.BadZipFile(f"it lists more than {MOST_MEMBERS} files")
@@ -88,7 +85,7 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
         StoreError: It is no JSON, has another schema or wrong types or is too large.
     """
     try:
-        data: Any = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        data: Any = json.loads(content.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         if _SURROGATE.search(content):  # half of a pair is text to JSON, and to nothing else
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -141,26 +138,20 @@ def _read_at_most(stream: IO[bytes], source: str) -> bytes:
     return bytes(content)
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _finite(text: str) -> float:
+    """A number of JSON, which `NaN`, `Infinity` and 1e999 are not."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is larger than any number")
+        is_name = not text[-1].isdigit()
+        raise ValueError(f"{text} is not JSON" if is_name else f"{text[:40]} is larger than any number")
     return number
 
 
 def _depth(data: Any) -> int:
     """Levels of nesting; breadth first, so that nothing deep can exhaust the stack."""
-    depth, level = 0, [data]
+    depth, level = -1, list[Any]([[data]])
     while level:
         depth += 1
-        level = [child for item in level for child in _children(item)]
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for child in chain.from_iterable(children) if isinstance(child, (dict, list))]
     return depth
-
-
-def _children(item: Any) -> list[Any]:
-    children = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
-    return [child for child in children if isinstance(child, dict | list)]

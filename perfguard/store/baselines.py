@@ -8,7 +8,6 @@ fingerprint.json  the machine                                      info.json    
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -21,8 +20,8 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
-from perfguard.store.files import write_text
-from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite
+from perfguard.store.files import parse_json, write_text
+from perfguard.store.pyperf_files import REMEDY, read_suite, suite_from_runs, write_suite
 
 T = TypeVar("T")
 
@@ -107,7 +106,7 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
         found = []
         for run in benchmark.get_runs():
             metadata = run.get_metadata()
-            if not run.values:
+            if not run.values:  # calibration of loops
                 continue
             if CONTROL_KEY not in metadata:
                 raise StoreError(
@@ -133,13 +132,9 @@ def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path, if_corrupt=REMEDY)
     except FileNotFoundError:
-        raise StoreError(f"{path} is missing; restore it from git, or run `perfguard baseline update`") from None
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} is corrupt ({error}); restore it from git, or run `perfguard baseline update`"
-        ) from error
+        raise StoreError(f"{path} is missing; {REMEDY}") from None
     return from_builtins(upgraded(data, kind), kind, source=str(path))
 
 
@@ -173,10 +168,7 @@ def files_of(place: Path) -> dict[str, bytes]:
         counted = [name for name in OPTIONAL_FILES if (place / name).is_file()]
         return {name: (place / name).read_bytes() for name in (*FILES, *counted)}
     except OSError as error:
-        raise StoreError(
-            f"{error.filename} cannot be read ({error.strerror}); restore it from git, or run "
-            "`perfguard baseline update`"
-        ) from error
+        raise StoreError(f"{error.filename} cannot be read ({error.strerror}); {REMEDY}") from error
 
 
 def freeze(files: Mapping[str, bytes], place: Path, *, replace: bool) -> Path:

@@ -61,11 +61,7 @@ def load_calibration(path: Path) -> Calibration | None:
 
 
 def save_calibration(path: Path, calibration: Calibration) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError."""
     write_text(path, calibration_text(calibration))
 
 
@@ -79,11 +75,7 @@ def load_plan(path: Path) -> SuitePlan | None:
 
 
 def save_plan(path: Path, plan: SuitePlan) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError."""
     write_text(path, to_json(plan, indent=1) + "\n")
 
 
