@@ -11,7 +11,7 @@ import statistics
 from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perfguard.records.events import (
@@ -53,7 +53,7 @@ from perfguard.records.steps.ops import Attribution, OpCountChange
 
 @dataclass(slots=True)
 class CaseBlock:
-    """The timed samples of one case in one block, warm-ups left out."""
+    """The timed samples of one case in one block, warm-ups left out; compact, so that hours of them fit into memory."""
 
     case_id: str
     """The case."""
@@ -76,41 +76,25 @@ class CaseBlock:
         """The samples of one arm."""
         return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
 
-    def signal(self, signal: Signal, arm: Arm, inner_loops: int) -> tuple[float | None, ...]:
-        """What was measured beside wall time in each sample of an arm; empty where signals are not kept.
-
-        Args:
-            signal: Which one.
-            arm: Which side.
-            inner_loops: Iterations of a sample, for recordings that do not tell them.
-        """
-        return tuple(_signal(signal, timed, inner_loops) for timed in (self.timed or {}).get(arm, ()))
-
-    def samples(self) -> CaseSamples:
-        """The same, immutable."""
-        return CaseSamples(
-            case_id=self.case_id,
-            block=self.block,
-            baseline_s=tuple(self.baseline_s),
-            candidate_s=tuple(self.candidate_s),
-            wall_s=self.done.wall_s if self.done else None,
-        )
-
 
 def _signal(signal: Signal, timed: SampleTimed, inner_loops: int) -> float | None:
     """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
-    amounts = {
-        Signal.CPU: timed.cpu_s,
-        Signal.MEMORY: timed.peak_memory_bytes,
-        Signal.ENERGY: timed.energy_j,
-        Signal.INSTRUCTIONS: timed.instructions,
-    }
-    if signal in amounts:
-        return amounts[signal]
+    count: int | None
+    match signal:
+        case Signal.CPU:
+            return timed.cpu_s
+        case Signal.MEMORY:
+            return timed.peak_memory_bytes
+        case Signal.ENERGY:
+            return timed.energy_j
+        case Signal.INSTRUCTIONS:
+            return timed.instructions
+        case Signal.FAULTS:
+            count = timed.minor_faults
+        case Signal.SWITCHES:
+            voluntary = timed.voluntary_switches
+            count = None if voluntary is None else voluntary + timed.involuntary_switches
     iterations = timed.iterations or inner_loops
-    count: int | None = timed.minor_faults
-    if signal is Signal.SWITCHES:
-        count = None if timed.voluntary_switches is None else timed.voluntary_switches + timed.involuntary_switches
     return None if count is None or not iterations else count / iterations
 
 
@@ -197,17 +181,6 @@ class RunData:
         match event:
             case SampleTimed() | ControlTimed() | CaseFinished() | BlockStarted() | BlockFinished():
                 self._measure(event)
-            case (
-                StageStarted() | AnalysesPlanned() | InterimAnalysis() | CaseFailed() | VerdictReached() | RunFinished()
-            ):
-                self._decide(event)
-            case StepsCounted() | OpsCompared():
-                self._explain(event)
-            case _:
-                self._prepare(event)
-
-    def _prepare(self, event: RunStarted | ArmReady | ArmsCompared | CaseCalibrated | Noted) -> None:
-        match event:
             case RunStarted():
                 self.start, self.case_ids = event, event.case_ids
             case ArmReady():
@@ -219,25 +192,32 @@ class RunData:
                 self.inner_loops[event.case_id] = event.inner_loops
             case Noted():
                 self.notes.append(event)
+            case StageStarted():
+                self.stage, self.blocks_planned = event.stage, None
+            case AnalysesPlanned():
+                earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
+                self.blocks_planned = earlier + event.blocks
+            case _:
+                self._decide(event)
 
     def _measure(self, event: SampleTimed | ControlTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
+        if isinstance(event, ControlTimed):
+            self._control.setdefault(event.block, []).append(event.value_s)
+            insort(self._sorted_controls, event.value_s)
+            typical_s = statistics.median(self._sorted_controls)
+            self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
+            return
+        self._time(event.case_id if isinstance(event, SampleTimed) else None)
         match event:
-            case SampleTimed():
-                self._time(event.case_id)
-                if not event.warmup:
-                    self._add_sample(event)
-            case ControlTimed():
-                self._add_control(event)
+            case SampleTimed(warmup=False):
+                self._add_sample(event)
             case CaseFinished():
-                self._time(None)
                 self._case_block(event.block, event.case_id).done = event
                 self.revisions[event.case_id] += 1
             case BlockStarted():
-                self._time(None)
                 self.block, self._stages[event.block] = event.block, self.stage
                 self._data_seeds[event.block] = event.data_seed
             case BlockFinished():
-                self._time(None)
                 self._finish_block(event)
 
     def _add_sample(self, timed: SampleTimed) -> None:
@@ -248,12 +228,6 @@ class RunData:
             found.timed = found.timed or {}
             found.timed.setdefault(timed.arm, []).append(timed)
         self.revisions[timed.case_id] += 1
-
-    def _add_control(self, event: ControlTimed) -> None:
-        self._control.setdefault(event.block, []).append(event.value_s)
-        insort(self._sorted_controls, event.value_s)
-        typical_s = statistics.median(self._sorted_controls)
-        self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
 
     def _finish_block(self, event: BlockFinished) -> None:
         self.block, self._finished[event.block] = event.block, event
@@ -280,41 +254,35 @@ class RunData:
         return found
 
     def _decide(
-        self, event: StageStarted | AnalysesPlanned | InterimAnalysis | CaseFailed | VerdictReached | RunFinished
+        self, event: InterimAnalysis | CaseFailed | StepsCounted | OpsCompared | VerdictReached | RunFinished
     ) -> None:
         match event:
-            case StageStarted():
-                self.stage, self.blocks_planned = event.stage, None
-            case AnalysesPlanned():
-                earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
-                self.blocks_planned = earlier + event.blocks
             case InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())
             case CaseFailed():
                 self._time(None)
-                confirming = self.stage.is_confirmation
-                (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
-                self.revisions[event.case_id] += 1
+                self._failures(self.stage).setdefault(event.case_id, event)
+            case StepsCounted():
+                changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
+                changes[event.case_id] = event.changes
+            case OpsCompared():
+                case_id = event.attribution.case_id
+                self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
+                self.findings.pop(case_id, None)
+                if event.findings:
+                    self.findings[case_id] = event.findings
+                self.revisions[case_id] += 1
             case VerdictReached():
                 self.verdicts[event.case_id] = event
-                self.revisions[event.case_id] += 1
             case RunFinished():
                 self._time(None)
                 self.end = event
-
-    def _explain(self, event: StepsCounted | OpsCompared) -> None:
-        if isinstance(event, StepsCounted):
-            changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
-            changes[event.case_id] = event.changes
+        if isinstance(event, (CaseFailed, StepsCounted, VerdictReached)):
             self.revisions[event.case_id] += 1
-            return
-        case_id = event.attribution.case_id
-        self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
-        self.findings.pop(case_id, None)
-        if event.findings:
-            self.findings[case_id] = event.findings
-        self.revisions[case_id] += 1
+
+    def _failures(self, stage: Stage) -> dict[str, CaseFailed]:
+        return self.confirmation_failures if stage.is_confirmation else self.failures
 
     @property
     def known_ids(self) -> tuple[str, ...]:
@@ -332,7 +300,16 @@ class RunData:
 
     def conditions(self, stage: Stage) -> tuple[BlockConditions, ...]:
         """What the host did during a stage's finished blocks."""
-        return tuple(self._conditions(end) for block, end in self._finished.items() if self.stage_of(block) is stage)
+        return tuple(
+            BlockConditions(
+                block=end.block,
+                duration_s=end.duration_s,
+                steal_ratio=end.steal_ratio,
+                involuntary_switches=end.involuntary_switches,
+                control_s=tuple(self._control.get(end.block, ())),
+            )
+            for end in self._ends(stage)
+        )
 
     @property
     def blocks_finished(self) -> int:
@@ -348,9 +325,12 @@ class RunData:
         """What a block was measured for."""
         return self._stages.get(block, Stage.MAIN)
 
+    def _ends(self, stage: Stage) -> list[BlockFinished]:
+        return [end for block, end in self._finished.items() if self.stage_of(block) is stage]
+
     def blocks_of(self, stage: Stage) -> int:
         """Blocks of one stage that ran to their end."""
-        return sum(self.stage_of(block) is stage for block in self._finished)
+        return len(self._ends(stage))
 
     @property
     def measured_s(self) -> float:
@@ -359,31 +339,44 @@ class RunData:
 
     def longest_block_s(self, stage: Stage) -> float:
         """Wall seconds of a stage's longest block; 0 without one."""
-        return max(
-            (end.duration_s for block, end in self._finished.items() if self.stage_of(block) is stage), default=0.0
-        )
+        return max((end.duration_s for end in self._ends(stage)), default=0.0)
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        failures = self.confirmation_failures if stage.is_confirmation else self.failures
+        samples = tuple(
+            CaseSamples(
+                case_id=block.case_id,
+                block=block.block,
+                baseline_s=tuple(block.baseline_s),
+                candidate_s=tuple(block.candidate_s),
+                wall_s=done.wall_s,
+            )
+            for block, done in self._complete(stage)
+            if block.is_finished
+        )
         return PairedData(
             case_ids=self.case_ids,
-            samples=tuple(block.samples() for block in self._complete(stage) if block.is_finished),
+            samples=samples,
             conditions=self.conditions(stage),
-            failures=tuple(failures.values()),
+            failures=tuple(self._failures(stage).values()),
         )
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
+
+        def values(block: CaseBlock, arm: Arm, signal: Signal) -> tuple[float | None, ...]:
+            inner_loops = self.inner_loops.get(block.case_id, 0)
+            return tuple(_signal(signal, timed, inner_loops) for timed in (block.timed or {}).get(arm, ()))
+
         return tuple(
             SignalSamples(
                 case_id=block.case_id,
                 block=block.block,
                 signal=signal,
-                baseline=block.signal(signal, Arm.BASELINE, self.inner_loops.get(block.case_id, 0)),
-                candidate=block.signal(signal, Arm.CANDIDATE, self.inner_loops.get(block.case_id, 0)),
+                baseline=values(block, Arm.BASELINE, signal),
+                candidate=values(block, Arm.CANDIDATE, signal),
             )
-            for block in self._complete(stage)
+            for block, _ in self._complete(stage)
             if block.is_finished
             for signal in Signal
         )
@@ -394,11 +387,10 @@ class RunData:
             CaseChecks(
                 case_id=block.case_id,
                 data_seed=self._data_seeds.get(block.block),
-                baseline=block.done.baseline_checks,
-                candidate=block.done.candidate_checks,
+                baseline=done.baseline_checks,
+                candidate=done.candidate_checks,
             )
-            for block in self._complete(stage)
-            if block.done is not None
+            for block, done in self._complete(stage)
         )
 
     def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
@@ -407,16 +399,17 @@ class RunData:
             CaseIntrusion(
                 case_id=block.case_id,
                 block=block.block,
-                baseline_ratio=block.done.baseline_intrusion_ratio,
-                candidate_ratio=block.done.candidate_intrusion_ratio,
+                baseline_ratio=done.baseline_intrusion_ratio,
+                candidate_ratio=done.candidate_intrusion_ratio,
             )
-            for block in self._complete(stage)
-            if block.done is not None
+            for block, done in self._complete(stage)
         )
 
-    def _complete(self, stage: Stage) -> list[CaseBlock]:
-        """Complete cases of a stage's blocks, also of one that did not come to its end."""
-        return [block for block in self._blocks.values() if block.done is not None and block.stage is stage]
+    def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, CaseFinished]]:
+        """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""
+        for block in self._blocks.values():
+            if block.done is not None and block.stage is stage:
+                yield block, block.done
 
     def waited_ratio(self) -> float | None:
         """Part of the timed samples' wall time in which steps waited for a CPU; None where no sample tells.
@@ -436,24 +429,15 @@ class RunData:
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's samples)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
-        for block in self._complete(Stage.MAIN):
-            if block.is_finished and block.candidate_s and block.done is not None:
+        for block, done in self._complete(Stage.MAIN):
+            if block.is_finished and block.candidate_s:
                 found[block.case_id].append(
                     Round(
                         values_s=tuple(block.candidate_s),
                         control_s=tuple(self._control.get(block.block, ())),
                         started_at=self._finished[block.block].started_at,
                         data_seed=self._data_seeds.get(block.block),
-                        checks=block.done.candidate_checks,
+                        checks=done.candidate_checks,
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
-
-    def _conditions(self, end: BlockFinished) -> BlockConditions:
-        return BlockConditions(
-            block=end.block,
-            duration_s=end.duration_s,
-            steal_ratio=end.steal_ratio,
-            involuntary_switches=end.involuntary_switches,
-            control_s=tuple(self._control.get(end.block, ())),
-        )
