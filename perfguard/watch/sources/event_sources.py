@@ -11,9 +11,10 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
@@ -34,33 +35,26 @@ class EventSource(Protocol):
     @property
     def name(self) -> str:
         """What is read, for a title: a path, or HOST:path."""
-        ...
 
     @property
     def folder(self) -> Path | None:
         """The run's folder on this machine; None where it is on another one."""
-        ...
 
     @property
     def is_live(self) -> bool:
         """Whether time passes there as it does here; False for a replay."""
-        ...
 
     def poll(self) -> TailUpdate:
         """What is new; never waits for anything, never raises."""
-        ...
 
     def wall_s(self, now_s: float) -> float:
         """What the run's own wall clock shows, seconds since the epoch, when that of the reader shows `now_s`."""
-        ...
 
     def read_file(self, name: str) -> bytes | None:
         """Another file of the run's folder; None where there is none. May take seconds where it is far away."""
-        ...
 
     def close(self) -> None:
         """Let go of what is held."""
-        ...
 
 
 class LocalSource:
@@ -94,11 +88,7 @@ class UpcomingSource(LocalSource):
     """The first run of a project that has none yet: once there is one, it is read."""
 
     def __init__(self, runs: Path) -> None:
-        """Wait.
-
-        Args:
-            runs: The folder that runs are recorded in; it stands for the run until there is one, and need not exist.
-        """
+        """Wait; the folder of runs stands for the run until there is one, and need not exist."""
         super().__init__(runs)
         self._is_found = False
 
@@ -127,47 +117,39 @@ class ReplaySource(LocalSource):
             clock: Monotonic seconds.
         """
         super().__init__(folder)
+        self.speed = speed
+        """Seconds of the recording in one of the clock; changed by `set_speed`."""
+        self.is_paused = False
+        """Whether time stands still; changed by `pause` and `resume`."""
         self._clock = clock
         self._waiting: deque[SeenEvent] = deque()
         self._latest: SeenEvent | None = None
         self._origin_s, self.length_s = _span(folder / EVENTS_FILE)
-        self._speed = speed
-        self._is_paused = False
         self._is_rewound = False
         self._is_read = False
         self._is_cut = False
         self._position_s = 0.0
         self._since: float | None = None
 
-    @property
-    def speed(self) -> float:
-        """Seconds of the recording in one of the clock."""
-        return self._speed
-
     def set_speed(self, speed: float) -> None:
         """Let time pass at another pace; above zero."""
         self._settle()
-        self._speed = speed
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether time stands still."""
-        return self._is_paused
+        self.speed = speed
 
     def pause(self) -> None:
         """Let time stand still."""
         self._settle()
-        self._is_paused = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """Let time pass."""
         self._settle()
-        self._is_paused = False
+        self.is_paused = False
 
     @property
     def position_s(self) -> float:
         """Where it stands, seconds from the beginning of the recording; at most `length_s`."""
-        passed_s = 0.0 if self._since is None or self._is_paused else (self._clock() - self._since) * self._speed
+        passed_s = 0.0 if self._since is None or self.is_paused else (self._clock() - self._since) * self.speed
         return min(self._position_s + passed_s, self.length_s)
 
     def seek(self, position_s: float) -> None:
@@ -185,10 +167,14 @@ class ReplaySource(LocalSource):
         """The events that have become due."""
         if self._since is None:
             self._since = self._clock()
-        update = TailUpdate(has_more=not self._is_read, is_cut=self._is_cut) if self._waiting else self._refill()
+        update = TailUpdate(is_cut=self._is_cut)
+        if not self._waiting:
+            update = self._tail.poll()
+            self._waiting.extend(update.events)
+            self._is_read, self._is_cut = not update.has_more, update.is_cut
         is_at_the_end = self.position_s >= self.length_s
         due: list[SeenEvent] = []
-        while self._waiting and (is_at_the_end or self._is_due(self._waiting[0])):
+        while self._waiting and (is_at_the_end or self._waiting[0].t_mono - self._origin_s <= self.position_s):
             due.append(self._waiting.popleft())
         self._latest = due[-1] if due else self._latest
         restarted, self._is_rewound = update.restarted or self._is_rewound, False
@@ -196,7 +182,7 @@ class ReplaySource(LocalSource):
             update,
             events=tuple(due),
             restarted=restarted,
-            has_more=update.has_more and not self._waiting,
+            has_more=not self._is_read and not self._waiting,
             is_end=is_at_the_end and self._is_read and not self._waiting,
         )
 
@@ -205,17 +191,6 @@ class ReplaySource(LocalSource):
         if self._latest is None:
             return now_s
         return self._latest.t_wall + max(0.0, self.position_s - (self._latest.t_mono - self._origin_s))
-
-    def _refill(self) -> TailUpdate:
-        update = self._tail.poll()
-        if update.restarted:
-            self._waiting.clear()
-        self._waiting.extend(update.events)
-        self._is_read, self._is_cut = not update.has_more, update.is_cut
-        return update
-
-    def _is_due(self, seen: SeenEvent) -> bool:
-        return seen.t_mono - self._origin_s <= self.position_s
 
     def _settle(self) -> None:
         """Begin to count from here, before the pace changes."""
@@ -247,27 +222,18 @@ def _span(path: Path) -> tuple[float, float]:
     """First moment of a recording by its monotonic clock, and its length; zeros where it does not tell."""
     try:
         with path.open("rb") as file:
-            first = _times(file.read(_LAST_BYTES).split(b"\n"))
+            pieces = [file.read(_LAST_BYTES)]
             file.seek(max(0, path.stat().st_size - _LAST_BYTES))
-            last = _times(file.read(_LAST_BYTES).split(b"\n"))
+            pieces.append(file.read(_LAST_BYTES))
     except OSError:
         return 0.0, 0.0
-    if not first or not last:
-        return 0.0, 0.0
-    return first[0], max(0.0, last[-1] - first[0])
-
-
-def _times(lines: list[bytes]) -> list[float]:
-    """Monotonic times of the lines that are whole."""
-    found = []
-    for line in lines:
-        try:
+    moments = []
+    for line in b"\n".join(pieces).split(b"\n"):
+        with suppress(ValueError, KeyError, TypeError, RecursionError):  # cut, or no event
             moment = json.loads(line)["t_mono"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-        if isinstance(moment, (int, float)) and abs(moment) < 1e12:
-            found.append(float(moment))
-    return found
+            if isinstance(moment, (int, float)) and abs(moment) < 1e12:
+                moments.append(float(moment))
+    return (moments[0], max(0.0, moments[-1] - moments[0])) if moments else (0.0, 0.0)
 
 
 T = TypeVar("T")
@@ -309,19 +275,14 @@ def read_attribution(read: ReadFile, name: str) -> Attribution | None:
     return _decoded(with_nan(_parsed(read(name)), Attribution), Attribution)
 
 
-def _parsed(content: bytes | None) -> object:
-    if content is None:
-        return None
+def _parsed(content: bytes | None) -> Any:
     try:
-        found: object = json.loads(content)
-    except (ValueError, RecursionError):  # cut, or no JSON
+        return json.loads(content or b"")
+    except (ValueError, RecursionError):  # missing, cut, or no JSON
         return None
-    return found
 
 
 def _decoded(data: object, kind: type[T]) -> T | None:
-    if data is None:
-        return None
     try:
         return from_builtins(upgraded(data, kind), kind, source="a file of the run")
     except StoreError:

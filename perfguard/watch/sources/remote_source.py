@@ -143,13 +143,7 @@ class RemoteSource:
             behind_s = now_s - seen.t_wall
             self._behind_s = behind_s if self._behind_s is None else min(self._behind_s, behind_s)
         restarted, self._is_anew = found.restarted or self._is_anew, False
-        return TailUpdate(
-            events=found.events,
-            problems=found.problems,
-            restarted=restarted,
-            has_more=len(piece) == MAX_POLL_BYTES,
-            is_cut=self._reader.is_inside_a_line,
-        )
+        return replace(found, restarted=restarted, has_more=len(piece) == MAX_POLL_BYTES)
 
     def _begin_anew(self) -> TailUpdate:
         self.close()

@@ -14,7 +14,6 @@ from perfguard.errors import MeasurementError
 from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
 from perfguard.records.events import (
-    ArmReady,
     ArmsCompared,
     CaseFinished,
     ControlTimed,
@@ -62,22 +61,14 @@ class WatchedCase:
         self._effects: dict[int, BlockEffect] = {}
         self._medians_s: dict[tuple[int, Arm], float] = {}
         self._estimate: tuple[object, Estimate | None, tuple[Fact, ...]] = (None, None, ())
-        self._row: tuple[object, CaseView | None] = (None, None)
+        self._row: tuple[object, CaseView] | None = None
 
     def view(self, name: str, *, is_timed: bool, voided: frozenset[int]) -> CaseView:
-        """The case's row; the same object as before where nothing changed.
-
-        Args:
-            name: What it is called among the run's cases.
-            is_timed: Whether its samples are timed now.
-            voided: Blocks that the arm-blind rule leaves out of the effect.
-        """
+        """The case's row under its short name, without voided blocks; the same object where nothing changed."""
         key = (self._data.revisions[self.case_id], name, is_timed, voided, self._data.end is None)
-        known, row = self._row
-        if row is None or key != known:
-            row = self._drawn(name, is_timed=is_timed, voided=voided)
-            self._row = (key, row)
-        return row
+        if self._row is None or self._row[0] != key:
+            self._row = (key, self._drawn(name, is_timed=is_timed, voided=voided))
+        return self._row[1]
 
     def series(self, voided: frozenset[int]) -> CaseSeries:
         """The case's curves, with those of its blocks that are left out of the effect."""
@@ -101,15 +92,23 @@ class WatchedCase:
         blocks = data.effect_blocks(case_id)
         finished = [block for block in blocks if block.is_finished]
         baseline, candidate = (sum(len(block.of(arm)) for block in blocks) for arm in Arm)
-        estimate, obstacles = self._estimated(finished, voided) if baseline else (None, ())
+        estimate, reasons = self._estimated(finished, voided) if baseline else (None, ())
+        log_ratio = estimate.log_ratio if estimate else None
+        lower, upper = (estimate.interval.lower, estimate.interval.upper) if estimate else (None, None)
         verdict, failure = data.verdicts.get(case_id), data.failures.get(case_id)
-        log_ratio, lower, upper = _effect(self._data, case_id, estimate)
+        outcome = verdict.outcome if verdict else data.answers.get(case_id)
+        if verdict:
+            reasons = verdict.reasons
+            if verdict.log_ratio is not None:  # later rulings and other stages went into it
+                log_ratio, lower, upper = verdict.log_ratio, verdict.lower, verdict.upper
+        elif failure:
+            reasons = (replace(failure.reason, subject=Subject(arm=failure.arm.value)),)
         left_out = sum(block.block in voided for block in finished)
         return CaseView(
             case_id=case_id,
             name=name,
             is_gating=data.start is None or case_id not in data.start.advisory_ids,
-            state=self._state(is_timed=is_timed, is_measured=bool(baseline or candidate)),
+            state=self._state(outcome, is_timed=is_timed, is_measured=bool(baseline or candidate)),
             blocks=len(finished) - left_out,
             voided=left_out,
             samples=min(baseline, candidate) if baseline else candidate,
@@ -119,8 +118,8 @@ class WatchedCase:
             lower=lower,
             upper=upper,
             noise_ratio=estimate.block_sd if estimate else None if baseline else self._noise(finished),
-            outcome=verdict.outcome if verdict else data.answers.get(case_id),
-            reasons=verdict.reasons if verdict else _why(failure) if failure else obstacles,
+            outcome=outcome,
+            reasons=reasons,
             op_counts=data.op_count_changes.get(case_id),
             attribution=data.attributions.get(case_id),
             findings=data.findings.get(case_id, ()),
@@ -139,11 +138,7 @@ class WatchedCase:
         return self._estimate[1], self._estimate[2]
 
     def _paired(self, finished: Sequence[CaseBlock], voided: Collection[int]) -> Estimate | None:
-        """The effect so far; None before two blocks.
-
-        Raises:
-            MeasurementError: A sample is no time.
-        """
+        """The effect so far; None before two blocks. MeasurementError: a sample is no time."""
         if len(finished) < 2:
             return None
         from perfguard.stats.paired import estimate_paired
@@ -153,11 +148,7 @@ class WatchedCase:
         return estimate if estimate.blocks >= 2 else None
 
     def _effects_of(self, blocks: Iterable[CaseBlock]) -> list[tuple[CaseBlock, BlockEffect]]:
-        """What each finished block says; nan where it holds no pair.
-
-        Raises:
-            MeasurementError: A sample is no time.
-        """
+        """What each finished block says; nan where it holds no pair. MeasurementError: a sample is no time."""
         from perfguard.stats.paired import block_effect
 
         finished = [block for block in blocks if block.is_finished]
@@ -189,36 +180,17 @@ class WatchedCase:
             return None
         return statistics.stdev(math.log(median_s) for median_s in medians_s)
 
-    def _state(self, *, is_timed: bool, is_measured: bool) -> CaseState:
-        data, case_id = self._data, self.case_id
-        verdict = data.verdicts.get(case_id)
-        outcome = verdict.outcome if verdict else data.answers.get(case_id)
+    def _state(self, outcome: str | None, *, is_timed: bool, is_measured: bool) -> CaseState:
         if is_timed:
             return CaseState.MEASURING
-        if outcome == Outcome.FAILED.value or (case_id in data.failures and outcome is None):
+        if outcome == Outcome.FAILED.value or (self.case_id in self._data.failures and outcome is None):
             return CaseState.FAILED
         if outcome is not None:
             return CaseState.ANSWERED
         if not is_measured:
             return CaseState.WAITING
-        has_ended = data.end is not None and data.end.outcome == _NOTHING_COMPARED
-        return CaseState.MEASURED if has_ended else CaseState.OPEN
-
-
-def _why(failed: CaseFailed) -> tuple[Fact, ...]:
-    return (replace(failed.reason, subject=Subject(arm=failed.arm.value)),)
-
-
-def _effect(
-    data: RunData, case_id: str, estimate: Estimate | None
-) -> tuple[float, float | None, float | None] | tuple[None, None, None]:
-    """Effect and interval of the verdict, which later rulings and other stages went into; else the estimate so far."""
-    verdict = data.verdicts.get(case_id)
-    if verdict is not None and verdict.log_ratio is not None:
-        return verdict.log_ratio, verdict.lower, verdict.upper
-    if estimate is None:
-        return None, None, None
-    return estimate.log_ratio, estimate.interval.lower, estimate.interval.upper
+        end = self._data.end
+        return CaseState.MEASURED if end is not None and end.outcome == _NOTHING_COMPARED else CaseState.OPEN
 
 
 MAX_LOG_LINES = 2000
@@ -237,11 +209,7 @@ class WatchedRun:
     """A run's data with the times of its events and its log; `view` says what they come to."""
 
     def __init__(self, listen: Callable[[LogLine], None] | None = None) -> None:
-        """Know nothing yet.
-
-        Args:
-            listen: Hears every line of the log, of which only the latest ones are kept.
-        """
+        """Know nothing yet; `listen` hears every line of the log, of which only the latest ones are kept."""
         self.data = RunData(keeps_signals=False)
         self.last: _Moment | None = None
         self._listen = listen
@@ -250,7 +218,8 @@ class WatchedRun:
         self._voided: tuple[int, frozenset[int]] = (0, frozenset())
         self._log: deque[LogLine] = deque(maxlen=MAX_LOG_LINES)
         self._rows: tuple[CaseView, ...] = ()
-        self._lines: tuple[LogLine, ...] | None = ()
+        self._lines: tuple[LogLine, ...] = ()
+        self._is_log_new = False
 
     def add(self, seen: SeenEvent) -> None:
         """Take one event into account."""
@@ -264,7 +233,7 @@ class WatchedRun:
     def say(self, line: LogLine) -> None:
         """Add a line to the log."""
         self._log.append(line)
-        self._lines = None
+        self._is_log_new = True
         if self._listen is not None:
             self._listen(line)
 
@@ -277,24 +246,21 @@ class WatchedRun:
     ) -> RunView:
         """What is known, as one value; parts that did not change are the same objects as before.
 
-        Args:
-            state: What is to be expected.
-            now_wall: The run's wall clock, seconds since the epoch.
-            rounds_planned: Rounds of a run with one arm, where they are known.
-            problems: What is wrong with the recording.
+        `now_wall` is the run's wall clock, seconds since the epoch; `rounds_planned` is for runs with one arm.
         """
         data, start, end = self.data, self.data.start, self.data.end
         # Of a run that died nothing is timed, whatever it said last.
         timing = data.timing if state is RunState.MEASURING else None
+        if self._is_log_new:
+            self._lines, self._is_log_new = tuple(self._log), False
         return RunView(
             run_id=start.run_id if start else None,
             state=state,
             mode=start.mode if start else "",
             suite=printable(start.suite) if start else "",
             command=start.command if start else (),
-            machine_id=start.machine_id if start else None,
             started_at=self._first.t_wall if self._first else None,
-            arms=tuple(_arm_view(data.arms[arm]) for arm in Arm if arm in data.arms),
+            arms=tuple(ArmView(arm=arm, text=printable(data.arms[arm].text)) for arm in Arm if arm in data.arms),
             is_identical=data.is_identical,
             progress=self._progress(state, now_wall, rounds_planned, timing),
             cases=self._case_rows(timing),
@@ -303,16 +269,13 @@ class WatchedRun:
             reasons=end.reasons if end else (),
             notes=tuple(note.fact for note in data.notes[-MAX_NOTES:]),
             problems=problems,
-            log=self._log_lines(),
+            log=self._lines,
             steal_ratio=data.steal_ratio,
             control_ratio=data.control_ratio,
         )
 
     def _case(self, case_id: str) -> WatchedCase:
-        case = self._cases.get(case_id)
-        if case is None:
-            case = self._cases[case_id] = WatchedCase(case_id, self.data)
-        return case
+        return self._cases.setdefault(case_id, WatchedCase(case_id, self.data))
 
     def _case_rows(self, timing: str | None) -> tuple[CaseView, ...]:
         voided = self._voided_blocks()
@@ -338,11 +301,6 @@ class WatchedRun:
             self._voided = (self.data.blocks_finished, frozenset(voided))
         return self._voided[1]
 
-    def _log_lines(self) -> tuple[LogLine, ...]:
-        if self._lines is None:
-            self._lines = tuple(self._log)
-        return self._lines
-
     def _progress(
         self, state: RunState, now_wall: float, rounds_planned: int | None, timing: str | None
     ) -> Progress | None:
@@ -353,7 +311,8 @@ class WatchedRun:
         elapsed_s = max(0.0, self.last.t_mono - self._first.t_mono)
         if is_running:
             elapsed_s += max(0.0, now_wall - self.last.t_wall)
-        elapsed_s = _whole(elapsed_s)
+        # Full seconds: a view that differs in less is not worth a repaint.
+        elapsed_s = float(round(elapsed_s)) if math.isfinite(elapsed_s) else 0.0
         budget_s = data.start.budget_s if data.start else 0.0
         planned, finished = data.blocks_planned, data.blocks_finished
         if planned is None and data.stage is Stage.MAIN:
@@ -369,22 +328,6 @@ class WatchedRun:
             budget_s=budget_s,
             left_s=max(0.0, budget_s - elapsed_s) if is_running else None,
         )
-
-
-def _arm_view(ready: ArmReady) -> ArmView:
-    return ArmView(
-        arm=ready.arm,
-        text=printable(ready.text),
-        python=ready.python,
-        torch=ready.torch,
-        source_id=ready.source_id,
-        commit=ready.commit,
-    )
-
-
-def _whole(value_s: float) -> float:
-    """Full seconds: a view that differs in less is not worth a repaint."""
-    return float(round(value_s)) if math.isfinite(value_s) else 0.0
 
 
 _ERRORS = {Outcome.REGRESSED.value, Outcome.FAILED.value, GateOutcome.REGRESSED.value, GateOutcome.FAILED.value}

@@ -107,14 +107,6 @@ class ArmView:
     """Which side."""
     text: str
     """As typed."""
-    python: str
-    """Python version."""
-    torch: str | None
-    """torch version."""
-    source_id: str
-    """Identity of the source tree."""
-    commit: str | None = None
-    """Commit that it is, or was made from, where known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +161,6 @@ class RunView:
     """Suite or selection."""
     command: tuple[str, ...] = ()
     """The command line that started it."""
-    machine_id: str | None = None
-    """Identity of the machine."""
     started_at: float | None = None
     """Seconds since the epoch."""
     arms: tuple[ArmView, ...] = ()
