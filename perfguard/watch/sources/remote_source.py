@@ -49,8 +49,8 @@ class RemoteSource:
             host: As ssh understands it: HOST, USER@HOST, or a name of its configuration.
             folder: The run's folder there.
             ssh: Program and options; host and command come behind them.
-            clock: Monotonic seconds, for tries after a lost connection.
-            wall: Seconds since the epoch, to learn how far the other machine's clock is off.
+            clock: Monotonic seconds.
+            wall: Seconds since the epoch.
 
         Raises:
             UsageError: The host is none.
@@ -71,7 +71,7 @@ class RemoteSource:
         """What has arrived; a lost connection is a problem, and tried again."""
         if self._process is None:
             if self._clock() < self._retry_at:
-                return TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
+                return self._nothing_new()
             self._connect()
         process = self._process
         if process is None or process.stdout is None or process.stderr is None:
@@ -84,9 +84,23 @@ class RemoteSource:
         if self._consumed_bytes and any(sign in complaints for sign in _ANEW):
             return self._begin_anew()
         if not piece and not complaints and has_ended:
-            return self._lost(self._no_connection(process.returncode))
-        update = self._take(piece) if piece else TailUpdate(is_cut=self._reader.is_inside_a_line)
-        return self._with_vanishing(update, complaints)
+            said, code = printable(self._said)[:160], process.returncode
+            return self._lost(
+                fact(
+                    "remote.no_connection",
+                    severity=Severity.NOTABLE,
+                    host=self._host,
+                    problem=said,
+                    exit_code=None if said else code,
+                    retry_s=RETRY_S,
+                )
+            )
+        update = self._take(piece) if piece else self._nothing_new()
+        if "No such file" in complaints and self._consumed_bytes and not self._is_gone:
+            self._is_gone = True
+            vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
+            return replace(update, problems=(*update.problems, vanished), is_gone=True)
+        return update
 
     def wall_s(self, now_s: float) -> float:
         """The other machine's clock, as far as its events tell: never earlier than it really is by their way here."""
@@ -107,15 +121,11 @@ class RemoteSource:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(2.0)
-        if process.poll() is None:
+        with process:  # closes the pipes and waits
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2.0)
             process.kill()
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
     def _connect(self) -> None:
         path = shlex.quote(str(self._path / EVENTS_FILE))
@@ -150,30 +160,13 @@ class RemoteSource:
         self._reader, self._consumed_bytes, self._is_anew = LineReader(), 0, True
         return TailUpdate(problems=(fact("recording.rewritten", severity=Severity.NOTABLE, path=self.name),))
 
-    def _with_vanishing(self, update: TailUpdate, complaints: str) -> TailUpdate:
-        """The update, with what `tail` says of a file that it had and has no more."""
-        if "No such file" not in complaints or not self._consumed_bytes or self._is_gone:
-            return replace(update, is_gone=self._is_gone)
-        self._is_gone = True
-        vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
-        return replace(update, problems=(*update.problems, vanished), is_gone=True)
-
-    def _no_connection(self, exit_code: int | None) -> Fact:
-        said = printable(self._said)[:160]
-        return fact(
-            "remote.no_connection",
-            severity=Severity.NOTABLE,
-            host=self._host,
-            problem=said,
-            exit_code=None if said else exit_code,
-            retry_s=RETRY_S,
-        )
-
     def _lost(self, lost: Fact) -> TailUpdate:
         self.close()
         self._retry_at = self._clock() + RETRY_S
-        update = TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
-        return replace(update, problems=(lost,))
+        return replace(self._nothing_new(), problems=(lost,))
+
+    def _nothing_new(self) -> TailUpdate:
+        return TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
 
 
 def latest_remote_run(host: str, project: str, *, ssh: tuple[str, ...] = SSH) -> str:
@@ -218,15 +211,8 @@ def _asked(host: str, command: str, ssh: tuple[str, ...]) -> bytes:
 
 def _available(descriptor: int, most_bytes: int) -> bytes:
     """What can be read without waiting."""
-    pieces: list[bytes] = []
-    left = most_bytes
-    while left > 0:
-        try:
-            piece = os.read(descriptor, left)
-        except BlockingIOError:
-            break
-        if not piece:
-            break
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+    found = bytearray()
+    with suppress(BlockingIOError):
+        while len(found) < most_bytes and (piece := os.read(descriptor, most_bytes - len(found))):
+            found += piece
+    return bytes(found)
