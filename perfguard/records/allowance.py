@@ -18,14 +18,10 @@ LARGEST_RATIO = 1.0
 class Allowance:
     """One entry of the allow-list."""
 
-    case: str
-    """A case id, a benchmark's name, `tag:` with a tag, or a glob, as `--case` takes them."""
-    max_ratio: float
-    """Largest accepted slowdown, above 0 and at most 1: 0.03 for 3 %."""
-    until: date
-    """Last day on which it applies, UTC."""
-    reason: str
-    """Why it is accepted; one line, not blank."""
+    case: str  # A case id, a benchmark's name, `tag:` with a tag, or a glob, as `--case` takes them
+    max_ratio: float  # Largest accepted slowdown, above 0 and at most 1: 0.03 for 3 %
+    until: date  # Last day on which it applies, UTC
+    reason: str  # Why it is accepted; one line, not blank
 
     def has_expired(self, today: date) -> bool:
         """Whether it no longer applies."""
@@ -37,6 +33,4 @@ class AllowList:
     """What `allow.toml` holds."""
 
     schema: int
-    """Version of the layout."""
     allow: tuple[Allowance, ...] = ()
-    """The entries."""

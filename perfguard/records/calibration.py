@@ -36,40 +36,28 @@ class Scope:
     """What a calibration is valid for: the machine, the software, and the rule."""
 
     machine_id: str
-    """Identity of the machine."""
-    stack_id: str | None
-    """Identity of the software; None where it is not known."""
-    software: dict[str, str] = field(default_factory=dict)
-    """Versions for a reader, `torch` and `python`."""
-    cpus: int
-    """CPUs that were measured on."""
-    env_profile: str
-    """`stable` or `production`."""
+    stack_id: str | None  # Identity of the software; None where it is not known
+    software: dict[str, str] = field(default_factory=dict)  # Versions for a reader, `torch` and `python`
+    cpus: int  # CPUs that were measured on
+    env_profile: str  # `stable` or `production`
     rule: int
-    """Version of the decision rule."""
     alpha: float
-    """Family-wise level of the gates."""
-    margin_ratio: float
-    """Margin of the gates, before any placebo floor."""
+    margin_ratio: float  # Margin of the gates, before any placebo floor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSample:
     """One case in one A/A gate."""
 
-    gating: bool
-    """Whether it could fail the gate."""
+    gating: bool  # Whether it could fail the gate
     block_log_ratios: tuple[float, ...]
     """One value for each block that was not voided, in the order they ran, candidate over baseline."""
-    samples: int
-    """Paired samples that made a block's value, typically."""
-    sample_variance: float | None
-    """Mean over blocks of the variance of one paired sample; None with a single sample."""
+    samples: int  # Paired samples that made a block's value, typically
+    sample_variance: float | None  # Mean over blocks of the variance of one paired sample; None with a single sample
     block_variances: tuple[float | None, ...] = ()
     """Squared standard error of each block's value from its samples alone, None where they are too few; empty where the
     rule did not weight blocks yet."""
-    blocks: int = 0
-    """Blocks that measured it, voided ones with them; 0 in older calibrations."""
+    blocks: int = 0  # Blocks that measured it, voided ones with them; 0 in older calibrations
     wall_s: float | None = None
     """Wall seconds of a block that it took, typically: set-up in both arms, warm-ups, samples; None where not known."""
 
@@ -78,30 +66,18 @@ class CaseSample:
 class AAGate:
     """One gate whose arms were the same."""
 
-    run_id: str
-    """The run it came from; a run counts once."""
-    finished_at: str
-    """UTC time, ISO 8601."""
-    outcome: str
-    """Value of GateOutcome, by the times alone."""
-    flagged: tuple[str, ...]
-    """Gating cases that were called regressed."""
-    placebo: bool
-    """Whether the arms lay at paths of unequal length with environments of unequal size."""
-    banked: bool
-    """Whether it was a gate of somebody's work that turned out to compare a thing with itself."""
-    blocks: int
-    """Blocks that ran, without those of a confirmation."""
-    block_s: float
-    """Wall seconds of a block that held every case, typically."""
+    run_id: str  # The run it came from; a run counts once
+    finished_at: str  # UTC time, ISO 8601
+    outcome: str  # Value of GateOutcome, by the times alone
+    flagged: tuple[str, ...]  # Gating cases that were called regressed
+    placebo: bool  # Whether the arms lay at paths of unequal length with environments of unequal size
+    banked: bool  # Whether it was a gate of somebody's work that turned out to compare a thing with itself
+    blocks: int  # Blocks that ran, without those of a confirmation
+    block_s: float  # Wall seconds of a block that held every case, typically
     duration_s: float
-    """Wall seconds of the whole gate."""
-    overhead_s: float
-    """Wall seconds of it that were not blocks."""
-    startup_s: float | None = None
-    """Wall seconds of a block beside its cases, typically; None where not known."""
-    cases: dict[str, CaseSample]
-    """By case id."""
+    overhead_s: float  # Wall seconds of it that were not blocks
+    startup_s: float | None = None  # Wall seconds of a block beside its cases, typically; None where not known
+    cases: dict[str, CaseSample]  # By case id
 
     @property
     def is_counted(self) -> bool:
@@ -120,23 +96,17 @@ class Calibration:
     """All A/A gates of one suite on one machine."""
 
     schema: int = CALIBRATION_SCHEMA
-    """Version of the stored layout."""
-    perfguard: str
-    """Version of perfguard that wrote it last."""
+    perfguard: str  # Version of perfguard that wrote it last
     suite: str
-    """Name of the suite."""
     scope: Scope
-    """What it is valid for."""
-    gates: tuple[AAGate, ...] = ()
-    """By the time they finished."""
+    gates: tuple[AAGate, ...] = ()  # By the time they finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePace:
     """What one case adds to blocks."""
 
-    wall_s: float
-    """Wall seconds of a block that it takes, typically: its set-up in both arms, warm-ups and samples."""
+    wall_s: float  # Wall seconds of a block that it takes, typically: its set-up in both arms, warm-ups and samples
     stays: tuple[float, ...]
     """Chance that it is still measured in the n-th block of a gate that changes nothing in it, from the first block on;
     the last value holds for all later blocks."""
@@ -150,15 +120,12 @@ class CasePace:
 class Pace:
     """The pace of a suite's gates."""
 
-    block_s: float
-    """Wall seconds of a block that holds every case; nan when unknown."""
-    overhead_s: float
-    """Wall seconds of a gate beside its blocks: arms, bundles, calibration of loops."""
+    block_s: float  # Wall seconds of a block that holds every case; nan when unknown
+    overhead_s: float  # Wall seconds of a gate beside its blocks: arms, bundles, calibration of loops
     startup_s: float = math.nan
     """Wall seconds of a block beside its cases: starting processes, imports; nan when unknown, and then every case is
     reckoned to be measured in every block."""
-    cases: Mapping[str, CasePace] = field(default_factory=dict)
-    """By case id."""
+    cases: Mapping[str, CasePace] = field(default_factory=dict)  # By case id
 
     @property
     def knows_cases(self) -> bool:
@@ -213,12 +180,9 @@ CERTIFIED_RATE = 0.01
 class FalseAlarms:
     """How often gates were red although nothing had changed."""
 
-    count: int
-    """Red gates."""
-    gates: int
-    """A/A gates that reached a verdict."""
-    bound: float
-    """The rate is at most this, with 95 % confidence."""
+    count: int  # Red gates
+    gates: int  # A/A gates that reached a verdict
+    bound: float  # The rate is at most this, with 95 % confidence
 
     @property
     def is_certified(self) -> bool:
@@ -231,27 +195,16 @@ class CalibratedCase:
     """One case over all A/A gates."""
 
     case_id: str
-    """The case."""
-    gating: bool
-    """Whether it could fail the latest gate."""
-    gates: int
-    """Gates that measured it."""
-    blocks: int
-    """Blocks of those gates together."""
-    block_sd: float
-    """Pooled SD of its block log-ratios; nan when unknown."""
-    block_sd_interval: Interval
-    """For that SD."""
-    intraclass_correlation: float
-    """Share of a sample's variance that its block shares; nan when unknown."""
-    autocorrelation: float
-    """Of neighbouring blocks inside a gate; nan when unknown."""
-    autocorrelation_band: Interval
-    """Where it falls if the order of the blocks means nothing."""
-    placebo_gates: int
-    """Gates with relocated arms that measured it."""
-    placebo_spread: float
-    """SD between gates of the true effect of a placebo; nan without a placebo gate."""
+    gating: bool  # Whether it could fail the latest gate
+    gates: int  # Gates that measured it
+    blocks: int  # Blocks of those gates together
+    block_sd: float  # Pooled SD of its block log-ratios; nan when unknown
+    block_sd_interval: Interval  # For that SD
+    intraclass_correlation: float  # Share of a sample's variance that its block shares; nan when unknown
+    autocorrelation: float  # Of neighbouring blocks inside a gate; nan when unknown
+    autocorrelation_band: Interval  # Where it falls if the order of the blocks means nothing
+    placebo_gates: int  # Gates with relocated arms that measured it
+    placebo_spread: float  # SD between gates of the true effect of a placebo; nan without a placebo gate
     placebo_floor_ratio: float
     """Smallest slowdown that layout luck does not explain; 0 where no placebo effect is shown."""
     margin_ratio: float
@@ -272,21 +225,13 @@ class CalibrationSummary:
     """Error rate, noise and pace of a machine's gates."""
 
     suite: str
-    """Name of the suite."""
-    first_at: str | None
-    """When the first gate finished."""
-    latest_at: str | None
-    """When the latest gate finished."""
-    gates: int
-    """A/A gates, also those that reached no verdict."""
-    placebo_gates: int
-    """Gates with relocated arms."""
-    pace: Pace
-    """How long its blocks take."""
-    false_alarms: FalseAlarms
-    """Of the gate as a whole."""
-    cases: tuple[CalibratedCase, ...]
-    """Gating ones first, by id."""
+    first_at: str | None  # When the first gate finished
+    latest_at: str | None  # When the latest gate finished
+    gates: int  # A/A gates, also those that reached no verdict
+    placebo_gates: int  # Gates with relocated arms
+    pace: Pace  # How long its blocks take
+    false_alarms: FalseAlarms  # Of the gate as a whole
+    cases: tuple[CalibratedCase, ...]  # Gating ones first, by id
 
 
 PLAN_SCHEMA = 2
@@ -297,20 +242,14 @@ class PlannedCase:
     """One gating case of the suite."""
 
     case_id: str
-    """The case."""
-    block_sd: float | None
-    """SD of its block log-ratios; None where it was never measured."""
-    margin_ratio: float
-    """Its margin, placebo floor included."""
+    block_sd: float | None  # SD of its block log-ratios; None where it was never measured
+    margin_ratio: float  # Its margin, placebo floor included
     blocks: int | None
     """Blocks that find the slowdown with the asked-for power, the confirmation left out; None where no number up to
     1000 does."""
-    minutes: float | None
-    """Minutes that a gate takes to get there, where the other cases are unchanged."""
-    gating: bool
-    """Whether the budget holds so many blocks, where the other cases are unchanged."""
-    reason: Fact
-    """What it needs, and where it may not gate, why."""
+    minutes: float | None  # Minutes that a gate takes to get there, where the other cases are unchanged
+    gating: bool  # Whether the budget holds so many blocks, where the other cases are unchanged
+    reason: Fact  # What it needs, and where it may not gate, why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,30 +257,17 @@ class SuitePlan:
     """What a suite can find within its budget on one machine."""
 
     schema: int = PLAN_SCHEMA
-    """Version of the stored layout."""
     suite: str
-    """Name of the suite."""
-    machine_id: str
-    """Machine it was made for."""
-    cpus: int
-    """CPUs that are measured on."""
-    env_profile: str
-    """`stable` or `production`."""
-    created_at: str
-    """UTC time, ISO 8601."""
-    source: Fact
-    """What it was made from."""
-    detect_ratio: float
-    """Slowdown to find."""
-    power: float
-    """Chance to find it."""
+    machine_id: str  # Machine it was made for
+    cpus: int  # CPUs that are measured on
+    env_profile: str  # `stable` or `production`
+    created_at: str  # UTC time, ISO 8601
+    source: Fact  # What it was made from
+    detect_ratio: float  # Slowdown to find
+    power: float  # Chance to find it
     alpha: float
-    """Family-wise level."""
     budget_s: float
-    """Budget of a gate, seconds."""
-    blocks_within: int
-    """Blocks that the budget holds where every case is measured to the end."""
+    blocks_within: int  # Blocks that the budget holds where every case is measured to the end
     minutes: float | None
     """Minutes of a gate in which every gating case that is left reaches its power; None where none is left."""
-    cases: tuple[PlannedCase, ...]
-    """In the order of the suite."""
+    cases: tuple[PlannedCase, ...]  # In the order of the suite

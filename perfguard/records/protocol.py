@@ -56,14 +56,10 @@ Message = dict[str, Any]
 class StepKind(str, Enum):
     """How one step is looked at."""
 
-    BARE = "bare"
-    """With clocks only."""
-    TRACE = "trace"
-    """With torch's profiler: ops, shapes, modules."""
-    JOINED = "joined"
-    """The same, with allocations and the logs of oneDNN and MKL; its times are good for nothing else."""
-    WHERE = "where"
-    """The same as `trace`, with marks of the lines that run; only these are taken from it."""
+    BARE = "bare"  # With clocks only
+    TRACE = "trace"  # With torch's profiler: ops, shapes, modules
+    JOINED = "joined"  # The same, with allocations and the logs of oneDNN and MKL; its times are good for nothing else
+    WHERE = "where"  # The same as `trace`, with marks of the lines that run; only these are taken from it
 
 
 class LineReader(Protocol):
@@ -108,11 +104,7 @@ def receive(reader: LineReader) -> Message | None:
 class ScriptExit:
     """How a script ended."""
 
-    exit_code: int
-    """What Python would have exited with; 0 where it was ended."""
-    problem: str | None = None
-    """What it raised, as one sentence; None where it came to its end, exited or was ended."""
-    detail: str = ""
-    """Traceback of what it raised, from the script's own first frame on."""
-    was_ended: bool = False
-    """Whether it was ended at a step boundary."""
+    exit_code: int  # What Python would have exited with; 0 where it was ended
+    problem: str | None = None  # What it raised, as one sentence; None where it came to its end, exited or was ended
+    detail: str = ""  # Traceback of what it raised, from the script's own first frame on
+    was_ended: bool = False  # Whether it was ended at a step boundary

@@ -56,19 +56,15 @@ class CaseBlock:
     """The timed samples of one case in one block, warm-ups left out; compact, so that hours of them fit into memory."""
 
     case_id: str
-    """The case."""
-    block: int
-    """Block number, from 0."""
+    block: int  # Block number, from 0
     stage: Stage
-    """What the block is measured for."""
     baseline_s: array[float] = field(default_factory=lambda: array("d"))
     """Seconds of an iteration, in the order they ran."""
     candidate_s: array[float] = field(default_factory=lambda: array("d"))
     """The same of the candidate, or of the only arm."""
     timed: dict[Arm, list[SampleTimed]] | None = None
     """The samples with all signals; None where the run's data keeps none."""
-    done: CaseFinished | None = None
-    """What ended it; None while samples may follow."""
+    done: CaseFinished | None = None  # What ended it; None while samples may follow
     is_finished: bool = False
     """Whether the case is complete and the whole block has ended; only then do its samples count."""
 
@@ -106,14 +102,10 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 class RunData:
     """Collects events; `paired()` and `rounds()` give what they add up to so far."""
 
-    case_ids: tuple[str, ...] = ()
-    """Selected cases."""
-    failures: dict[str, CaseFailed] = field(default_factory=dict)
-    """First failure of each case, before any confirmation."""
-    confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)
-    """The same while flags were confirmed."""
-    inner_loops: dict[str, int] = field(default_factory=dict)
-    """Iterations of one sample, by case id."""
+    case_ids: tuple[str, ...] = ()  # Selected cases
+    failures: dict[str, CaseFailed] = field(default_factory=dict)  # First failure of each case, before any confirmation
+    confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)  # The same while flags were confirmed
+    inner_loops: dict[str, int] = field(default_factory=dict)  # Iterations of one sample, by case id
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
     """What the workers of each arm cannot read on this machine, and why."""
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
@@ -126,36 +118,25 @@ class RunData:
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
     ops_files: dict[str, str] = field(default_factory=dict)
     """Files of the run's folder with all differences between ops, by case id."""
-    start: RunStarted | None = None
-    """What was started; None before the first event, or where a recording lost it."""
-    end: RunFinished | None = None
-    """How the run ended; None while it goes on."""
-    arms: dict[Arm, ArmReady] = field(default_factory=dict)
-    """The arms, once they were started."""
-    is_identical: bool | None = None
-    """Whether both arms hash identical; None before it was found out."""
+    start: RunStarted | None = None  # What was started; None before the first event, or where a recording lost it
+    end: RunFinished | None = None  # How the run ended; None while it goes on
+    arms: dict[Arm, ArmReady] = field(default_factory=dict)  # The arms, once they were started
+    is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
     answers: dict[str, str] = field(default_factory=dict)
     """Outcome by case id, for the cases that got their answer at an interim analysis."""
-    verdicts: dict[str, VerdictReached] = field(default_factory=dict)
-    """Verdict by case id."""
-    notes: list[Noted] = field(default_factory=list)
-    """What the reader of the run should know, in order."""
-    stage: Stage = Stage.MAIN
-    """What is measured now."""
-    block: int | None = None
-    """Number of the present or last block; None before the first."""
+    verdicts: dict[str, VerdictReached] = field(default_factory=dict)  # Verdict by case id
+    notes: list[Noted] = field(default_factory=list)  # What the reader of the run should know, in order
+    stage: Stage = Stage.MAIN  # What is measured now
+    block: int | None = None  # Number of the present or last block; None before the first
     blocks_planned: int | None = None
     """Blocks that the analyses of this stage are spread over, with those of earlier stages; None where not known."""
-    timing: str | None = None
-    """Case whose samples are timed now, as far as events tell."""
-    timed_samples: int = 0
-    """Its samples in this block so far, both arms."""
+    timing: str | None = None  # Case whose samples are timed now, as far as events tell
+    timed_samples: int = 0  # Its samples in this block so far, both arms
     control_ratio: float | None = None
     """The last control workload over the run's typical one, minus 1; None before the first."""
     steal_ratio: float | None = None
     """Share of the last block's time that the hypervisor took; None where the host does not tell."""
-    slowest_block_s: float = 0.0
-    """Wall seconds of the longest block of all stages."""
+    slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
     keeps_signals: bool = True

@@ -47,8 +47,7 @@ def metadata_of(entry: Round) -> dict[str, Any]:
 class BaselineStore:
     """The directory that baselines live in."""
 
-    root: Path
-    """Usually `baselines` in the project."""
+    root: Path  # Usually `baselines` in the project
 
     def place(self, machine_id: str, suite: str) -> Path:
         """Directory of one baseline."""

@@ -35,14 +35,10 @@ _LONGEST_S = 1e9
 class RecordedRun:
     """What a series needs of one run, as kept from one reading of its events to the next."""
 
-    size_bytes: int
-    """Of the events when they were read; others are read again."""
-    changed_ns: int
-    """Time of their last change, likewise."""
-    points: tuple[HistoryPoint, ...]
-    """One for each case that was measured."""
-    problem: Fact | None = None
-    """Why the run could not be read."""
+    size_bytes: int  # Of the events when they were read; others are read again
+    changed_ns: int  # Time of their last change, likewise
+    points: tuple[HistoryPoint, ...]  # One for each case that was measured
+    problem: Fact | None = None  # Why the run could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,20 +20,14 @@ class Finding(Fact):
     the same finding in two arms has equal values. Its subject's `op` is the module, or what all its modules share.
     """
 
-    seen: tuple[Fact, ...]
-    """The evidence, with its numbers."""
-    phases: tuple[StepPhase, ...] = ()
-    """Where in the step; empty where it concerns the whole process."""
-    places: int = 0
-    """Modules that it concerns."""
-    ops: tuple[OpKey, ...] = ()
-    """The ops that it concerns, longest first, the longest few of them."""
+    seen: tuple[Fact, ...]  # The evidence, with its numbers
+    phases: tuple[StepPhase, ...] = ()  # Where in the step; empty where it concerns the whole process
+    places: int = 0  # Modules that it concerns
+    ops: tuple[OpKey, ...] = ()  # The ops that it concerns, longest first, the longest few of them
     share: float | None = None
     """Part of the step that these ops take, all of them, not what can be saved; None where it cannot be told."""
-    command: str = ""
-    """Measures what following it brings; empty where only a trace is known."""
-    since_baseline: tuple[Fact, ...] = ()
-    """What of it is new since the baseline, where two arms were compared."""
+    command: str = ""  # Measures what following it brings; empty where only a trace is known
+    since_baseline: tuple[Fact, ...] = ()  # What of it is new since the baseline, where two arms were compared
 
     @property
     def id(self) -> str:

@@ -33,34 +33,23 @@ _HEAD_BYTES = 256
 class SeenEvent:
     """An event with what its line says of it."""
 
-    seq: int
-    """Number in the recording, from 0; -1 where the line does not tell."""
-    t_wall: float
-    """When it was written, seconds since the epoch."""
-    t_mono: float
-    """The same by the writer's monotonic clock, seconds."""
+    seq: int  # Number in the recording, from 0; -1 where the line does not tell
+    t_wall: float  # When it was written, seconds since the epoch
+    t_mono: float  # The same by the writer's monotonic clock, seconds
     event: Event
-    """What happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailUpdate:
     """What a recording has to say since it was last asked."""
 
-    events: tuple[SeenEvent, ...] = ()
-    """New events, in the order of the file."""
-    problems: tuple[Fact, ...] = ()
-    """What is newly found wrong with it."""
-    is_gone: bool = False
-    """Whether it was there and is not any more."""
-    restarted: bool = False
-    """Whether `events` begin again; what was read before is void."""
-    has_more: bool = False
-    """Whether more waits to be read at once."""
-    is_cut: bool = False
-    """Whether it ends in the middle of a line, for now."""
-    is_end: bool = False
-    """Whether nothing will ever follow: the end of a replay."""
+    events: tuple[SeenEvent, ...] = ()  # New events, in the order of the file
+    problems: tuple[Fact, ...] = ()  # What is newly found wrong with it
+    is_gone: bool = False  # Whether it was there and is not any more
+    restarted: bool = False  # Whether `events` begin again; what was read before is void
+    has_more: bool = False  # Whether more waits to be read at once
+    is_cut: bool = False  # Whether it ends in the middle of a line, for now
+    is_end: bool = False  # Whether nothing will ever follow: the end of a replay
 
 
 class _Envelope(msgspec.Struct):
