@@ -53,8 +53,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-OF_NUMBERS = (SampleTimed, ControlTimed)
-"""Events that hold no facts; by far the most of a recording."""
+OF_NUMBERS = (SampleTimed, ControlTimed)  # Events that hold no facts; by far the most of a recording
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
@@ -85,8 +84,7 @@ _SCHEMAS: dict[str, tuple[Any, str]] = {
     "events": (Event, "One line of events.jsonl, version 2"),
     "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
 }
-SCHEMAS = tuple(_SCHEMAS)
-"""Names that `schema_of` knows."""
+SCHEMAS = tuple(_SCHEMAS)  # Names that `schema_of` knows
 
 
 def to_builtins(value: Any) -> Any:

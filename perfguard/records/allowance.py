@@ -7,11 +7,9 @@ from datetime import date
 
 ALLOW_SCHEMA = 1
 
-LONGEST_DAYS = 366
-"""How far ahead an entry may end: what is accepted for longer belongs into a new baseline."""
+LONGEST_DAYS = 366  # How far ahead an entry may end: what is accepted for longer belongs into a new baseline
 
-LARGEST_RATIO = 1.0
-"""Largest slowdown that may be allowed; who accepts more had better take the case out of the suite."""
+LARGEST_RATIO = 1.0  # Largest slowdown that may be allowed; who accepts more had better take the case out of the suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

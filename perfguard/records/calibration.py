@@ -15,8 +15,7 @@ from perfguard.records.verdict import GateOutcome, Policy
 
 CALIBRATION_SCHEMA = 1
 
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-"""UTC, ISO 8601."""
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # UTC, ISO 8601
 
 DECISION_RULE = 5
 """Version of the gate's rule; raise it whenever the rule flags other cases. 1: one look at the end. 2: looks at growing
@@ -27,8 +26,7 @@ COUNTED = (GateOutcome.PASS.value, GateOutcome.REGRESSED.value, GateOutcome.INCO
 """Outcomes that count as a trial. On a disturbed host a gate says nothing, which is no evidence for the rule either."""
 
 
-LEAST_BLOCKS = Policy().min_blocks
-"""With fewer blocks no gating case can be flagged, so such a gate is no trial either."""
+LEAST_BLOCKS = Policy().min_blocks  # With fewer blocks no gating case can be flagged, so such a gate is no trial either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,7 @@ class CaseSample:
     """One case in one A/A gate."""
 
     gating: bool  # Whether it could fail the gate
-    block_log_ratios: tuple[float, ...]
-    """One value for each block that was not voided, in the order they ran, candidate over baseline."""
+    block_log_ratios: tuple[float, ...]  # By block, without voided ones, in the order they ran, candidate over baseline
     samples: int  # Paired samples that made a block's value, typically
     sample_variance: float | None  # Mean over blocks of the variance of one paired sample; None with a single sample
     block_variances: tuple[float | None, ...] = ()
@@ -207,8 +204,7 @@ class CalibratedCase:
     placebo_spread: float  # SD between gates of the true effect of a placebo; nan without a placebo gate
     placebo_floor_ratio: float
     """Smallest slowdown that layout luck does not explain; 0 where no placebo effect is shown."""
-    margin_ratio: float
-    """Smallest slowdown worth a flag: the configured margin or the placebo floor, whichever is larger."""
+    margin_ratio: float  # Smallest slowdown worth a flag: the larger of the configured margin and the placebo floor
     mde: tuple[tuple[int, float], ...]
     """Minutes of a gate, and the slowdown of this case alone that it finds with 80 % power, the confirmation
     left out."""

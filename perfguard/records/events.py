@@ -48,8 +48,7 @@ class ArmReady:
     torch: str | None  # torch version; None where no case needs torch
     import_s: float  # Seconds that the imports took
     stack_id: str | None = None
-    missing_signals: dict[str, str] = field(default_factory=dict)
-    """Signals that its workers cannot read on this machine, each with the reason."""
+    missing_signals: dict[str, str] = field(default_factory=dict)  # Signals that its workers lack, with the reason
     commit: str | None = None  # Commit that the source tree is, or was made from; None where it is not known
 
 
@@ -57,8 +56,7 @@ class ArmReady:
 class ArmsCompared:
     """Both arms were attested."""
 
-    identical: bool
-    """Whether they run the same files with the same packages, interpreter and variables, and nothing is injected."""
+    identical: bool  # Whether files, packages, interpreter and variables are the same, and nothing is injected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +97,7 @@ class SampleTimed:
     peak_memory_bytes: int | None = None  # Peak of the process's resident memory in the sample
     energy_j: float | None = None  # Joules of the CPU packages for one iteration, whatever else ran on them included
     instructions: float | None = None  # Instructions of one iteration in user space, all threads and children
-    waited_s: float | None = None
-    """Seconds of the sample in which the thread that runs the steps was ready but had no CPU."""
+    waited_s: float | None = None  # Seconds in which the thread that runs the steps was ready but had no CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +179,7 @@ class StepsCounted:
 
     case_id: str
     changes: tuple[OpCountChange, ...]  # What changed by op counts, worst first; empty where nothing
-    counted_on: str | None = None
-    """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
+    counted_on: str | None = None  # Id of another machine that the stored baseline was counted on; None: this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from enum import Enum
 Value = str | int | float | bool | None | tuple[str | int | float | None, ...]
 """A number, a name or a list of them; the suffix of its name is its unit: `_ratio`, `_log_ratio`, `_share`, `_s`."""
 
-RECORDED_TEXT = "recorded.text"
-"""Code of a sentence from a recording that is older than codes."""
+RECORDED_TEXT = "recorded.text"  # Code of a sentence from a recording that is older than codes
 
 
 _NOTHING: Mapping[str, Value] = {}

@@ -25,8 +25,7 @@ class ArmSpec:
     revision: str | None = None  # Git revision whose tree is measured
     directory: str | None = None  # Directory whose tree is measured
     interpreter: str | None = None  # Interpreter of the environment under test
-    environment: tuple[tuple[str, str], ...] = ()
-    """Variables set for this arm only, sorted; an empty value unsets what perfguard would have set."""
+    environment: tuple[tuple[str, str], ...] = ()  # Of this arm only, sorted; an empty value unsets a variable
     stack: str | None = None  # Named software stack, for instance `ipex`
 
 
@@ -43,10 +42,8 @@ class ResolvedArm:
     code_roots: tuple[str, ...]  # Directories that hold the code under test
     source_id: str  # Git tree id or content description of the source tree, for attestation
     commit: str | None  # Commit that the source tree is, or was made from; None outside git
-    environment: tuple[tuple[str, str], ...]
-    """The whole environment of the worker, sorted, without the padding and per-block values."""
-    writable: tuple[str, ...] | None = None
-    """Folders that the arm's code may change; None leaves it every right that perfguard has."""
+    environment: tuple[tuple[str, str], ...]  # The worker's whole one, sorted, without padding and per-block values
+    writable: tuple[str, ...] | None = None  # Folders that the arm's code may change; None: all that perfguard may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +66,7 @@ class GateSettings:
 DEFAULT_GATE = GateSettings()
 FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
 """Gates that count false alarms and measure the margins."""
-FOR_BISECTION = GateSettings(uses_allowances=False)
-"""Gates that search for a slowdown that is known."""
+FOR_BISECTION = GateSettings(uses_allowances=False)  # Gates that search for a slowdown that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +91,7 @@ class CasePlan:
     case: Case
     inner_loops: int  # Iterations of one sample, the same in both arms
     iteration_s: float  # Seconds of one iteration as calibrated on the baseline
-    instances: int = 1
-    """Set-ups of the case in one process that take turns, so that a block averages over memory layouts."""
+    instances: int = 1  # Set-ups of the case in one process that take turns, so a block averages over memory layouts
     spin_s: tuple[float, float] = (0.0, 0.0)  # Injected seconds for each iteration of baseline and candidate
 
 

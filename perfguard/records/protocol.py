@@ -36,16 +36,12 @@ from enum import Enum
 from typing import Any, Protocol
 
 PROTOCOL_VERSION = 1
-CONTROL_VARIABLE = "PERFGUARD_CONTROL"
-"""Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes."""
+CONTROL_VARIABLE = "PERFGUARD_CONTROL"  # Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes
 
-MAX_LINE_BYTES = 8 * 1024 * 1024
-"""A longer line is rubbish, not a message."""
+MAX_LINE_BYTES = 8 * 1024 * 1024  # A longer line is rubbish, not a message
 
-STEP_WINDOW = "perfguard::step"
-"""Name of the event around each profiled step in its trace."""
-MODULE_PREFIX = "module:"
-"""What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`."""
+STEP_WINDOW = "perfguard::step"  # Name of the event around each profiled step in its trace
+MODULE_PREFIX = "module:"  # What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`
 LINE_PREFIX = "perfguard::line:"
 """What the names of the marks begin with that tell the line of the user's code: `perfguard::line:train.py:88`. A mark
 holds from its start to the next one of its thread; nothing behind the prefix means no code of the user's."""

@@ -93,8 +93,7 @@ class BlockConditions:
     duration_s: float  # Wall time of the timed part, seconds
     steal_ratio: float | None  # Stolen time over wall time, worst measured CPU; None where the kernel does not tell
     involuntary_switches: int | None  # Involuntary context switches of both workers together, timed part
-    control_s: tuple[float, ...]
-    """Seconds of each control workload sample, in the order they ran; empty without a control workload."""
+    control_s: tuple[float, ...]  # Seconds of each control workload sample, in the order they ran; may be empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +105,7 @@ class CaseFailed:
     missing: bool = False  # True where the arm has no such benchmark; in the baseline that is a new case, not a failure
     reason: Fact
     detail: str = ""  # End of the traceback or of the worker's stderr
-    skipped: bool = False
-    """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
+    skipped: bool = False  # Whether the suite itself skips it in every arm: nothing is wrong, and nothing was measured
 
     @property
     def quoted(self) -> str:

@@ -58,15 +58,11 @@ class CaseBlock:
     case_id: str
     block: int  # Block number, from 0
     stage: Stage
-    baseline_s: array[float] = field(default_factory=lambda: array("d"))
-    """Seconds of an iteration, in the order they ran."""
-    candidate_s: array[float] = field(default_factory=lambda: array("d"))
-    """The same of the candidate, or of the only arm."""
-    timed: dict[Arm, list[SampleTimed]] | None = None
-    """The samples with all signals; None where the run's data keeps none."""
+    baseline_s: array[float] = field(default_factory=lambda: array("d"))  # Seconds of an iteration, in order
+    candidate_s: array[float] = field(default_factory=lambda: array("d"))  # Likewise; also of an only arm
+    timed: dict[Arm, list[SampleTimed]] | None = None  # Samples with all signals; None where none are kept
     done: CaseFinished | None = None  # What ended it; None while samples may follow
-    is_finished: bool = False
-    """Whether the case is complete and the whole block has ended; only then do its samples count."""
+    is_finished: bool = False  # Whether the case is complete and the block has ended; only then its samples count
 
     def of(self, arm: Arm) -> array[float]:
         """The samples of one arm."""
@@ -106,24 +102,20 @@ class RunData:
     failures: dict[str, CaseFailed] = field(default_factory=dict)  # First failure of each case, before any confirmation
     confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)  # The same while flags were confirmed
     inner_loops: dict[str, int] = field(default_factory=dict)  # Iterations of one sample, by case id
-    missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
-    """What the workers of each arm cannot read on this machine, and why."""
+    missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)  # Signals that an arm lacks, and why
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id; cases that were not counted are missing."""
-    attributions: dict[str, Attribution] = field(default_factory=dict)
-    """Which ops are to blame, by case id, for the cases that were profiled."""
+    attributions: dict[str, Attribution] = field(default_factory=dict)  # Which ops are to blame, by case id
     stored_op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
-    ops_files: dict[str, str] = field(default_factory=dict)
-    """Files of the run's folder with all differences between ops, by case id."""
+    ops_files: dict[str, str] = field(default_factory=dict)  # By case id: file with all differences between ops
     start: RunStarted | None = None  # What was started; None before the first event, or where a recording lost it
     end: RunFinished | None = None  # How the run ended; None while it goes on
     arms: dict[Arm, ArmReady] = field(default_factory=dict)  # The arms, once they were started
     is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
-    answers: dict[str, str] = field(default_factory=dict)
-    """Outcome by case id, for the cases that got their answer at an interim analysis."""
+    answers: dict[str, str] = field(default_factory=dict)  # Outcome by case id, of cases that an analysis answered
     verdicts: dict[str, VerdictReached] = field(default_factory=dict)  # Verdict by case id
     notes: list[Noted] = field(default_factory=list)  # What the reader of the run should know, in order
     stage: Stage = Stage.MAIN  # What is measured now
@@ -134,13 +126,11 @@ class RunData:
     timed_samples: int = 0  # Its samples in this block so far, both arms
     control_ratio: float | None = None
     """The last control workload over the run's typical one, minus 1; None before the first."""
-    steal_ratio: float | None = None
-    """Share of the last block's time that the hypervisor took; None where the host does not tell."""
+    steal_ratio: float | None = None  # Share of the last block's time that the hypervisor took; None where unknown
     slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
-    keeps_signals: bool = True
-    """Whether samples are kept with all signals; what only shows times needs a tenth of the memory without."""
+    keeps_signals: bool = True  # Whether samples keep all signals; times alone need a tenth of the memory
     _blocks: dict[tuple[int, str], CaseBlock] = field(default_factory=dict)
     _by_case: dict[str, list[CaseBlock]] = field(default_factory=dict)
     _data_seeds: dict[int, int] = field(default_factory=dict)

@@ -52,8 +52,7 @@ class Policy:
     """The rule a gate decides by. Source: docs/statistics.md."""
 
     margin_ratio: float = 0.005  # Smallest effect worth a flag; H0 is `effect <= margin`
-    margins: Mapping[str, float] = field(default_factory=dict)
-    """Larger margins of single cases: their placebo floors on this machine."""
+    margins: Mapping[str, float] = field(default_factory=dict)  # Larger ones of single cases: their placebo floors
     alpha: float = 0.008  # Family-wise error rate over the gating cases of one gate
     equivalence_ratio: float = 0.02  # `unchanged` needs the whole interval inside +- this
     interval_level: float = 0.95  # Level of the intervals that are shown and that `unchanged` is judged by
@@ -61,8 +60,7 @@ class Policy:
     min_rounds: int = 2  # The same for the rounds of either side, against a stored baseline
     clean_ratio: float = 0.01  # A case is left before the budget ends once it is shown to lie inside +- this
     confirm_level: float = 0.05  # A flag is confirmed when relocated arms are slower at all at this one-sided level
-    max_block_sd_ratio: float = 0.05
-    """Cases noisier than this are advisory, unless an effect is shown in spite of the noise."""
+    max_block_sd_ratio: float = 0.05  # Noisier cases are advisory, unless an effect is shown in spite of the noise
     max_void_fraction: float = 0.25  # More voided blocks than this and the host is called unstable
 
     def margin_of(self, case_id: str) -> float:
@@ -82,18 +80,14 @@ class Comparison:
     baseline_median_s: float | None  # Median seconds per iteration of the baseline
     candidate_median_s: float | None  # Median seconds per iteration of the candidate
     margin_ratio: float  # The margin that p refers to
-    p_outside: float | None = None
-    """p of H0 `the effect is not inside +- the policy's equivalence`; None without an estimate."""
-    p_unclean: float | None = None
-    """p of H0 `the effect is not inside +- the policy's clean_ratio`; None where nothing was measured in analyses."""
-    block_s: float | None = None
-    """Wall seconds of the latest block that measured this case, other cases and start-up included."""
+    p_outside: float | None = None  # p of H0 `the effect is not inside +- equivalence_ratio`; None without an estimate
+    p_unclean: float | None = None  # p of H0 `the effect is not inside +- clean_ratio`; None without analyses
+    block_s: float | None = None  # Wall seconds of the latest block that measured this case, all cases and start-up
     analyses: int = 1  # Times that the growing data was looked at; the p-values are valid after all of them
     design: Design = Design.PAIRED  # Paired blocks, or rounds against a stored baseline
     blocks_voided: int = 0  # Blocks left out by the arm-blind rule
     problem: Fact | None = None  # Why there is no estimate
-    problem_outcome: Outcome | None = None
-    """`failed`, `incomparable`, `no-baseline` or `inconclusive` when `problem` is set."""
+    problem_outcome: Outcome | None = None  # `failed`, `incomparable`, `no-baseline`, `inconclusive`, with `problem`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +137,7 @@ class Verdict:
     gating: Gating  # After demotion of noisy cases
     reasons: tuple[Fact, ...]  # What was seen and why it leads to the outcome; what decided comes first
     comparison: Comparison
-    timed_outcome: Outcome | None = None
-    """What the times alone say, where the arms run the same code and were measured all the same."""
+    timed_outcome: Outcome | None = None  # By the times alone, where the arms run the same code and were measured
     p_adjusted: float | None = None  # p of a regression after family-wise adjustment over the gating cases
     mde_ratio: float | None = None  # Smallest effect this run could have seen with 80 % power
     confirmation: Confirmation | None = None  # Where the case was flagged: what relocated arms said

@@ -27,8 +27,7 @@ MOST_ZIP_BYTES = 512 * 1024**2
 MOST_RESULT_BYTES = 16 * 1024**2
 MOST_MEMBERS = 20_000
 MOST_CASES = 5_000
-_DEEPEST = 60
-"""Levels of nesting of a result; a written one has fewer than ten."""
+_DEEPEST = 60  # Levels of nesting of a result; a written one has fewer than ten
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _CHUNK_BYTES = 1 << 16
 _LARGEST_READ_BYTES = 4 * 1024**2

@@ -28,8 +28,7 @@ T = TypeVar("T")
 CONTROL_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
 SEED_KEY = "perfguard_data_seed"
-CHECK_PREFIX = "perfguard_check_"
-"""Before the name of each number that the round computed; older baselines hold none."""
+CHECK_PREFIX = "perfguard_check_"  # Before the name of each number that the round computed; older baselines hold none
 
 
 def metadata_of(entry: Round) -> dict[str, Any]:
@@ -137,14 +136,11 @@ def _read(path: Path, kind: type[T]) -> T:
     return from_builtins(upgraded(data, kind), kind, source=str(path))
 
 
-ANCHOR = "anchor"
-"""Name of the folder, inside that of the baseline."""
+ANCHOR = "anchor"  # Name of the folder, inside that of the baseline
 
-FILES = ("timings.json", "noise.json", "fingerprint.json", "info.json")
-"""What a baseline consists of."""
+FILES = ("timings.json", "noise.json", "fingerprint.json", "info.json")  # What a baseline consists of
 
-OPTIONAL_FILES = ("census.json",)
-"""What a baseline has besides where it could be counted."""
+OPTIONAL_FILES = ("census.json",)  # What a baseline has besides where it could be counted
 
 
 def anchor_place(place: Path) -> Path:

@@ -20,8 +20,7 @@ from perfguard.store.files import load_json, write_text
 
 T = TypeVar("T")
 
-_LARGEST_LOG_RATIO = 50.0
-"""Identical arms never differ by so much: it is a factor of 5e21."""
+_LARGEST_LOG_RATIO = 50.0  # Identical arms never differ by so much: it is a factor of 5e21
 
 _NUMBERS = re.compile(r"\[\n\s*(-?[0-9][^\[\]{}\"]*?)\n\s*\]")
 """An array of numbers over several lines; JSON strings hold no line breaks, so nothing else can look like it."""

@@ -25,8 +25,7 @@ from perfguard.errors import StoreError
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 from perfguard.store.files import load_json, write_text
 
-OP_COUNTS_SCHEMA = 1
-"""Layout of the file."""
+OP_COUNTS_SCHEMA = 1  # Layout of the file
 
 _COLUMNS = ("kind", "phase", "module", "name", "detail", "implementation", "count", "size_bytes")
 _values = attrgetter(*_COLUMNS)

@@ -23,12 +23,10 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.view.run_view import History, HistoryPoint
 
-MAX_RUNS = 500
-"""The latest ones; older runs are left out of a series."""
+MAX_RUNS = 500  # The latest ones; older runs are left out of a series
 _CACHE_FILE = "history.json"
 _CACHE_SCHEMA = 3
-_LONGEST_S = 1e9
-"""Thirty years; a damaged recording can hold any number."""
+_LONGEST_S = 1e9  # Thirty years; a damaged recording can hold any number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,13 +37,11 @@ class SoftwareFacts:
     malloc_libraries: tuple[str, ...] | None = None  # File names of allocators loaded beside the C library's
     ipex_version: str | None = None  # Installed intel_extension_for_pytorch; None when there is none
     numpy_version: str | None = None
-    flushes_denormals: bool | None = None
-    """Whether this interpreter rounds denormal numbers to zero after importing torch."""
+    flushes_denormals: bool | None = None  # Whether this interpreter rounds denormals to zero after importing torch
     float32_matmul_precision: str | None = None  # `highest`, `high` or `medium`
     onednn_enabled: bool | None = None
     deterministic: bool | None = None  # Whether deterministic algorithms are forced
-    environment: Mapping[str, str] | None = None
-    """Variables that change CPU results, those that are set; paths cut to file names."""
+    environment: Mapping[str, str] | None = None  # Set variables that change CPU results; paths cut to file names
     problem: Fact | None = None  # Why torch could not be asked, one line
 
 
@@ -66,8 +64,7 @@ class FrequencyDomain:
 class State:
     """Settings and conditions that can change without another machine."""
 
-    frequency: tuple[FrequencyDomain, ...] = ()
-    """One entry for each set of settings; empty when the kernel controls no frequency."""
+    frequency: tuple[FrequencyDomain, ...] = ()  # One entry a set of settings; empty where the kernel controls none
     driver: str | None = None  # The frequency driver, when it is the same everywhere
     governor: str | None = None  # The governor, when it is the same everywhere
     turbo: bool | None = None  # Whether turbo (boost) is allowed
@@ -89,8 +86,7 @@ class State:
     load_1min: float | None = None  # Load average over one minute
 
 
-SCHEMA_VERSION = 1
-"""Raised when a field changes its meaning; fingerprints of another version are never equal."""
+SCHEMA_VERSION = 1  # Raised when a field changes its meaning; fingerprints of another version are never equal
 
 
 class CoreClass(str, Enum):
@@ -151,8 +147,7 @@ class Cpu:
     table asks of that name is there, so it is a lower bound."""
     resembles: str | None = None
     """A newer name that only a few flags speak against, which hypervisors like to hide; None where there is none."""
-    hidden_flags: tuple[str, ...] | None = None
-    """The flags of that newer name that are missing; None where there is no such name."""
+    hidden_flags: tuple[str, ...] | None = None  # Flags of `resembles` that are missing; None where that is None
     hypervisor: bool | None = None  # Whether the CPU says that it is virtual
     hypervisor_name: str | None = None  # `kvm`, `vmware`, `hyperv`, ...; None on bare metal and when it does not say
 

@@ -80,8 +80,7 @@ class OpCountRow:
     kind: OpCountKind
     phase: StepPhase
     module: str  # Pattern of the module's path, numbers as `*`: `ResNet.layer3.*.conv1`
-    name: str
-    """Op, primitive with its direction (`convolution FWD_D`), `allocations`, or a compiler event (`graph_break`)."""
+    name: str  # Op, primitive with direction (`convolution FWD_D`), `allocations`, or compiler event (`graph_break`)
     detail: str  # Shapes, dtypes and layouts of an op; layouts and problem of a primitive; reason of a compiler's event
     implementation: str  # What the library chose; empty for all but primitives
     count: int  # How often in one step
@@ -93,8 +92,7 @@ class OpCounts:
     """The exact, deterministic count of what a steady step of one case executes."""
 
     case_id: str
-    isa_class: str
-    """ISA that the libraries could choose from: `avx512_core_bf16`; op counts of other classes are not compared."""
+    isa_class: str  # ISA that the libraries could choose from: `avx512_core_bf16`; other classes are not compared
     torch: str  # Version; another one may rightly count otherwise, so changes then name the upgrade
     rows: tuple[OpCountRow, ...]  # Sorted
 
@@ -172,8 +170,7 @@ class StepBalance:
 class Culprit:
     """What is to blame for a part of the step's difference: one or several ops with one cause."""
 
-    fact: Fact
-    """What changed: `optimizer.unfused` with its counts, module and line; that of the op counts where they show it."""
+    fact: Fact  # What changed: `optimizer.unfused` with counts, module and line; from the op counts where they show it
     change: ChangeClass
     phase: StepPhase
     delta_s: float  # Its part of the step's difference
@@ -181,8 +178,7 @@ class Culprit:
     upper_s: float
     share: float  # Part of the step's difference, 1 for all of it; nan where either is within its noise
     ops: tuple[OpKey, ...]  # The ops, largest difference first
-    phases: tuple[StepPhase, ...] = ()
-    """Parts of the step that each have a good part of it, in their order; empty where only `phase` is known."""
+    phases: tuple[StepPhase, ...] = ()  # Those that each have a good part of it; empty where only `phase` is known
 
     @property
     def is_within_noise(self) -> bool:
@@ -196,11 +192,9 @@ class Attribution:
 
     case_id: str
     balance: StepBalance  # Where the difference went
-    culprits: tuple[Culprit, ...]
-    """What is to blame, largest part first; then certain changes whose cost is within the noise."""
+    culprits: tuple[Culprit, ...]  # What is to blame, largest part first; then certain changes of uncertain cost
     deltas: tuple[OpDelta, ...]  # Every op, largest absolute difference first
     op_count_changes: tuple[OpCountChange, ...]  # What changed by op counts, worst first
     processes: int  # Pairs of processes that were profiled
     steps: int  # Profiled steps of each arm, all processes together
-    notes: tuple[Fact, ...] = ()
-    """What to know before it is believed: a trace that was cut off, or one process of each arm."""
+    notes: tuple[Fact, ...] = ()  # What to know before it is believed: a trace was cut off, or one process an arm

@@ -15,8 +15,7 @@ from perfguard.records.steps.projection import CaseProjection
 class Slice:
     """One kind of work."""
 
-    name: str
-    """A primitive of oneDNN, `MKL gemm`, a group of ops (`element-wise`), `dispatch of convolution` or `(python)`."""
+    name: str  # oneDNN primitive, `MKL gemm`, group of ops (`element-wise`), `dispatch of convolution`, or `(python)`
     direction: str  # benchdnn's word where the primitive has one, else `forward` or `backward` by the phase, else empty
     calls: float  # Executions or calls in a step
     time_s: float  # Seconds in a step
@@ -54,9 +53,7 @@ class ProfiledCase:
     """One case, or one script."""
 
     case_id: str  # The case; of a script its path
-    step_s: float | None
-    """Seconds of a step without the profiler, the mean over the middle third of each process's; None where there was
-    none."""
+    step_s: float | None  # Without the profiler, mean over the middle third of each process's steps; None without any
     profiled_step_s: float  # The same with it: what the seconds of all ops add up to
     processes: int
     steps: int  # Profiled steps in all of them

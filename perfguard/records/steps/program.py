@@ -23,17 +23,14 @@ class DenormalCount:
     group: str  # `parameters`, `gradients` or `optimizer state`
     values: int  # Values that were looked at; of large tensors a part
     denormals: int  # Those of them that are denormal
-    worst: str
-    """The tensor with the largest share of them: `Net.conv1.weight`, `exp_avg_sq of Net.conv1.weight`; empty for
-    none."""
+    worst: str  # Tensor with the largest share of them: `Net.conv1.weight`, `exp_avg_sq of Net.conv1.weight`, or empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramFacts:
     """A program between two steps."""
 
-    modules: tuple[ModuleFacts, ...] = ()
-    """In the order in which they were registered, which for most models is that of their calls."""
+    modules: tuple[ModuleFacts, ...] = ()  # As they were registered, for most models the order of their calls
     optimizers: tuple[str, ...] = ()  # Classes of the optimizers, sorted
     loader_workers: tuple[int, ...] = ()  # Worker processes of each data loader
     denormals: tuple[DenormalCount, ...] = ()  # One for each kind of tensors that there is

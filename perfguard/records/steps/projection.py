@@ -22,12 +22,10 @@ class Roof(str, Enum):
 class RooflineCeilings:
     """What the measured CPUs do at best."""
 
-    flops_per_s: Mapping[str, float]
-    """Fastest matrix product, by dtype: `fp32`, `bf16`, `fp64`; other dtypes were not measured."""
+    flops_per_s: Mapping[str, float]  # Fastest matrix product by dtype: `fp32`, `bf16`, `fp64`; no others are measured
     bytes_per_s: float  # Fastest stream through memory, bytes read and written
     threads: int  # Threads that both were measured with
-    is_beyond_caches: bool
-    """Whether the stream was long enough to come from memory; if not, the bandwidth may be the caches'."""
+    is_beyond_caches: bool  # Whether the stream was too long for caches; if not, the bandwidth may be theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +145,9 @@ class CaseProjection:
     case_id: str
     arm: Arm
     ops: Projection  # Against torch's own ops, alone
-    primitives: Projection | None
-    """Against oneDNN's primitives in benchdnn; None where that is not installed or there are none."""
+    primitives: Projection | None  # Against oneDNN's primitives in benchdnn; None where there is none of either
     ceilings: RooflineCeilings | None  # What the CPUs do at best; None where it could not be measured
-    roofline: tuple[RooflinePoint, ...]
-    """Problems whose work is known, longest in the step first; empty without ceilings."""
+    roofline: tuple[RooflinePoint, ...]  # Problems whose work is known, longest first; empty without ceilings
     notes: tuple[Fact, ...] = ()  # What the reader should know
 
 
@@ -172,5 +168,4 @@ class StreamCeiling:
     kernel: str  # `copy` (reads one array, writes one) or `triad` (reads two, writes one)
     array_bytes: int
     call_s: float  # Seconds of the fastest pass
-    bytes_per_s: float
-    """Bytes read and written by the program; what the caches fetch before a write is not counted, as in STREAM."""
+    bytes_per_s: float  # Read and written by the program, without fetches before writes, as in STREAM

@@ -25,8 +25,7 @@ from perfguard.watch.sources.event_tail import EventTail, SeenEvent, TailUpdate
 EVENTS_FILE = "events.jsonl"
 MAX_FILE_BYTES = 64 * 1024**2
 """Of the other files of a run's folder; the largest, an attribution with all its ops, has a few megabytes."""
-_LAST_BYTES = 256 * 1024
-"""Enough of a recording's end to find a whole line in it."""
+_LAST_BYTES = 256 * 1024  # Enough of a recording's end to find a whole line in it
 
 
 class EventSource(Protocol):
@@ -237,8 +236,7 @@ def _span(path: Path) -> tuple[float, float]:
 
 
 T = TypeVar("T")
-ReadFile = Callable[[str], "bytes | None"]
-"""Gives a file of a run's folder by its name."""
+ReadFile = Callable[[str], "bytes | None"]  # Gives a file of a run's folder by its name
 
 
 def host_of(folder: Path) -> Fingerprint | None:

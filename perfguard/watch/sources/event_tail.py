@@ -19,14 +19,11 @@ from perfguard.records.events import EVENT_SCHEMA, Event, OpsCompared, RunStarte
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
 
-MAX_LINE_BYTES = 8 * 1024**2
-"""A longer line is no event: the longest ones, attributions, have some tens of kilobytes."""
-MAX_PROBLEMS = 20
-"""In one piece of the file; what is beyond is counted."""
+MAX_LINE_BYTES = 8 * 1024**2  # A longer line is no event: the longest ones, attributions, have some tens of kilobytes
+MAX_PROBLEMS = 20  # In one piece of the file; what is beyond is counted
 MAX_POLL_BYTES = 1024**2
 """Read at a time, about 3,000 events: half a gigabyte is taken in pieces, and nobody waits for all of it."""
-_HEAD_BYTES = 256
-"""Of the first line, which holds a run's name and its time: another head is another recording."""
+_HEAD_BYTES = 256  # Of the first line, which holds a run's name and its time: another head is another recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, LineReader, TailU
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 """Asks nothing: a reader has no terminal to type a password into, so keys or an agent must do."""
-RETRY_S = 5.0
-"""Between the end of a connection and the next try."""
+RETRY_S = 5.0  # Between the end of a connection and the next try
 _FILE_TIMEOUT_S = 20.0
 _HOST = re.compile(r"[A-Za-z0-9_.@:\[\]%][A-Za-z0-9_.@:\[\]%-]*")
 _ANEW = ("truncated", "has been replaced", "following new file", "following end of new file")

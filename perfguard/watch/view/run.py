@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 
 
 _LEVEL = Policy().interval_level
-_NOTHING_COMPARED = "measured"
-"""Outcome of runs with one arm."""
+_NOTHING_COMPARED = "measured"  # Outcome of runs with one arm
 
 
 class WatchedCase:
@@ -193,8 +192,7 @@ class WatchedCase:
         return CaseState.MEASURED if end is not None and end.outcome == _NOTHING_COMPARED else CaseState.OPEN
 
 
-MAX_LOG_LINES = 2000
-"""The latest ones are kept; all of them are in the recording."""
+MAX_LOG_LINES = 2000  # The latest ones are kept; all of them are in the recording
 MAX_NOTES = 500
 _MAX_VOID_FRACTION = Policy().max_void_fraction
 

@@ -14,8 +14,7 @@ from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
 
-Level = Literal["info", "warning", "error"]
-"""How grave a line of the log is."""
+Level = Literal["info", "warning", "error"]  # How grave a line of the log is
 
 
 class RunState(str, Enum):
@@ -25,8 +24,7 @@ class RunState(str, Enum):
     PREPARING = "preparing"  # Arms are started and looked at; no block has begun
     MEASURING = "measuring"  # Blocks are being measured
     FINISHED = "finished"  # It said that it ended
-    SILENT = "silent"
-    """No event for longer than its slowest block would explain, and no process holds it: it probably died."""
+    SILENT = "silent"  # No event for longer than its slowest block explains, and no writer: it probably died
     GONE = "gone"  # Its folder or its event file vanished
 
 
@@ -52,14 +50,12 @@ class CaseView:
     blocks: int  # Finished blocks (or rounds) that hold it and count
     voided: int = 0  # Further ones, which the arm-blind rule leaves out
     samples: int  # Timed samples of the arm that has fewer, warm-ups left out
-    baseline_s: float | None = None
-    """Median seconds of an iteration in the baseline; None before the first sample, and where there is one arm."""
+    baseline_s: float | None = None  # Median seconds of an iteration; None before the first sample and with one arm
     candidate_s: float | None = None  # The same of the candidate, or of the only arm
     log_ratio: float | None = None  # Effect so far on the log scale, candidate over baseline; None before two blocks
     lower: float | None = None  # Lower end of its interval, log scale; provisional until the case is answered
     upper: float | None = None
-    noise_ratio: float | None = None
-    """Standard deviation of the blocks' log-ratios (of the rounds' log medians where there is one arm)."""
+    noise_ratio: float | None = None  # SD of the blocks' log-ratios (of the rounds' log medians where there is one arm)
     outcome: str | None = None  # Value of Outcome once it was said; None before
     reasons: tuple[Fact, ...] = ()  # Why it failed, or what the verdict rests on
     op_counts: tuple[OpCountChange, ...] | None = None  # What changed by op counts; None where it was not counted
@@ -125,8 +121,7 @@ class RunView:
     notes: tuple[Fact, ...] = ()  # What the run's reader should know, in order
     problems: tuple[Fact, ...] = ()  # What is wrong with the recording: cut, corrupt, foreign, vanished
     log: tuple[LogLine, ...] = ()  # The latest lines, oldest first; at most a few thousand
-    steal_ratio: float | None = None
-    """Stolen time over wall time in the last finished block, worst measured CPU; None where unknown."""
+    steal_ratio: float | None = None  # Stolen over wall time in the last block, worst measured CPU; None where unknown
     control_ratio: float | None = None
     """Last control workload over the run's median control workload, minus one: how far the host is off its own pace."""
 
@@ -136,11 +131,9 @@ class CaseSeries:
     """The curves of one case."""
 
     case_id: str
-    baseline_s: tuple[float, ...] = ()
-    """Samples of the baseline in the order of timing, seconds of an iteration, warm-ups left out."""
+    baseline_s: tuple[float, ...] = ()  # Samples in the order of timing, seconds of an iteration, without warm-ups
     candidate_s: tuple[float, ...] = ()  # The same of the candidate, or of the only arm
-    block_log_ratios: tuple[float, ...] = ()
-    """One paired log-ratio for each finished block, candidate over baseline; empty where there is one arm."""
+    block_log_ratios: tuple[float, ...] = ()  # One for each finished block, candidate over baseline; empty for one arm
     blocks: tuple[int, ...] = ()  # The number of the block of each of them, from 0
     voided: frozenset[int] = frozenset()  # Those of them that the arm-blind rule leaves out of the effect
 
@@ -173,8 +166,6 @@ class History:
     """Series over the recorded runs."""
 
     points: tuple[HistoryPoint, ...] = ()  # Sorted by time, then by case
-    baselines_s: dict[str, float] = field(default_factory=dict)
-    """Median of the stored baseline of `machine_id`, by case id."""
+    baselines_s: dict[str, float] = field(default_factory=dict)  # Stored medians of `machine_id`, by case id
     machine_id: str | None = None  # The machine that the stored baselines are of; None where that is not known
-    problems: Mapping[str, Fact] = field(default_factory=dict)
-    """What is wrong with the recordings of runs that could not be read, by run."""
+    problems: Mapping[str, Fact] = field(default_factory=dict)  # Why recordings of runs could not be read, by run

@@ -22,18 +22,14 @@ from perfguard.watch.sources.event_writers import WriterSearch
 from perfguard.watch.view.run import WatchedRun
 from perfguard.watch.view.run_view import CaseSeries, Level, LogLine, RunState, RunView
 
-SILENCE_S = 60.0
-"""A run is not called silent before this, however short its blocks are."""
-SHORT_SILENCE_S = 3.0
-"""The same where its process was seen before and is gone."""
+SILENCE_S = 60.0  # A run is not called silent before this, however short its blocks are
+SHORT_SILENCE_S = 3.0  # The same where its process was seen before and is gone
 FIRST_SILENCE_S = 300.0
 """The same before its first block has ended: setting cases up and counting what they execute takes long."""
 _SLOWEST_BLOCKS = 2.0
-_SEARCH_EVERY_S = 10.0
-"""Between two searches for the process that writes: each may look through all processes."""
+_SEARCH_EVERY_S = 10.0  # Between two searches for the process that writes: each may look through all processes
 MAX_PROBLEMS = 50
-CUT = fact("recording.cut", severity=Severity.NOTABLE)
-"""Shown as long as it holds; the line may yet be completed."""
+CUT = fact("recording.cut", severity=Severity.NOTABLE)  # Shown as long as it holds; the line may yet be completed
 
 
 class RunWatch:
