@@ -14,26 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from perfguard.records.events import (
-    AnalysesPlanned,
-    ArmReady,
-    ArmsCompared,
-    BlockFinished,
-    BlockStarted,
-    CaseCalibrated,
-    CaseFinished,
-    ControlTimed,
-    Event,
-    InterimAnalysis,
-    Noted,
-    OpsCompared,
-    RunFinished,
-    RunStarted,
-    SampleTimed,
-    StageStarted,
-    StepsCounted,
-    VerdictReached,
-)
+from perfguard.records import events as ev
+from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
     BlockConditions,
@@ -60,8 +42,8 @@ class CaseBlock:
     stage: Stage
     baseline_s: array[float] = field(default_factory=lambda: array("d"))  # Seconds of an iteration, in order
     candidate_s: array[float] = field(default_factory=lambda: array("d"))  # Likewise; also of an only arm
-    timed: dict[Arm, list[SampleTimed]] | None = None  # Samples with all signals; None where none are kept
-    done: CaseFinished | None = None  # What ended it; None while samples may follow
+    timed: dict[Arm, list[ev.SampleTimed]] | None = None  # Samples with all signals; None where none are kept
+    done: ev.CaseFinished | None = None  # What ended it; None while samples may follow
     is_finished: bool = False  # Whether the case is complete and the block has ended; only then its samples count
 
     def of(self, arm: Arm) -> array[float]:
@@ -69,7 +51,7 @@ class CaseBlock:
         return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
 
 
-def _signal(signal: Signal, timed: SampleTimed, inner_loops: int) -> float | None:
+def _signal(signal: Signal, timed: ev.SampleTimed, inner_loops: int) -> float | None:
     """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
     count: int | None
     match signal:
@@ -111,13 +93,13 @@ class RunData:
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
     ops_files: dict[str, str] = field(default_factory=dict)  # By case id: file with all differences between ops
-    start: RunStarted | None = None  # What was started; None before the first event, or where a recording lost it
-    end: RunFinished | None = None  # How the run ended; None while it goes on
-    arms: dict[Arm, ArmReady] = field(default_factory=dict)  # The arms, once they were started
+    start: ev.RunStarted | None = None  # What was started; None before the first event, or where a recording lost it
+    end: ev.RunFinished | None = None  # How the run ended; None while it goes on
+    arms: dict[Arm, ev.ArmReady] = field(default_factory=dict)  # The arms, once they were started
     is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
     answers: dict[str, str] = field(default_factory=dict)  # Outcome by case id, of cases that an analysis answered
-    verdicts: dict[str, VerdictReached] = field(default_factory=dict)  # Verdict by case id
-    notes: list[Noted] = field(default_factory=list)  # What the reader of the run should know, in order
+    verdicts: dict[str, ev.VerdictReached] = field(default_factory=dict)  # Verdict by case id
+    notes: list[ev.Noted] = field(default_factory=list)  # What the reader of the run should know, in order
     stage: Stage = Stage.MAIN  # What is measured now
     block: int | None = None  # Number of the present or last block; None before the first
     blocks_planned: int | None = None
@@ -136,7 +118,7 @@ class RunData:
     _data_seeds: dict[int, int] = field(default_factory=dict)
     _control: dict[int, list[float]] = field(default_factory=dict)
     _sorted_controls: list[float] = field(default_factory=list)
-    _finished: dict[int, BlockFinished] = field(default_factory=dict)
+    _finished: dict[int, ev.BlockFinished] = field(default_factory=dict)
     _stages: dict[int, Stage] = field(default_factory=dict)
 
     @classmethod
@@ -150,48 +132,50 @@ class RunData:
     def add(self, event: Event) -> None:
         """Take one event into account."""
         match event:
-            case SampleTimed() | ControlTimed() | CaseFinished() | BlockStarted() | BlockFinished():
+            case ev.SampleTimed() | ev.ControlTimed() | ev.CaseFinished() | ev.BlockStarted() | ev.BlockFinished():
                 self._measure(event)
-            case RunStarted():
+            case ev.RunStarted():
                 self.start, self.case_ids = event, event.case_ids
-            case ArmReady():
+            case ev.ArmReady():
                 self.arms[event.arm] = event
                 self.missing_signals[event.arm] = event.missing_signals
-            case ArmsCompared():
+            case ev.ArmsCompared():
                 self.is_identical = event.identical
-            case CaseCalibrated():
+            case ev.CaseCalibrated():
                 self.inner_loops[event.case_id] = event.inner_loops
-            case Noted():
+            case ev.Noted():
                 self.notes.append(event)
-            case StageStarted():
+            case ev.StageStarted():
                 self.stage, self.blocks_planned = event.stage, None
-            case AnalysesPlanned():
+            case ev.AnalysesPlanned():
                 earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
                 self.blocks_planned = earlier + event.blocks
             case _:
                 self._decide(event)
 
-    def _measure(self, event: SampleTimed | ControlTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
-        if isinstance(event, ControlTimed):
+    def _measure(
+        self, event: ev.SampleTimed | ev.ControlTimed | ev.CaseFinished | ev.BlockStarted | ev.BlockFinished
+    ) -> None:
+        if isinstance(event, ev.ControlTimed):
             self._control.setdefault(event.block, []).append(event.value_s)
             insort(self._sorted_controls, event.value_s)
             typical_s = statistics.median(self._sorted_controls)
             self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
             return
-        self._time(event.case_id if isinstance(event, SampleTimed) else None)
+        self._time(event.case_id if isinstance(event, ev.SampleTimed) else None)
         match event:
-            case SampleTimed(warmup=False):
+            case ev.SampleTimed(warmup=False):
                 self._add_sample(event)
-            case CaseFinished():
+            case ev.CaseFinished():
                 self._case_block(event.block, event.case_id).done = event
                 self.revisions[event.case_id] += 1
-            case BlockStarted():
+            case ev.BlockStarted():
                 self.block, self._stages[event.block] = event.block, self.stage
                 self._data_seeds[event.block] = event.data_seed
-            case BlockFinished():
+            case ev.BlockFinished():
                 self._finish_block(event)
 
-    def _add_sample(self, timed: SampleTimed) -> None:
+    def _add_sample(self, timed: ev.SampleTimed) -> None:
         self.timed_samples += 1
         found = self._case_block(timed.block, timed.case_id)
         found.of(timed.arm).append(timed.value_s)
@@ -200,7 +184,7 @@ class RunData:
             found.timed.setdefault(timed.arm, []).append(timed)
         self.revisions[timed.case_id] += 1
 
-    def _finish_block(self, event: BlockFinished) -> None:
+    def _finish_block(self, event: ev.BlockFinished) -> None:
         self.block, self._finished[event.block] = event.block, event
         self.steal_ratio = event.steal_ratio
         self.slowest_block_s = max(self.slowest_block_s, event.duration_s)
@@ -225,31 +209,32 @@ class RunData:
         return found
 
     def _decide(
-        self, event: InterimAnalysis | CaseFailed | StepsCounted | OpsCompared | VerdictReached | RunFinished
+        self,
+        event: ev.InterimAnalysis | CaseFailed | ev.StepsCounted | ev.OpsCompared | ev.VerdictReached | ev.RunFinished,
     ) -> None:
         match event:
-            case InterimAnalysis():
+            case ev.InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())
             case CaseFailed():
                 self._time(None)
                 self._failures(self.stage).setdefault(event.case_id, event)
-            case StepsCounted():
+            case ev.StepsCounted():
                 changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
                 changes[event.case_id] = event.changes
-            case OpsCompared():
+            case ev.OpsCompared():
                 case_id = event.attribution.case_id
                 self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
                 self.findings.pop(case_id, None)
                 if event.findings:
                     self.findings[case_id] = event.findings
                 self.revisions[case_id] += 1
-            case VerdictReached():
+            case ev.VerdictReached():
                 self.verdicts[event.case_id] = event
-            case RunFinished():
+            case ev.RunFinished():
                 self._time(None)
                 self.end = event
-        if isinstance(event, (CaseFailed, StepsCounted, VerdictReached)):
+        if isinstance(event, (CaseFailed, ev.StepsCounted, ev.VerdictReached)):
             self.revisions[event.case_id] += 1
 
     def _failures(self, stage: Stage) -> dict[str, CaseFailed]:
@@ -296,7 +281,7 @@ class RunData:
         """What a block was measured for."""
         return self._stages.get(block, Stage.MAIN)
 
-    def _ends(self, stage: Stage) -> list[BlockFinished]:
+    def _ends(self, stage: Stage) -> list[ev.BlockFinished]:
         return [end for block, end in self._finished.items() if self.stage_of(block) is stage]
 
     def blocks_of(self, stage: Stage) -> int:
@@ -376,7 +361,7 @@ class RunData:
             for block, done in self._complete(stage)
         )
 
-    def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, CaseFinished]]:
+    def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:
         """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""
         for block in self._blocks.values():
             if block.done is not None and block.stage is stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -87,12 +88,14 @@ def format_parameter(value: ParameterValue) -> str:
 
 def expand(spec: BenchmarkSpec) -> tuple[Case, ...]:
     """All cases of a benchmark: the product of its parameter values, first parameter slowest."""
-    chosen: list[tuple[tuple[str, ParameterValue], ...]] = [()]
-    for name, values in spec.parameters:
-        chosen = [(*head, (name, value)) for head in chosen for value in values]
-    return tuple(_case(spec, parameters) for parameters in chosen)
-
-
-def _case(spec: BenchmarkSpec, parameters: tuple[tuple[str, ParameterValue], ...]) -> Case:
-    phase = next((Phase(str(value)) for name, value in parameters if name == "phase"), spec.phase)
-    return Case(benchmark=spec.name, target=spec.target, parameters=parameters, phase=phase, tags=spec.tags)
+    names = [name for name, _ in spec.parameters]
+    return tuple(
+        Case(
+            benchmark=spec.name,
+            target=spec.target,
+            parameters=tuple(zip(names, values, strict=True)),
+            phase=Phase(str(values[names.index("phase")])) if "phase" in names else spec.phase,
+            tags=spec.tags,
+        )
+        for values in itertools.product(*(values for _, values in spec.parameters))
+    )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.errors import StoreError
@@ -28,41 +28,34 @@ MAX_FILE_BYTES = 64 * 1024**2
 _LAST_BYTES = 256 * 1024  # Enough of a recording's end to find a whole line in it
 
 
-class EventSource(Protocol):
+class EventSource:
     """A run's events as they come, and the other files of its folder."""
 
-    @property
-    def name(self) -> str:
-        """What is read, for a title: a path, or HOST:path."""
-
-    @property
-    def folder(self) -> Path | None:
-        """The run's folder on this machine; None where it is on another one."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether time passes there as it does here; False for a replay."""
+    name: str  # What is read, for a title: a path, or HOST:path
+    folder: Path | None = None  # The run's folder on this machine; None where it is on another one
+    is_live: bool = True  # Whether time passes there as it does here; False for a replay
 
     def poll(self) -> TailUpdate:
         """What is new; never waits for anything, never raises."""
+        raise NotImplementedError
 
     def wall_s(self, now_s: float) -> float:
         """What the run's own wall clock shows, seconds since the epoch, when that of the reader shows `now_s`."""
+        return now_s
 
     def read_file(self, name: str) -> bytes | None:
         """Another file of the run's folder; None where there is none. May take seconds where it is far away."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of what is held."""
 
 
-class LocalSource:
+class LocalSource(EventSource):
     """A run's folder on this machine."""
 
-    is_live = True
-
     def __init__(self, folder: Path) -> None:
-        self.folder: Path | None = folder
+        self.folder = folder
         self.name = str(folder)
         self._folder = folder
         self._tail = EventTail(folder / EVENTS_FILE)
@@ -71,16 +64,9 @@ class LocalSource:
         """What is new."""
         return self._tail.poll()
 
-    def wall_s(self, now_s: float) -> float:
-        """The same clock."""
-        return now_s
-
     def read_file(self, name: str) -> bytes | None:
         """Another file of the folder; None where there is none, or where it cannot be read."""
         return read_beside(self._folder, name)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class UpcomingSource(LocalSource):

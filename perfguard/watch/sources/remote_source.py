@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
-from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES
+from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES, EventSource
 from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, LineReader, TailUpdate
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
@@ -27,11 +27,8 @@ _ANEW = ("truncated", "has been replaced", "following new file", "following end 
 """What `tail` says when the file is another one; what it then sends begins with that file."""
 
 
-class RemoteSource:
+class RemoteSource(EventSource):
     """A run's folder on another machine."""
-
-    folder: Path | None = None
-    is_live = True
 
     def __init__(
         self,

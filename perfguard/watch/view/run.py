@@ -11,20 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
+from perfguard.records import events as ev
 from perfguard.records.case_names import short_names
 from perfguard.records.estimate import Estimate
-from perfguard.records.events import (
-    ArmsCompared,
-    CaseFinished,
-    ControlTimed,
-    Event,
-    InterimAnalysis,
-    Noted,
-    RunFinished,
-    SampleTimed,
-    StepsCounted,
-    VerdictReached,
-)
+from perfguard.records.events import Event
 from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import CaseBlock, RunData
@@ -338,15 +328,21 @@ _WARNINGS = {
 def level_of(event: Event) -> Level | None:
     """How grave an event is; None for what comes many times a second and for what its neighbours say, too."""
     match event:
-        case SampleTimed() | ControlTimed() | CaseFinished() | ArmsCompared(identical=False) | StepsCounted(changes=()):
+        case (
+            ev.SampleTimed()
+            | ev.ControlTimed()
+            | ev.CaseFinished()
+            | ev.ArmsCompared(identical=False)
+            | ev.StepsCounted(changes=())
+        ):
             return None
-        case InterimAnalysis():
+        case ev.InterimAnalysis():
             return _worst(event.decided.values()) if event.decided or event.final else None
         case CaseFailed(skipped=False):
             return "error"
-        case StepsCounted() | Noted():
-            return "info" if isinstance(event, Noted) and event.fact.severity is Severity.INFO else "warning"
-        case VerdictReached() | RunFinished():
+        case ev.StepsCounted() | ev.Noted():
+            return "info" if isinstance(event, ev.Noted) and event.fact.severity is Severity.INFO else "warning"
+        case ev.VerdictReached() | ev.RunFinished():
             return _worst([event.outcome])
         case _:
             return "info"
