@@ -19,20 +19,9 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 import msgspec
 
 from perfguard.errors import StoreError
+from perfguard.records import events as ev
 from perfguard.records.calibration import CaseSample
-from perfguard.records.events import (
-    EVENT_NAMES,
-    ControlTimed,
-    Event,
-    Noted,
-    OpsCompared,
-    RunFinished,
-    RunStarted,
-    SampleTimed,
-    VerdictReached,
-    event_type,
-    failure_of_schema_1,
-)
+from perfguard.records.events import EVENT_NAMES, Event, event_type, failure_of_schema_1
 from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
@@ -53,14 +42,14 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-OF_NUMBERS = (SampleTimed, ControlTimed)  # Events that hold no facts; by far the most of a recording
+OF_NUMBERS = (ev.SampleTimed, ev.ControlTimed)  # Events that hold no facts; by far the most of a recording
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
 _RENAMED: dict[tuple[type, str], str] = {
-    (Noted, "text"): "fact",
-    (VerdictReached, "reason"): "reasons",
-    (RunFinished, "reason"): "reasons",
+    (ev.Noted, "text"): "fact",
+    (ev.VerdictReached, "reason"): "reasons",
+    (ev.RunFinished, "reason"): "reasons",
     (Verdict, "reason"): "reasons",
     (GateResult, "reason"): "reasons",
     (RunResult, "reason"): "reasons",
@@ -180,8 +169,8 @@ def _run_started(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    Noted: _noted,
-    RunStarted: _run_started,
+    ev.Noted: _noted,
+    ev.RunStarted: _run_started,
     Finding: finding_of_schema_1,
     CaseFailed: failure_of_schema_1,
 }
@@ -214,7 +203,7 @@ def decode_event(line: bytes, *, source: str) -> Event:
     if kind not in OF_NUMBERS:
         body = upgraded(body, kind)
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
-    return from_builtins(with_nan(body, kind) if kind is OpsCompared else body, kind, source=source)
+    return from_builtins(with_nan(body, kind) if kind is ev.OpsCompared else body, kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:

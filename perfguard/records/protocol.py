@@ -30,6 +30,7 @@ Plain dictionaries on purpose: the worker runs in environments that hold nothing
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from enum import Enum
@@ -63,7 +64,6 @@ class LineReader(Protocol):
 
     def readline(self, size: int = ..., /) -> bytes:
         """One line with its newline, or b"" at the end."""
-        ...
 
 
 def encode(message: Message) -> bytes:
@@ -77,10 +77,9 @@ def decode(line: bytes) -> Message:
     Raises:
         ValueError: The line is not a JSON object; the message shows its beginning.
     """
-    try:
+    message = None
+    with contextlib.suppress(ValueError):
         message = json.loads(line)
-    except ValueError:
-        raise ValueError(f"not a message: {line[:120]!r}") from None
     if not isinstance(message, dict):
         raise ValueError(f"not a message: {line[:120]!r}")  # noqa: TRY004 - it is the content that is wrong
     return message

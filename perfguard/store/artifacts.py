@@ -29,20 +29,11 @@ MOST_MEMBERS = 20_000
 MOST_CASES = 5_000
 _DEEPEST = 60  # Levels of nesting of a result; a written one has fewer than ten
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_CHUNK_BYTES = 1 << 16
 _LARGEST_READ_BYTES = 4 * 1024**2
 """zipfile reads the list of members at once, however long it says to be; this is room for `MOST_MEMBERS`."""
 _UNREADABLE = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    ValueError,
-    # zipfile's words for encrypted members and unknown versions
-    RuntimeError,
-    NotImplementedError,
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError, ValueError),
+    *(RuntimeError, NotImplementedError),  # zipfile's words for encrypted members and unknown versions
 )
 
 
@@ -71,9 +62,11 @@ def result_in_zip(file: IO[bytes], *, source: str) -> RunResult:
         with zipfile.ZipFile(cast("IO[bytes]", _SmallReads(file))) as archive:
             member = _result_member(archive, source)
             with archive.open(member) as stream:
-                content = _read_at_most(stream, f"{RESULT_NAME} in {source}")
+                content = stream.read(MOST_RESULT_BYTES + 1)
     except _UNREADABLE as error:
         raise StoreError(f"{source} is not a zip that can be read: {error}") from error
+    if len(content) > MOST_RESULT_BYTES:
+        raise StoreError(f"{RESULT_NAME} in {source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
     return parse_result(content, source=f"{RESULT_NAME} in {source}")
 
 
@@ -126,15 +119,6 @@ def _result_member(archive: zipfile.ZipFile, source: str) -> zipfile.ZipInfo:
 def _leads_outside(name: str) -> bool:
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0] or "\0" in name
-
-
-def _read_at_most(stream: IO[bytes], source: str) -> bytes:
-    content = bytearray()
-    while chunk := stream.read(_CHUNK_BYTES):
-        content += chunk
-        if len(content) > MOST_RESULT_BYTES:
-            raise StoreError(f"{source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
-    return bytes(content)
 
 
 def _finite(text: str) -> float:
