@@ -47,12 +47,8 @@ _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Cu
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
 _RENAMED: dict[tuple[type, str], str] = {
+    **{(kind, "reason"): "reasons" for kind in (ev.VerdictReached, ev.RunFinished, Verdict, GateResult, RunResult)},
     (ev.Noted, "text"): "fact",
-    (ev.VerdictReached, "reason"): "reasons",
-    (ev.RunFinished, "reason"): "reasons",
-    (Verdict, "reason"): "reasons",
-    (GateResult, "reason"): "reasons",
-    (RunResult, "reason"): "reasons",
     (SignalFinding, "reason"): "fact",
     (OpCountChange, "sentence"): "fact",
     (Culprit, "sentence"): "fact",
@@ -207,11 +203,7 @@ def decode_event(line: bytes, *, source: str) -> Event:
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`.
-
-    Raises:
-        KeyError: Another name.
-    """
+    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`. Raises KeyError: another name."""
     kind, title = _SCHEMAS[name]
     if kind is not Event:
         schema = msgspec.json.schema(kind)

@@ -242,11 +242,7 @@ def outcomes_in(text: str) -> list[str]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file.
-
-    Raises:
-        ConfigError: It cannot be read, or is no TOML.
-    """
+    """The table in a TOML file. Raises ConfigError: it cannot be read, or is no TOML."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

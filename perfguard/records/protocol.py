@@ -72,11 +72,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """The message in a line.
-
-    Raises:
-        ValueError: The line is not a JSON object; the message shows its beginning.
-    """
+    """The message in a line. Raises ValueError: the line is not a JSON object; the message shows its beginning."""
     message = None
     with contextlib.suppress(ValueError):
         message = json.loads(line)
@@ -86,11 +82,7 @@ def decode(line: bytes) -> Message:
 
 
 def receive(reader: LineReader) -> Message | None:
-    """The next message, or None at the end of the stream.
-
-    Raises:
-        ValueError: A line is not a message.
-    """
+    """The next message, or None at the end of the stream. Raises ValueError: a line is not a message."""
     line = reader.readline(MAX_LINE_BYTES)
     return decode(line) if line else None
 

@@ -53,11 +53,7 @@ class _SmallReads:
 
 
 def result_in_zip(file: IO[bytes], *, source: str) -> RunResult:
-    """The result in a zip.
-
-    Raises:
-        StoreError: It is no zip, holds none or several, or could harm whoever unpacks it.
-    """
+    """The result in a zip. Raises StoreError: it is no zip, holds none or several, or could harm whoever unpacks it."""
     try:
         with zipfile.ZipFile(cast("IO[bytes]", _SmallReads(file))) as archive:
             member = _result_member(archive, source)

@@ -61,11 +61,7 @@ class BaselineStore:
         return tuple(sorted(info.parent for info in self.root.glob("*/*/info.json")))
 
     def load(self, place: Path) -> StoredBaseline:
-        """Read one baseline.
-
-        Raises:
-            StoreError: There is none, or a file is missing, corrupt, or of another schema.
-        """
+        """Read one baseline. Raises StoreError: there is none, or a file is missing, corrupt, or of another schema."""
         if not any(place.glob("*.json")):
             raise StoreError(f"{place} holds no baseline; `perfguard baseline show` lists those that are stored")
         info = _read(place / "info.json", BaselineInfo)
@@ -154,11 +150,7 @@ def has_anchor(place: Path) -> bool:
 
 
 def files_of(place: Path) -> dict[str, bytes]:
-    """The files of a stored baseline as they are.
-
-    Raises:
-        StoreError: One is missing or cannot be read.
-    """
+    """The files of a stored baseline as they are. Raises StoreError: one is missing or cannot be read."""
     try:
         counted = [name for name in OPTIONAL_FILES if (place / name).is_file()]
         return {name: (place / name).read_bytes() for name in (*FILES, *counted)}

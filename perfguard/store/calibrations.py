@@ -65,11 +65,7 @@ def save_calibration(path: Path, calibration: Calibration) -> None:
 
 
 def load_plan(path: Path) -> SuitePlan | None:
-    """The plan in a file; None where there is no file.
-
-    Raises:
-        StoreError: It is corrupt or of another schema.
-    """
+    """The plan in a file; None where there is no file. Raises StoreError: it is corrupt or of another schema."""
     return _load(path, SuitePlan, PLAN_SCHEMA, "perfguard plan --write")
 
 

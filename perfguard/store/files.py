@@ -45,11 +45,7 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole, or leave what is there.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Write a file whole, or leave what is there. Raises StoreError: it cannot be written."""
     try:
         if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
             path.write_bytes(content)

@@ -66,11 +66,7 @@ def write_suite(suite: Any, path: Path, *, public: bool = False) -> None:
 
 
 def read_suite(path: Path) -> Any:
-    """A pyperf suite.
-
-    Raises:
-        StoreError: The file is missing or not pyperf's.
-    """
+    """A pyperf suite. Raises StoreError: the file is missing or not pyperf's."""
     import pyperf
 
     try:

@@ -114,22 +114,22 @@ class LineReader:
 
     def _take(self, line: bytes) -> None:
         try:
-            seen = _decode(line, is_old=self._is_old)
-        except _UnknownEventError as unknown:
-            self._check_number(unknown.seq)
-            if unknown.name not in self._unknown and len(self._unknown) < MAX_PROBLEMS:
-                self._unknown.add(unknown.name)
-                kind = printable(unknown.name)[:40]
-                self._problems.append(fact("recording.unknown_event", severity=Severity.NOTABLE, kind=kind))
+            envelope, event = _decode(line, is_old=self._is_old)
         except (StoreError, RecursionError) as error:
             self._unread += 1
             why = printable(str(error).removeprefix("it: "))[:160]
             self._problems.append(fact("recording.corrupt", severity=Severity.NOTABLE, line=self._lines, problem=why))
-        else:
-            if isinstance(seen.event, RunStarted):
-                self._begin(seen.seq, seen.event.schema)
-            self._check_number(seen.seq)
-            self._events.append(seen)
+            return
+        name, seq = envelope.event, envelope.seq
+        if isinstance(event, RunStarted):
+            self._begin(seq, event.schema)
+        self._check_number(seq)
+        if event is not None:
+            self._events.append(SeenEvent(seq=seq, t_wall=envelope.t_wall, t_mono=envelope.t_mono, event=event))
+        elif name not in self._unknown and len(self._unknown) < MAX_PROBLEMS:
+            self._unknown.add(name)
+            kind = printable(name)[:40]
+            self._problems.append(fact("recording.unknown_event", severity=Severity.NOTABLE, kind=kind))
 
     def _begin(self, seq: int, schema: int) -> None:
         """A recording begins: say where its schema is another one, and start again where there was one before."""
@@ -157,17 +157,8 @@ class LineReader:
         self._unread = 0
 
 
-class _UnknownEventError(StoreError):
-    """A line that is an event of another version."""
-
-    def __init__(self, name: str, seq: int) -> None:
-        super().__init__(name)
-        self.name = name
-        self.seq = seq
-
-
-def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
-    """The event in a line.
+def _decode(line: bytes, *, is_old: bool) -> tuple[_Envelope, Event | None]:
+    """The event in a line; None for an event of another version.
 
     Two passes of a compiled decoder take a tenth of the time of `decode_event`, which is left to say what is wrong,
     and to read older schemas: the compiled decoder would pass over fields that were renamed since.
@@ -183,18 +174,16 @@ def _decode(line: bytes, *, is_old: bool) -> SeenEvent:
         raise StoreError("its number or its time is none") from None
     kind = event_type(envelope.event)
     if kind is None:
-        raise _UnknownEventError(envelope.event, envelope.seq)
-    event: Event | None = None
+        return envelope, None
     if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself tells how old it is
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
-            event = _event_decoder(envelope.event).decode(line)
-    if event is None:
-        event = decode_event(line, source="it")
-        values = [getattr(event, field.name) for field in dataclasses.fields(event) if kind is not OpsCompared]
-        # JSON has finite numbers only, but Python's reader takes `Infinity` and 1e999, too.
-        if not all(math.isfinite(value) for value in values if isinstance(value, float)):
-            raise StoreError("a number in it is not finite")
-    return SeenEvent(seq=envelope.seq, t_wall=envelope.t_wall, t_mono=envelope.t_mono, event=event)
+            return envelope, _event_decoder(envelope.event).decode(line)
+    event = decode_event(line, source="it")
+    values = [getattr(event, field.name) for field in dataclasses.fields(event) if kind is not OpsCompared]
+    # JSON has finite numbers only, but Python's reader takes `Infinity` and 1e999, too.
+    if not all(math.isfinite(value) for value in values if isinstance(value, float)):
+        raise StoreError("a number in it is not finite")
+    return envelope, event
 
 
 @functools.cache

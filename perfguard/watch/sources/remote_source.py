@@ -188,11 +188,7 @@ def _checked(host: str) -> str:
 
 
 def _asked(host: str, command: str, ssh: tuple[str, ...]) -> bytes:
-    """What a command prints there.
-
-    Raises:
-        StoreError: It cannot be run, or fails.
-    """
+    """What a command prints there. Raises StoreError: it cannot be run, or fails."""
     try:
         done = subprocess.run(
             [*ssh, host, command], stdin=subprocess.DEVNULL, capture_output=True, timeout=_FILE_TIMEOUT_S, check=False

@@ -7,7 +7,6 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from perfguard.errors import MeasurementError
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from perfguard.stats.paired import BlockEffect
 
 
+MAX_LOG_LINES = 2000  # The latest ones are kept; all of them are in the recording
+MAX_NOTES = 500
+_MAX_VOID_FRACTION = Policy().max_void_fraction
 _LEVEL = Policy().interval_level
 _NOTHING_COMPARED = "measured"  # Outcome of runs with one arm
 
@@ -69,8 +71,8 @@ class WatchedCase:
         pairs = [(block.block, effect.log_ratio) for block, effect in effects if not math.isnan(effect.log_ratio)]
         return CaseSeries(
             case_id=self.case_id,
-            baseline_s=tuple(chain.from_iterable(block.baseline_s for block in blocks)),
-            candidate_s=tuple(chain.from_iterable(block.candidate_s for block in blocks)),
+            baseline_s=tuple(value_s for block in blocks for value_s in block.baseline_s),
+            candidate_s=tuple(value_s for block in blocks for value_s in block.candidate_s),
             block_log_ratios=tuple(ratio for _, ratio in pairs),
             blocks=tuple(number for number, _ in pairs),
             voided=voided.intersection(number for number, _ in pairs),
@@ -117,24 +119,20 @@ class WatchedCase:
     def _estimated(
         self, finished: Sequence[CaseBlock], voided: frozenset[int]
     ) -> tuple[Estimate | None, tuple[Fact, ...]]:
-        """The effect so far by the gate's estimator, and what forbids one; samples of an open block change nothing."""
-        key = ([block.block for block in finished], voided)
-        if key != self._estimate[0]:
-            try:
-                self._estimate = (key, self._paired(finished, voided), ())
-            except MeasurementError as error:
-                self._estimate = (key, None, (fact("case.unusable_times", error=str(error)),))
-        return self._estimate[1], self._estimate[2]
-
-    def _paired(self, finished: Sequence[CaseBlock], voided: Collection[int]) -> Estimate | None:
-        """The effect so far; None before two blocks. MeasurementError: a sample is no time."""
-        if len(finished) < 2:
-            return None
+        """The effect so far by the gate's estimator, None before two blocks, and what forbids one."""
         from perfguard.stats.paired import estimate_paired
 
-        kept = [effect for block, effect in self._effects_of(finished) if block.block not in voided]
-        estimate = estimate_paired([each.log_ratio for each in kept], _LEVEL, [each.variance for each in kept])
-        return estimate if estimate.blocks >= 2 else None
+        key = ([block.block for block in finished], voided)
+        if key != self._estimate[0]:
+            self._estimate = (key, None, ())
+            try:
+                if len(finished) >= 2:
+                    kept = [effect for block, effect in self._effects_of(finished) if block.block not in voided]
+                    found = estimate_paired([each.log_ratio for each in kept], _LEVEL, [each.variance for each in kept])
+                    self._estimate = (key, found if found.blocks >= 2 else None, ())
+            except MeasurementError as error:
+                self._estimate = (key, None, (fact("case.unusable_times", error=str(error)),))
+        return self._estimate[1:]
 
     def _effects_of(self, blocks: Iterable[CaseBlock]) -> list[tuple[CaseBlock, BlockEffect]]:
         """What each finished block says; nan where it holds no pair. MeasurementError: a sample is no time."""
@@ -148,8 +146,7 @@ class WatchedCase:
 
     def _median_s(self, blocks: Sequence[CaseBlock], arm: Arm, voided: Collection[int]) -> float | None:
         """Median over the blocks' medians; over the samples so far before the first block has ended."""
-        medians_s = self._block_medians_s(blocks, arm, voided)
-        values_s = medians_s or list(chain.from_iterable(block.of(arm) for block in blocks))
+        values_s = self._block_medians_s(blocks, arm, voided) or [value for block in blocks for value in block.of(arm)]
         return statistics.median(values_s) if values_s else None
 
     def _block_medians_s(self, blocks: Iterable[CaseBlock], arm: Arm, voided: Collection[int]) -> list[float]:
@@ -180,11 +177,6 @@ class WatchedCase:
             return CaseState.WAITING
         end = self._data.end
         return CaseState.MEASURED if end is not None and end.outcome == _NOTHING_COMPARED else CaseState.OPEN
-
-
-MAX_LOG_LINES = 2000  # The latest ones are kept; all of them are in the recording
-MAX_NOTES = 500
-_MAX_VOID_FRACTION = Policy().max_void_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
