@@ -133,11 +133,8 @@ class LoadedConfig:
     """A configuration and where each of its values came from."""
 
     config: Config
-    """The values."""
-    origins: Mapping[str, str]
-    """Key to origin; keys that are not here have their built-in value."""
-    project: Path
-    """Directory of the project's file; without one the repository, without either the working directory."""
+    origins: Mapping[str, str]  # By key; keys that are not here have their built-in value
+    project: Path  # Directory of the project's file; without one the repository, else the working directory
     policy: Path | None = None
     """Directory that benchmarks, baselines and the allow-list are read from, where it is not the project: a gate that
     does not trust the working tree reads them as the base revision has them."""
@@ -149,12 +146,7 @@ class LoadedConfig:
 
 
 def load_config(start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> LoadedConfig:
-    """Read all layers.
-
-    Args:
-        start: Directory from which the project's file is looked for, upwards.
-        environment: For `PERFGUARD_*` and `XDG_CONFIG_HOME`.
-        options: Values from the command line by key; None stands for not given.
+    """Read all layers: the project's file from `start` upwards, `PERFGUARD_*`, and options that are not None.
 
     Raises:
         ConfigError: A file cannot be read or parsed, or a key or value is wrong; with origin and nearest match.

@@ -78,8 +78,7 @@ class BisectionLog:
     """What a bisection keeps, so that it can be continued: `.perfguard/bisect/<key>.json`."""
 
     schema: int = BISECTION_SCHEMA
-    settings: dict[str, str]
-    """Everything that the answers depend on, as JSON by name: ends, cases, machine, software, settings."""
+    settings: dict[str, str]  # What the answers depend on, as JSON by name: ends, cases, machine, software, settings
     trees: dict[str, MeasuredTree] = field(default_factory=dict)  # Answers by tree
 
 
@@ -104,8 +103,7 @@ class Bisection:
     bad: Commit
     commits: int  # Commits after the good one, up to the bad one, that may be the first bad one
     total: MeasuredTree | None = None  # The good revision against the bad one; None where the run ended before
-    good_within_ratio: float | None = None
-    """A commit is good once each case is shown to be slower by less than this; None where nothing was searched."""
+    good_within_ratio: float | None = None  # A commit is good once each case is slower by less; None without a search
     steps: tuple[BisectionStep, ...] = ()  # Commits that were asked for, in order
     culprit: Commit | None = None  # The first bad commit, where one can be named
     effects: tuple[CaseEffect, ...] = ()  # The culprit against the good revision

@@ -55,8 +55,7 @@ class CaseSample:
     """Squared standard error of each block's value from its samples alone, None where they are too few; empty where the
     rule did not weight blocks yet."""
     blocks: int = 0  # Blocks that measured it, voided ones with them; 0 in older calibrations
-    wall_s: float | None = None
-    """Wall seconds of a block that it took, typically: set-up in both arms, warm-ups, samples; None where not known."""
+    wall_s: float | None = None  # Wall seconds of a block that it took: set-up in both arms, warm-ups, samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +201,9 @@ class CalibratedCase:
     autocorrelation_band: Interval  # Where it falls if the order of the blocks means nothing
     placebo_gates: int  # Gates with relocated arms that measured it
     placebo_spread: float  # SD between gates of the true effect of a placebo; nan without a placebo gate
-    placebo_floor_ratio: float
-    """Smallest slowdown that layout luck does not explain; 0 where no placebo effect is shown."""
+    placebo_floor_ratio: float  # Smallest slowdown that layout luck does not explain; 0 where no placebo effect is seen
     margin_ratio: float  # Smallest slowdown worth a flag: the larger of the configured margin and the placebo floor
-    mde: tuple[tuple[int, float], ...]
-    """Minutes of a gate, and the slowdown of this case alone that it finds with 80 % power, the confirmation
-    left out."""
+    mde: tuple[tuple[int, float], ...]  # Minutes of a gate, and slowdown that it finds with 80 % power, unconfirmed
 
     @property
     def is_autocorrelated(self) -> bool:
@@ -240,9 +236,7 @@ class PlannedCase:
     case_id: str
     block_sd: float | None  # SD of its block log-ratios; None where it was never measured
     margin_ratio: float  # Its margin, placebo floor included
-    blocks: int | None
-    """Blocks that find the slowdown with the asked-for power, the confirmation left out; None where no number up to
-    1000 does."""
+    blocks: int | None  # Blocks that find the slowdown with `power`, without confirmation; None: more than 1000
     minutes: float | None  # Minutes that a gate takes to get there, where the other cases are unchanged
     gating: bool  # Whether the budget holds so many blocks, where the other cases are unchanged
     reason: Fact  # What it needs, and where it may not gate, why
@@ -264,6 +258,5 @@ class SuitePlan:
     alpha: float
     budget_s: float
     blocks_within: int  # Blocks that the budget holds where every case is measured to the end
-    minutes: float | None
-    """Minutes of a gate in which every gating case that is left reaches its power; None where none is left."""
+    minutes: float | None  # Of a gate in which every gating case left reaches its power; None where none is left
     cases: tuple[PlannedCase, ...]  # In the order of the suite

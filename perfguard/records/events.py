@@ -92,8 +92,7 @@ class SampleTimed:
     minor_faults: int  # Minor page faults in the sample
     involuntary_switches: int  # Involuntary context switches in the sample, all threads
     iterations: int = 0  # Iterations of the sample; 0 where an older recording does not tell
-    voluntary_switches: int | None = None
-    """Voluntary context switches in the sample, all threads; this and what follows: None where it was not read."""
+    voluntary_switches: int | None = None  # In the sample, all threads; this and what follows: None where not read
     peak_memory_bytes: int | None = None  # Peak of the process's resident memory in the sample
     energy_j: float | None = None  # Joules of the CPU packages for one iteration, whatever else ran on them included
     instructions: float | None = None  # Instructions of one iteration in user space, all threads and children
@@ -123,9 +122,7 @@ class CaseFinished:
     """CPU time that the baseline's processes used while the candidate was timed, over what the measured CPUs had to
     give meanwhile, 0 to 1; None where that is not known."""
     candidate_intrusion_ratio: float | None = None  # The same of the candidate's while the baseline was timed
-    wall_s: float | None = None
-    """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and samples; None in older
-    recordings."""
+    wall_s: float | None = None  # Wall seconds of the block that the case took: set-ups, warm-ups and samples
 
 
 def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
@@ -150,8 +147,7 @@ class AnalysesPlanned:
     """How much data the looks at the growing run are spread over; known after the first block."""
 
     blocks: int  # Blocks that the budget is expected to hold
-    margins: Mapping[str, float] = field(default_factory=dict)
-    """Margins of cases whose placebo floor on this machine is larger than the configured one."""
+    margins: Mapping[str, float] = field(default_factory=dict)  # Placebo floors of cases where they are larger
     margin_ratio: float | None = None  # Margin, where it is another than the configured one: that of an anchor
     equivalence_ratio: float | None = None  # Equivalence margin, likewise
 

@@ -59,8 +59,7 @@ class RunResult:
     reasons: tuple[Fact, ...]  # What led to it, the deciding fact first
     notes: tuple[Fact, ...] = ()  # What the reader should know
     duration_s: float  # Wall seconds of the whole command
-    error_rate: Fact | None = None
-    """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
+    error_rate: Fact | None = None  # Known error rates of gates on this machine, also in `notes`; None without a gate
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id, worst first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()

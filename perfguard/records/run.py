@@ -69,8 +69,7 @@ class CaseChecks:
 
     case_id: str
     data_seed: int | None  # Seed of the data; None where an older recording does not tell
-    baseline: dict[str, float]
-    """Named numbers: `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; empty where not known."""
+    baseline: dict[str, float]  # `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; may be empty
     candidate: dict[str, float]  # The same in the candidate
 
 
@@ -80,8 +79,7 @@ class CaseIntrusion:
 
     case_id: str
     block: int
-    baseline_ratio: float | None
-    """The baseline's, over what the measured CPUs had to give while the candidate was timed; None where not known."""
+    baseline_ratio: float | None  # While the candidate was timed, over what the measured CPUs had to give, or None
     candidate_ratio: float | None  # The candidate's while the baseline was timed
 
 
@@ -131,5 +129,4 @@ class Round:
     control_s: tuple[float, ...]  # Control workload samples of the same process's time
     started_at: float  # Seconds since the epoch
     data_seed: int | None = None  # Seed of the data; None where an older baseline does not tell
-    checks: dict[str, float] = field(default_factory=dict)
-    """Named numbers of the first call under that seed; empty where an older baseline holds none."""
+    checks: dict[str, float] = field(default_factory=dict)  # Of the first call under that seed; not in old baselines

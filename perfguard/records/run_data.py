@@ -102,12 +102,10 @@ class RunData:
     notes: list[ev.Noted] = field(default_factory=list)  # What the reader of the run should know, in order
     stage: Stage = Stage.MAIN  # What is measured now
     block: int | None = None  # Number of the present or last block; None before the first
-    blocks_planned: int | None = None
-    """Blocks that the analyses of this stage are spread over, with those of earlier stages; None where not known."""
+    blocks_planned: int | None = None  # Blocks of earlier stages and those this one's analyses are spread over, or None
     timing: str | None = None  # Case whose samples are timed now, as far as events tell
     timed_samples: int = 0  # Its samples in this block so far, both arms
-    control_ratio: float | None = None
-    """The last control workload over the run's typical one, minus 1; None before the first."""
+    control_ratio: float | None = None  # Last control workload over the run's typical one, minus 1; None before any
     steal_ratio: float | None = None  # Share of the last block's time that the hypervisor took; None where unknown
     slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
     revisions: Counter[str] = field(default_factory=Counter)

@@ -78,11 +78,7 @@ class BaselineStore:
         )
 
     def save(self, baseline: StoredBaseline, runs: dict[str, list[Any]]) -> Path:
-        """Write one baseline; `runs` are its pyperf runs by case id, each with its canary.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+        """Write one baseline, or raise StoreError; `runs` are its pyperf runs by case id, with control workloads."""
         place = self.place(baseline.info.machine_id, baseline.info.suite)
         write_suite(suite_from_runs(runs), place / "timings.json", public=True)
         for name, value in (
@@ -95,33 +91,28 @@ class BaselineStore:
 
 
 def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
-    rounds: dict[str, tuple[Round, ...]] = {}
-    for benchmark in suite.get_benchmarks():
-        found = []
-        for run in benchmark.get_runs():
-            metadata = run.get_metadata()
-            if not run.values:  # calibration of loops
-                continue
-            if CONTROL_KEY not in metadata:
-                raise StoreError(
-                    f"{source}: {benchmark.get_name()} has a run without its control workload; it was not written by "
-                    "`perfguard baseline update`"
-                )
-            found.append(
-                Round(
-                    values_s=tuple(run.values),
-                    control_s=(float(metadata[CONTROL_KEY]),),
-                    started_at=float(metadata.get(STARTED_KEY, 0.0)),
-                    data_seed=metadata.get(SEED_KEY),
-                    checks={
-                        name.removeprefix(CHECK_PREFIX): float(value)
-                        for name, value in metadata.items()
-                        if name.startswith(CHECK_PREFIX)
-                    },
-                )
-            )
-        rounds[benchmark.get_name()] = tuple(found)
-    return rounds
+    return {
+        benchmark.get_name(): tuple(
+            _round_of(run, f"{source}: {benchmark.get_name()}") for run in benchmark.get_runs() if run.values
+        )
+        for benchmark in suite.get_benchmarks()
+    }
+
+
+def _round_of(run: Any, source: str) -> Round:
+    metadata = run.get_metadata()
+    if CONTROL_KEY not in metadata:
+        raise StoreError(
+            f"{source} has a run without its control workload; it was not written by `perfguard baseline update`"
+        )
+    checks = {name: float(value) for name, value in metadata.items() if name.startswith(CHECK_PREFIX)}
+    return Round(
+        values_s=tuple(run.values),
+        control_s=(float(metadata[CONTROL_KEY]),),
+        started_at=float(metadata.get(STARTED_KEY, 0.0)),
+        data_seed=metadata.get(SEED_KEY),
+        checks={name.removeprefix(CHECK_PREFIX): value for name, value in checks.items()},
+    )
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -76,7 +76,7 @@ def save_plan(path: Path, plan: SuitePlan) -> None:
 
 def calibration_text(calibration: Calibration) -> str:
     """JSON with sorted keys and one line for each list of numbers: a further gate adds lines and changes none."""
-    return _NUMBERS.sub(_one_line, to_json(calibration, indent=1)) + "\n"
+    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", to_json(calibration, indent=1)) + "\n"
 
 
 def _problem(calibration: Calibration) -> str | None:
@@ -101,10 +101,6 @@ def _problem(calibration: Calibration) -> str | None:
         except ValueError:
             return f"finished_at {gate.finished_at!r} of run {gate.run_id} is no time"
     return None
-
-
-def _one_line(found: re.Match[str]) -> str:
-    return "[" + ", ".join(number.strip() for number in found[1].split(",")) + "]"
 
 
 def _load(path: Path, kind: type[T], schema: int, remedy: str) -> T | None:

@@ -145,8 +145,7 @@ class Cpu:
     microarchitecture: str | None = None
     """Name in archspec's table, for instance `sapphirerapids`; a generic level where no more is known. All that the
     table asks of that name is there, so it is a lower bound."""
-    resembles: str | None = None
-    """A newer name that only a few flags speak against, which hypervisors like to hide; None where there is none."""
+    resembles: str | None = None  # A newer name that few flags speak against, which hypervisors like to hide, or None
     hidden_flags: tuple[str, ...] | None = None  # Flags of `resembles` that are missing; None where that is None
     hypervisor: bool | None = None  # Whether the CPU says that it is virtual
     hypervisor_name: str | None = None  # `kvm`, `vmware`, `hyperv`, ...; None on bare metal and when it does not say
@@ -164,8 +163,7 @@ class EffectiveIsa:
 class Isa:
     """Instruction sets that can be used: what the kernel shows, not what the model could do."""
 
-    features: tuple[str, ...] | None = None
-    """Kernel names of the features that training kernels care for, sorted; None without any flags."""
+    features: tuple[str, ...] | None = None  # Kernel names of features that matter to training, sorted; None: no flags
     avx2: bool | None = None  # AVX2 and FMA
     avx512: bool | None = None  # AVX-512 F, BW, DQ and VL together, which is what libraries ask for
     vnni: bool | None = None  # 8-bit dot products, AVX-512 or AVX form; on Arm, asimddp

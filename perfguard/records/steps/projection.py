@@ -108,8 +108,7 @@ class Projection:
     covered_s: float  # Of these, seconds in those that were replayed
     projected_s: float  # What the replayed ones take alone, calls counted
     kernel_ratio: float | None  # Kernel efficiency, `projected_s / covered_s`; None where nothing was replayed
-    framework_ratio: float | None
-    """Framework efficiency, `(projected_s + unreplayed_s) / step_s`: what could not be replayed counts as it is."""
+    framework_ratio: float | None  # `(projected_s + unreplayed_s) / step_s`: what could not be replayed counts as it is
     problems: tuple[Projected, ...]  # Those that lose most first; those that were not replayed last, longest first
 
     @property

@@ -94,13 +94,7 @@ class ReplaySource(LocalSource):
     is_live = False
 
     def __init__(self, folder: Path, *, speed: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """Stand at the beginning; time passes from the first poll on.
-
-        Args:
-            folder: A run's folder.
-            speed: Seconds of the recording in one of the clock; above zero.
-            clock: Monotonic seconds.
-        """
+        """Stand at the beginning; time passes from the first poll on, `speed` seconds in one of the monotonic clock."""
         super().__init__(folder)
         self.speed = speed
         """Seconds of the recording in one of the clock; changed by `set_speed`."""

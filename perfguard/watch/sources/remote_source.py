@@ -41,12 +41,8 @@ class RemoteSource(EventSource):
     ) -> None:
         """Connect at the first poll.
 
-        Args:
-            host: As ssh understands it: HOST, USER@HOST, or a name of its configuration.
-            folder: The run's folder there.
-            ssh: Program and options; host and command come behind them.
-            clock: Monotonic seconds.
-            wall: Seconds since the epoch.
+        The host is as ssh understands it: HOST, USER@HOST, or a name of its configuration. `ssh` are program and
+        options; `clock` gives monotonic seconds, `wall` seconds since the epoch.
 
         Raises:
             UsageError: The host is none.

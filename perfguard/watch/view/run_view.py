@@ -122,8 +122,7 @@ class RunView:
     problems: tuple[Fact, ...] = ()  # What is wrong with the recording: cut, corrupt, foreign, vanished
     log: tuple[LogLine, ...] = ()  # The latest lines, oldest first; at most a few thousand
     steal_ratio: float | None = None  # Stolen over wall time in the last block, worst measured CPU; None where unknown
-    control_ratio: float | None = None
-    """Last control workload over the run's median control workload, minus one: how far the host is off its own pace."""
+    control_ratio: float | None = None  # Last control workload over the run's median, minus 1: how far the host is off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
