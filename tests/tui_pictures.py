@@ -14,8 +14,7 @@ os.environ.pop("NO_COLOR", None)
 
 from perfguard.tui.app import PerfguardApp
 from perfguard.tui.options import TuiOptions
-from perfguard.watch.run_files import host_of, selection_of
-from perfguard.watch.sources.event_sources import ReplaySource
+from perfguard.watch.sources.event_sources import ReplaySource, host_of, selection_of
 from perfguard.watch.view.watching import RunWatch
 from tests.tui_runs import a_history
 from tests.unit.tui.conftest import normalised

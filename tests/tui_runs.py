@@ -239,7 +239,6 @@ def a_run(**fields) -> RunView:
         "mode": "paired",
         "suite": "example",
         "command": ("perfguard", "gate", "--suite", "example"),
-        "machine_id": "example-4c-0123456789",
         "started_at": STARTED_AT,
         "arms": (an_arm(Arm.BASELINE, "git:HEAD"), an_arm(Arm.CANDIDATE, "dir:.")),
         "is_identical": False,
@@ -275,7 +274,7 @@ def a_line(seq: int, after_s: float, text: str, *, level: Level = "info") -> Log
 
 def an_arm(arm: Arm, text: str) -> ArmView:
     """A side of the run."""
-    return ArmView(arm=arm, text=text, python="3.12.4", torch="2.8.0", source_id="tree-1")
+    return ArmView(arm=arm, text=text)
 
 
 def a_history(runs: int = 12) -> History:

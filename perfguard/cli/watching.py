@@ -178,7 +178,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         os.environ.setdefault(name, "1")
     from perfguard.tui.launch import run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
-    from perfguard.watch.run_files import read_selection
+    from perfguard.watch.sources.event_sources import read_selection
     from perfguard.watch.view.watching import RunWatch
 
     is_here = source.is_live and source.folder is not None
@@ -205,9 +205,9 @@ def _tui_options(
     start: Callable[[tuple[str, ...]], StartedCommand] | None,
 ) -> TuiOptions:
     from perfguard.report.messages.catalog import describe
+    from perfguard.runner.doctor import check_host
     from perfguard.tui.options import TuiOptions
     from perfguard.watch.past_runs import read_history
-    from perfguard.watch.view.watching import doctor_rows
 
     is_local = watch.source.folder is not None
     return TuiOptions(
@@ -219,7 +219,7 @@ def _tui_options(
         housekeeping=describe(housekeeping),
         read_history=lambda: read_history(loaded),
         read_fingerprint=watch.host,
-        read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
+        read_checks=(lambda: check_host(loaded)) if is_local else None,
         read_cpus=watch.selection,
         start_command=start,
         hint=_hint(watch, can_start=start is not None),

@@ -18,11 +18,9 @@ from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.show import recorded_duration_s
-from perfguard.records.calibration import TIME_FORMAT
+from perfguard.records.calibration import TIME_FORMAT, Pace, PlannedCase, SuitePlan
 from perfguard.records.events import RunStarted
 from perfguard.records.facts import Fact, Value, fact
-from perfguard.records.pace import Pace
-from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Gating
 from perfguard.runner.run_folder import read_events

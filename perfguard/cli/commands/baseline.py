@@ -146,7 +146,7 @@ def _print_stored(store: BaselineStore, *, as_json: bool) -> None:
     Raises:
         StoreError: One was corrupt; after all lines.
     """
-    from perfguard.store.anchors import anchor_place, has_anchor
+    from perfguard.store.baselines import anchor_place, has_anchor
 
     places = store.stored()
     if as_json:

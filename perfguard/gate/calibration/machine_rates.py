@@ -19,10 +19,16 @@ from perfguard.gate.calibration.aa_gates import (
     with_gates,
 )
 from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
-from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import (
+    DECISION_RULE,
+    TIME_FORMAT,
+    AAGate,
+    Calibration,
+    CalibrationSummary,
+    Scope,
+    SuitePlan,
+)
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData

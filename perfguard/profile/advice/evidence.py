@@ -10,10 +10,9 @@ import numpy as np
 
 from perfguard.profile.advice.trials import Program
 from perfguard.profile.op_times.op_profile import OpProfile
-from perfguard.records.machine.fingerprint import Fingerprint, Isa
-from perfguard.records.machine.software import SoftwareFacts
-from perfguard.records.steps.breakdown import Breakdown
+from perfguard.records.machine.fingerprint import Fingerprint, Isa, SoftwareFacts
 from perfguard.records.steps.ops import Attribution, OpCounts, OpKey, OpTotal, PrimitiveTotal
+from perfguard.records.steps.profile import Breakdown
 from perfguard.records.steps.program import ProgramFacts
 
 LEAST_STEPS = 5

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
-from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
 from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, PrimitiveTotal, StepPhase
+from perfguard.records.steps.profile import Breakdown, PhaseShare, Slice
 
 OPTIMIZER_KERNELS = "optimizer kernels"
 """All ops of the optimizer's phase, whatever they do."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
+from perfguard.records.steps.profile import Breakdown, PhaseShare, Slice
 from perfguard.report.html.charts import Cell, Chart, Table, numbers
 from perfguard.report.html.svg import Element, element
 from perfguard.units import format_number, format_seconds

@@ -26,10 +26,8 @@ from perfguard.report.pages.raw_files import arm_facts, raw_files
 from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.store.artifacts import RESULT_NAME, parse_result
 from perfguard.watch.past_runs import read_history
-from perfguard.watch.run_files import host_of, read_attribution
-from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
-from perfguard.watch.sources.event_tail import EventTail
-from perfguard.watch.sources.line_reader import SeenEvent
+from perfguard.watch.sources.event_sources import EVENTS_FILE, host_of, read_attribution, read_beside
+from perfguard.watch.sources.event_tail import EventTail, SeenEvent
 from perfguard.watch.view.run_view import History
 from perfguard.watch.view.watching import CUT
 

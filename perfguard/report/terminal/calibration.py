@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from perfguard.records.calibration import CalibratedCase, CalibrationSummary, Pace, PlannedCase, SuitePlan
 from perfguard.records.case_names import short_names
-from perfguard.records.error_rate import CalibratedCase, CalibrationSummary
-from perfguard.records.pace import Pace
-from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.tables import FittedTable, column_width, plain_table
 from perfguard.units import format_duration, format_ratio, format_seconds, printable

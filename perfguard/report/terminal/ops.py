@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTotal
+from perfguard.records.steps.profile import Breakdown
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import calls_text
