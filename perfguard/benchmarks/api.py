@@ -21,6 +21,7 @@ Must not import torch: the decorator also runs where only the specs are wanted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -33,7 +34,7 @@ Timed = Callable[[], object]
 Factory = Callable[..., Timed]
 F = TypeVar("F", bound=Factory)
 
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def benchmark(
 
 
 def _checked_name(name: str) -> str:
-    if not name or not set(name) <= _NAME_CHARACTERS:
+    if not _NAME.fullmatch(name):
         raise ConfigError(f"benchmark name {name!r} may hold only letters, digits, '_', '.' and '-'")
     return name
 

@@ -7,65 +7,45 @@ are fixed properties of the benchmark, and its one-line description names the on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase, SuiteSpec
 
-_PACKAGE = "perfguard.benchmarks"
 _DTYPES = ("fp32", "bf16")
-_PHASES = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
-_MEMORY_FORMATS = ("contiguous", "channels_last")
 
 Values = Sequence[ParameterValue]
 
 
-def _kernel(target: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
-    """A kernel of `module:factory`; an `image` kernel also varies its memory format."""
-    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
-    if image:
-        parameters["memory_format"] = _MEMORY_FORMATS
-    parameters["phase"] = _PHASES
+def _spec(target: str, doc: str, phase: Phase, tags: tuple[str, ...], axes: Mapping[str, Values]) -> BenchmarkSpec:
     return BenchmarkSpec(
-        name=f"kernel.{target.partition(':')[2]}",
-        target=f"{_PACKAGE}.ops.{target}",
-        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
-        phase=Phase.FORWARD_BACKWARD,
-        tags=("kernel",),
+        name=f"{tags[0]}.{target.partition(':')[2]}",
+        target=f"perfguard.benchmarks.{target}",
+        parameters=tuple((key, tuple(values)) for key, values in axes.items()),
+        phase=phase,
+        tags=tags,
         doc=doc,
     )
+
+
+def _formats(*, image: bool) -> dict[str, Values]:
+    """Images also vary their memory format."""
+    return {"dtype": _DTYPES, **({"memory_format": ("contiguous", "channels_last")} if image else {})}
+
+
+def _kernel(target: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
+    """A kernel of `module:factory`."""
+    phases = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
+    axes = {**shape, **_formats(image=image), "phase": phases}
+    return _spec(f"ops.{target}", doc, Phase.FORWARD_BACKWARD, ("kernel",), axes)
 
 
 def _step(
     target: str, doc: str, *, image: bool = False, modes: Values = ("eager", "compile"), **shape: Values
 ) -> BenchmarkSpec:
-    """A training step of `module:factory`; an `image` step also varies its memory format."""
-    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
-    if image:
-        parameters["memory_format"] = _MEMORY_FORMATS
-    parameters["mode"] = modes
-    return BenchmarkSpec(
-        name=f"step.{target.partition(':')[2]}",
-        target=f"{_PACKAGE}.steps.{target}",
-        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
-        phase=Phase.STEP,
-        tags=("step",),
-        doc=doc,
-    )
+    """A training step of `module:factory`."""
+    axes = {**shape, **_formats(image=image), "mode": modes}
+    return _spec(f"steps.{target}", doc, Phase.STEP, ("step",), axes)
 
-
-_OPTIMIZER = BenchmarkSpec(
-    name="kernel.optimizer",
-    target=f"{_PACKAGE}.ops.optimizer:optimizer",
-    parameters=(
-        ("layers", (4,)),
-        ("algorithm", ("sgd", "adam", "adamw", "adagrad")),
-        ("dtype", _DTYPES),
-        ("mode", ("for-loop", "foreach", "fused")),
-    ),
-    phase=Phase.OPTIMIZER,
-    tags=("kernel", "optimizer"),
-    doc="Optimizer update of transformer encoder layers of width 256, fixed gradients",
-)
 
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _kernel("linear:linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
@@ -95,7 +75,10 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _kernel("memory:cat", "Concatenation of four tensors of 256 features", rows=(512, 4096)),
     _kernel("memory:copy", "Copy of 1024 features", rows=(512, 4096)),
     _kernel("memory:transpose", "Strided copy of 1024 features", rows=(512, 4096)),
-    _OPTIMIZER,
+    _spec("ops.optimizer:optimizer", "Optimizer update of transformer encoder layers of width 256, fixed gradients",
+          Phase.OPTIMIZER, ("kernel", "optimizer"),
+          {"layers": (4,), "algorithm": ("sgd", "adam", "adamw", "adagrad"), "dtype": _DTYPES,
+           "mode": ("for-loop", "foreach", "fused")}),
     _step("classification:resnet50", "ResNet-50, SGD with momentum", image=True,
           image_size=(64, 224), batch=(2,)),
     _step("detection:retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,

@@ -6,29 +6,33 @@ Source: arXiv 1708.02002, section 4; rounding and order of torchvision `AnchorGe
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-BASE_SIZES = (32, 64, 128, 256, 512)
+_BASE_SIZES = (32, 64, 128, 256, 512)
 """Smallest anchor of each pyramid level P3 to P7, pixels."""
-ASPECT_RATIOS = (0.5, 1.0, 2.0)
+_ASPECT_RATIOS = (0.5, 1.0, 2.0)
 """Height over width."""
 ANCHORS_PER_CELL = 9
 """Three scales (1, 2^⅓, 2^⅔) times three aspect ratios."""
+FOREGROUND_IOU = 0.5
+"""An anchor with at least this overlap is assigned."""
+BACKGROUND_IOU = 0.4
+"""An anchor below this overlap is background."""
+BACKGROUND = -1
+"""Match of an anchor without an object."""
+IGNORED = -2
+"""Match of an anchor between the thresholds: it has no part in the classification loss."""
 
 
 class AnchorGenerator(nn.Module):
     """All anchors of an image: cells of P3 row by row with nine anchors each, then P4 to P7."""
 
-    def __init__(self, base_sizes: Sequence[int] = BASE_SIZES) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.cell_anchors = [_cell_anchors(size) for size in base_sizes]
+        self.cell_anchors = [_cell_anchors(size) for size in _BASE_SIZES]
 
     def forward(self, image_size: Sequence[int], grids: Sequence[Sequence[int]]) -> Tensor:
         """Anchors of shape (9·cells, 4), fp32.
@@ -50,53 +54,23 @@ class AnchorGenerator(nn.Module):
 
 def _cell_anchors(size: int) -> Tensor:
     scales = torch.tensor([size, int(size * 2 ** (1 / 3)), int(size * 2 ** (2 / 3))], dtype=torch.float32)
-    height_ratios = torch.sqrt(torch.tensor(ASPECT_RATIOS))
-    width_ratios = 1 / height_ratios
-    widths = (width_ratios[:, None] * scales[None, :]).view(-1)
-    heights = (height_ratios[:, None] * scales[None, :]).view(-1)
+    ratios = torch.sqrt(torch.tensor(_ASPECT_RATIOS))
+    widths, heights = ((1 / ratios)[:, None] * scales).view(-1), (ratios[:, None] * scales).view(-1)
     return (torch.stack([-widths, -heights, widths, heights], dim=1) / 2).round()
-
-
-MAX_LOG_SCALE = math.log(1000.0 / 16)
-"""Decoded boxes are at most 62.5 times as wide or high as their anchor."""
 
 
 def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
     """Offsets (dx, dy, dw, dh), shape (N, 4): centre shifts in anchor sizes, and log of the size ratios."""
     widths, heights, x, y = _centred(anchors)
     box_widths, box_heights, box_x, box_y = _centred(boxes)
-    return torch.cat(
-        ((box_x - x) / widths, (box_y - y) / heights, torch.log(box_widths / widths), torch.log(box_heights / heights)),
-        dim=1,
-    )
-
-
-def decode(offsets: Tensor, anchors: Tensor) -> Tensor:
-    """The boxes of `offsets`, shape (N, 4); the inverse of `encode` up to the size limit."""
-    widths, heights, x, y = _centred(anchors)
-    dx, dy, dw, dh = offsets.to(anchors.dtype).split(1, dim=1)
-    centre_x, centre_y = dx * widths + x, dy * heights + y
-    half_width = torch.exp(dw.clamp(max=MAX_LOG_SCALE)) * widths / 2
-    half_height = torch.exp(dh.clamp(max=MAX_LOG_SCALE)) * heights / 2
-    return torch.cat(
-        (centre_x - half_width, centre_y - half_height, centre_x + half_width, centre_y + half_height), dim=1
-    )
+    shifts = (box_x - x) / widths, (box_y - y) / heights
+    return torch.cat((*shifts, torch.log(box_widths / widths), torch.log(box_heights / heights)), dim=1)
 
 
 def _centred(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x1, y1, x2, y2 = boxes.split(1, dim=1)
     widths, heights = x2 - x1, y2 - y1
     return widths, heights, x1 + 0.5 * widths, y1 + 0.5 * heights
-
-
-FOREGROUND_IOU = 0.5
-"""An anchor with at least this overlap is assigned."""
-BACKGROUND_IOU = 0.4
-"""An anchor below this overlap is background."""
-BACKGROUND = -1
-"""Match of an anchor without an object."""
-IGNORED = -2
-"""Match of an anchor between the thresholds: it has no part in the classification loss."""
 
 
 def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:

@@ -5,86 +5,54 @@ Source: Howard et al., arXiv 1905.02244, tables 1 and 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
 from perfguard.errors import UsageError
 
+Row = tuple[int, int, int, int, str]
+"""A block as the paper's tables have it: kernel, expanded channels, output channels, stride, activation (`RE` for ReLU,
+`HS` for hard-swish) and `SE` for squeeze-and-excitation."""
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the paper's tables."""
-
-    kernel: int
-    """Side of the depthwise convolution."""
-    expanded: int
-    """Channels of the depthwise convolution."""
-    outputs: int
-    """Channels of the block's output."""
-    squeeze: bool
-    """Whether the block has squeeze-and-excitation."""
-    hardswish: bool
-    """Hard-swish instead of ReLU."""
-    stride: int
-    """Stride of the depthwise convolution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A network of the family."""
-
-    rows: tuple[Row, ...]
-    """Inverted residual blocks, first to last."""
-    hidden: int
-    """Width of the classifier's hidden layer."""
-
-
-VARIANTS: dict[str, Variant] = {
-    "large": Variant(
-        rows=(
-            Row(3, 16, 16, squeeze=False, hardswish=False, stride=1),
-            Row(3, 64, 24, squeeze=False, hardswish=False, stride=2),
-            Row(3, 72, 24, squeeze=False, hardswish=False, stride=1),
-            Row(5, 72, 40, squeeze=True, hardswish=False, stride=2),
-            Row(5, 120, 40, squeeze=True, hardswish=False, stride=1),
-            Row(5, 120, 40, squeeze=True, hardswish=False, stride=1),
-            Row(3, 240, 80, squeeze=False, hardswish=True, stride=2),
-            Row(3, 200, 80, squeeze=False, hardswish=True, stride=1),
-            Row(3, 184, 80, squeeze=False, hardswish=True, stride=1),
-            Row(3, 184, 80, squeeze=False, hardswish=True, stride=1),
-            Row(3, 480, 112, squeeze=True, hardswish=True, stride=1),
-            Row(3, 672, 112, squeeze=True, hardswish=True, stride=1),
-            Row(5, 672, 160, squeeze=True, hardswish=True, stride=2),
-            Row(5, 960, 160, squeeze=True, hardswish=True, stride=1),
-            Row(5, 960, 160, squeeze=True, hardswish=True, stride=1),
+VARIANTS: dict[str, tuple[tuple[Row, ...], int]] = {
+    "large": (
+        (
+            (3, 16, 16, 1, "RE"),
+            (3, 64, 24, 2, "RE"),
+            (3, 72, 24, 1, "RE"),
+            (5, 72, 40, 2, "RE SE"),
+            (5, 120, 40, 1, "RE SE"),
+            (5, 120, 40, 1, "RE SE"),
+            (3, 240, 80, 2, "HS"),
+            (3, 200, 80, 1, "HS"),
+            (3, 184, 80, 1, "HS"),
+            (3, 184, 80, 1, "HS"),
+            (3, 480, 112, 1, "HS SE"),
+            (3, 672, 112, 1, "HS SE"),
+            (5, 672, 160, 2, "HS SE"),
+            (5, 960, 160, 1, "HS SE"),
+            (5, 960, 160, 1, "HS SE"),
         ),
-        hidden=1280,
+        1280,
     ),
-    "small": Variant(
-        rows=(
-            Row(3, 16, 16, squeeze=True, hardswish=False, stride=2),
-            Row(3, 72, 24, squeeze=False, hardswish=False, stride=2),
-            Row(3, 88, 24, squeeze=False, hardswish=False, stride=1),
-            Row(5, 96, 40, squeeze=True, hardswish=True, stride=2),
-            Row(5, 240, 40, squeeze=True, hardswish=True, stride=1),
-            Row(5, 240, 40, squeeze=True, hardswish=True, stride=1),
-            Row(5, 120, 48, squeeze=True, hardswish=True, stride=1),
-            Row(5, 144, 48, squeeze=True, hardswish=True, stride=1),
-            Row(5, 288, 96, squeeze=True, hardswish=True, stride=2),
-            Row(5, 576, 96, squeeze=True, hardswish=True, stride=1),
-            Row(5, 576, 96, squeeze=True, hardswish=True, stride=1),
+    "small": (
+        (
+            (3, 16, 16, 2, "RE SE"),
+            (3, 72, 24, 2, "RE"),
+            (3, 88, 24, 1, "RE"),
+            (5, 96, 40, 2, "HS SE"),
+            (5, 240, 40, 1, "HS SE"),
+            (5, 240, 40, 1, "HS SE"),
+            (5, 120, 48, 1, "HS SE"),
+            (5, 144, 48, 1, "HS SE"),
+            (5, 288, 96, 2, "HS SE"),
+            (5, 576, 96, 1, "HS SE"),
+            (5, 576, 96, 1, "HS SE"),
         ),
-        hidden=1024,
+        1024,
     ),
 }
-"""The two networks of the paper, width multiplier 1."""
-
-Activation = Callable[[], nn.Module] | None
-_NORM = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)
+"""Blocks and width of the classifier's hidden layer of the two networks of the paper, width multiplier 1."""
 
 
 class SqueezeExcitation(nn.Module):
@@ -102,8 +70,7 @@ class SqueezeExcitation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Same shape."""
         scale = self.activation(self.fc1(self.avgpool(x)))
-        scaled: Tensor = self.scale_activation(self.fc2(scale)) * x
-        return scaled
+        return self.scale_activation(self.fc2(scale)) * x
 
 
 class InvertedResidual(nn.Module):
@@ -111,20 +78,17 @@ class InvertedResidual(nn.Module):
 
     def __init__(self, inputs: int, row: Row) -> None:
         super().__init__()
-        activation = nn.Hardswish if row.hardswish else nn.ReLU
+        kernel, expanded, outputs, stride, words = row
+        activation = nn.Hardswish if "HS" in words else nn.ReLU
         layers: list[nn.Module] = []
-        if row.expanded != inputs:
-            layers.append(_convolution(inputs, row.expanded, 1, activation=activation))
-        layers.append(
-            _convolution(
-                row.expanded, row.expanded, row.kernel, activation=activation, stride=row.stride, depthwise=True
-            )
-        )
-        if row.squeeze:
-            layers.append(SqueezeExcitation(row.expanded))
-        layers.append(_convolution(row.expanded, row.outputs, 1, activation=None))
+        if expanded != inputs:
+            layers.append(_convolution(inputs, expanded, 1, activation=activation))
+        layers.append(_convolution(expanded, expanded, kernel, activation=activation, stride=stride, groups=expanded))
+        if "SE" in words:
+            layers.append(SqueezeExcitation(expanded))
+        layers.append(_convolution(expanded, outputs, 1, activation=None))
         self.block = nn.Sequential(*layers)
-        self.residual = row.stride == 1 and inputs == row.outputs
+        self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs, h, w) to (batch, outputs, h/stride, w/stride)."""
@@ -135,23 +99,18 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV3(nn.Module):
-    """The classifier."""
+    """The classifier with random weights; UsageError where the variant is none of `VARIANTS`."""
 
     def __init__(self, *, variant: str = "large", classes: int = 1000, dropout: float = 0.2) -> None:
-        """Build one of `VARIANTS` with random weights.
-
-        Raises:
-            UsageError: No such variant.
-        """
         super().__init__()
         if variant not in VARIANTS:
             raise UsageError(f"unknown MobileNetV3 variant {variant!r}; choose from {', '.join(VARIANTS)}")
-        rows, hidden = VARIANTS[variant].rows, VARIANTS[variant].hidden
+        rows, hidden = VARIANTS[variant]
         layers: list[nn.Module] = [_convolution(3, 16, 3, activation=nn.Hardswish, stride=2)]
         channels = 16
         for row in rows:
             layers.append(InvertedResidual(channels, row))
-            channels = row.outputs
+            channels = row[2]
         layers.append(_convolution(channels, 6 * channels, 1, activation=nn.Hardswish))
         self.features = nn.Sequential(*layers)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -165,17 +124,18 @@ class MobileNetV3(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (batch, classes) of images (batch, 3, s, s)."""
-        logits: Tensor = self.classifier(torch.flatten(self.avgpool(self.features(images)), 1))
-        return logits
+        return self.classifier(torch.flatten(self.avgpool(self.features(images)), 1))
 
 
 def _convolution(
-    inputs: int, outputs: int, kernel: int, *, activation: Activation, stride: int = 1, depthwise: bool = False
+    inputs: int, outputs: int, kernel: int, *, activation: type[nn.Module] | None, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
-    groups = inputs if depthwise else 1
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
-    layers = [convolution, _NORM(outputs)]
-    return nn.Sequential(*layers) if activation is None else nn.Sequential(*layers, activation())
+    padding = kernel // 2
+    layers = nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=padding, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs, eps=0.001, momentum=0.01),
+    )
+    return layers if activation is None else layers.append(activation())
 
 
 def _multiple_of_eight(channels: float) -> int:

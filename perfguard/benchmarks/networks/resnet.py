@@ -16,10 +16,8 @@ NormLayer = Callable[[int], nn.Module]
 
 EXPANSION = 4
 """Output channels of a bottleneck for each of its planes."""
-STAGE_BLOCKS = (3, 4, 6, 3)
-"""Bottlenecks in each of the four stages of a 50-layer network."""
-STAGE_PLANES = (64, 128, 256, 512)
-"""Planes of each stage; the outputs have four times as many channels."""
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Planes and number of the bottlenecks in each stage of a 50-layer network."""
 
 
 class Bottleneck(nn.Module):
@@ -47,8 +45,7 @@ class Bottleneck(nn.Module):
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
         out += identity
-        activated: Tensor = self.relu(out)
-        return activated
+        return self.relu(out)
 
 
 class ResNetTrunk(nn.Module):
@@ -60,9 +57,9 @@ class ResNetTrunk(nn.Module):
         self.bn1 = norm(64)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        stages = []
+        stages: list[nn.Sequential] = []
         inputs = 64
-        for planes, blocks in zip(STAGE_PLANES, STAGE_BLOCKS, strict=True):
+        for planes, blocks in STAGES:
             stage = nn.Sequential()
             for block in range(blocks):
                 stride = 2 if planes > 64 and block == 0 else 1
@@ -74,37 +71,22 @@ class ResNetTrunk(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def stages(self, images: Tensor) -> list[Tensor]:
+    def forward(self, images: Tensor) -> list[Tensor]:
         """Maps with 256, 512, 1024 and 2048 channels at 1/4, 1/8, 1/16 and 1/32 of the image's size."""
         maps = [self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))]
         for stage in (self.layer2, self.layer3, self.layer4):
             maps.append(stage(maps[-1]))
         return maps
 
-    def forward(self, images: Tensor) -> list[Tensor]:
-        """The maps of `stages`."""
-        return self.stages(images)
 
-
-class ResNetClassifier(ResNetTrunk):
-    """A trunk with global average pooling and a linear classifier."""
+class ResNet50(ResNetTrunk):
+    """ResNet-50 v1.5: a trunk with global average pooling and a linear classifier."""
 
     def __init__(self, *, classes: int = 1000) -> None:
         super().__init__()
         self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(STAGE_PLANES[-1] * EXPANSION, classes)
+        self.fc = nn.Linear(512 * EXPANSION, classes)
 
     def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
         """Logits (batch, classes)."""
-        logits: Tensor = self.fc(torch.flatten(self.avgpool(self.stages(images)[-1]), 1))
-        return logits
-
-
-def resnet50(*, classes: int = 1000) -> ResNetClassifier:
-    """ResNet-50 v1.5 with random weights."""
-    return ResNetClassifier(classes=classes)
-
-
-def resnext50_32x4d(*, norm: NormLayer = nn.BatchNorm2d) -> ResNetTrunk:
-    """The trunk of ResNeXt-50 32x4d with random weights: 32 groups of width 4."""
-    return ResNetTrunk(groups=32, base_width=4, norm=norm)
+        return self.fc(torch.flatten(self.avgpool(super().forward(images)[-1]), 1))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.nn import functional
 
-from perfguard.benchmarks.inputs import leaf
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.ops.phases import phased
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import leaf
 
 
 def softmax(*, sequence: int, dtype: str, phase: str, rows: int = 4096) -> Timed:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch.nn import functional
 
-from perfguard.benchmarks.inputs import leaf
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.ops.phases import phased
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import leaf
 
 
 def sdpa(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
-from perfguard.benchmarks.checks import checked
-from perfguard.benchmarks.inputs import integers
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.ops.phases import phased
+from perfguard.benchmarks.shared import checked, integers
 from perfguard.benchmarks.stack import prepare_module
 from perfguard.records.spec import Phase
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 
 def embedding_bag(*, bags: int, rows: int, dtype: str, phase: str, lookups: int = 20, features: int = 64) -> Timed:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
-from perfguard.benchmarks.inputs import leaf
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.ops.phases import phased
+from perfguard.benchmarks.shared import leaf
 from perfguard.benchmarks.stack import prepare_module
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 
 def linear(*, m: int, dtype: str, phase: str, in_features: int = 768, out_features: int = 3072) -> Timed:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.nn import functional
 
-from perfguard.benchmarks.inputs import dtype_of, integers, leaf
-from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss
+from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.networks.retinanet import sigmoid_focal_loss
 from perfguard.benchmarks.ops.phases import phased
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import dtype_of, integers, leaf
 
 
 def cross_entropy(*, rows: int, classes: int, dtype: str, phase: str) -> Timed:

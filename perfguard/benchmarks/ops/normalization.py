@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import nn
 
-from perfguard.benchmarks.inputs import leaf
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.ops.phases import phased
+from perfguard.benchmarks.shared import leaf
 from perfguard.benchmarks.stack import prepare_module
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 
 def batch_norm(*, channels: int, size: int, dtype: str, memory_format: str, phase: str, batch: int = 8) -> Timed:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from perfguard.benchmarks.checks import checked, norm_of
-from perfguard.benchmarks.inputs import dtype_of
+from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import checked, dtype_of, norm_of
 from perfguard.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch.optim import Optimizer
-
-    from perfguard.benchmarks.api import Timed
 
 ALGORITHMS: dict[str, Callable[..., Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -24,17 +19,14 @@ ALGORITHMS: dict[str, Callable[..., Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adagrad": torch.optim.Adagrad,
 }
-"""Optimizers by their case name."""
-
-IMPLEMENTATIONS: dict[str, dict[str, bool]] = {
+IMPLEMENTATIONS = {
     "for-loop": {"foreach": False, "fused": False},
     "foreach": {"foreach": True, "fused": False},
     "fused": {"foreach": False, "fused": True},
 }
 """PyTorch's three implementations; on CPU the default is the loop, and fused must be asked for."""
-
-# So small that a million steps along a fixed gradient leave the weights of order one.
 _LEARNING_RATE = 1e-6
+"""So small that a million steps along a fixed gradient leave the weights of order one."""
 
 
 def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int = 256) -> Timed:
@@ -59,17 +51,12 @@ def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int
         update.step()
         return watched.clone()
 
-    return checked(step, lambda: {"state_norm": norm_of(_moments(update))})
+    def check() -> dict[str, float]:
+        # Moments, not weights: weights of order one hide an update of 1e-6.
+        states = [item for state in update.state.values() for item in state.items()]
+        return {"state_norm": norm_of(v for name, v in states if isinstance(v, Tensor) and name != "step")}
 
-
-def _moments(update: Optimizer) -> list[Tensor]:
-    """Running averages of the gradients: weights of order one hide an update of 1e-6, fresh moments do not."""
-    return [
-        value
-        for state in update.state.values()
-        for name, value in state.items()
-        if isinstance(value, Tensor) and name != "step"
-    ]
+    return checked(step, check)
 
 
 def _parameters(layers: int, hidden: int, dtype: torch.dtype) -> list[nn.Parameter]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
-from perfguard.benchmarks.checks import checked, norm_of
+from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import checked, norm_of
 from perfguard.errors import UsageError
 from perfguard.records.spec import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from perfguard.benchmarks.api import Timed
 
 
 def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: str) -> Timed:
@@ -25,9 +21,9 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
 
     Args:
         forward: Computes the output from tensors that it holds.
-        leaves: Tensors that receive gradients; the first is the one whose gradient is returned.
-        phase: `forward` returns the output; `forward+backward` returns the first leaf's gradient, which a
-            wrong or non-finite backward cannot leave intact, and is recognised by the norm of all gradients. The
+        leaves: Tensors that receive gradients.
+        phase: `forward` returns the output; `forward+backward` returns the gradient of the first leaf, which a
+            wrong or non-finite backward cannot leave intact, and is checked by the norm of all gradients. The
             gradient of the output is fixed.
 
     Raises:
@@ -41,12 +37,11 @@ def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: st
     output_gradient = torch.ones_like(output) if output.ndim == 0 else torch.randn_like(output)
     del output
     targets = tuple(leaves)
-    first = targets[0]
 
     def forward_backward() -> Tensor | None:
         for target in targets:
             target.grad = None
         forward().backward(output_gradient)
-        return first.grad
+        return targets[0].grad
 
     return checked(forward_backward, lambda: {"gradient_norm": norm_of(target.grad for target in targets)})

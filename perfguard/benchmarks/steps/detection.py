@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from perfguard.benchmarks.inputs import images, in_memory_format, integers
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.networks.retinanet import RetinaNet, Target
-from perfguard.benchmarks.stack import prepare
+from perfguard.benchmarks.shared import images, in_memory_format, integers
 from perfguard.benchmarks.steps.training import training_step
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 OBJECTS = 4
 """Ground-truth boxes of each image."""
@@ -35,8 +30,7 @@ def retinanet_resnext50(
     targets = [_objects(image_size, classes) for _ in range(batch)]
     model = in_memory_format(RetinaNet(classes=classes), memory_format)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=LEARNING_RATE)
-    prepared = prepare(model, optimizer, dtype=dtype)
-    return training_step(prepared, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+    return training_step(model, optimizer, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
 
 
 def _objects(image_size: int, classes: int) -> Target:

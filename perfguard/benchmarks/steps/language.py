@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.nn import functional
 
-from perfguard.benchmarks.inputs import integers
-from perfguard.benchmarks.networks.bert import MaskedLanguageModel
-from perfguard.benchmarks.networks.lstm_lm import LSTMLanguageModel
-from perfguard.benchmarks.stack import prepare
+from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.networks.language import LSTMLanguageModel, MaskedLanguageModel
+from perfguard.benchmarks.shared import integers
 from perfguard.benchmarks.steps.training import training_step
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 MASKED_SHARE = 0.15
 """Share of the tokens that BERT predicts."""
@@ -33,9 +27,8 @@ def bert(
     labels = integers(vocabulary, masked.numel())
     model = MaskedLanguageModel(hidden=hidden, layers=layers, sequence=sequence, vocabulary=vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
-    prepared = prepare(model, optimizer, dtype=dtype)
     return training_step(
-        prepared, lambda net: functional.cross_entropy(net(tokens, masked), labels), dtype=dtype, mode=mode
+        model, optimizer, lambda net: functional.cross_entropy(net(tokens, masked), labels), dtype=dtype, mode=mode
     )
 
 
@@ -47,7 +40,11 @@ def lstm_lm(
     labels = tokens.roll(-1, dims=0).flatten()
     model = LSTMLanguageModel(hidden=hidden, layers=layers, vocabulary=vocabulary)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    prepared = prepare(model, optimizer, dtype=dtype)
     return training_step(
-        prepared, lambda net: functional.cross_entropy(net(tokens), labels), dtype=dtype, mode=mode, clip_norm=0.25
+        model,
+        optimizer,
+        lambda net: functional.cross_entropy(net(tokens), labels),
+        dtype=dtype,
+        mode=mode,
+        clip_norm=0.25,
     )

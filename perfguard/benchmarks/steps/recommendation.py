@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch.nn import functional
 
-from perfguard.benchmarks.inputs import integers, normal
+from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.networks.dlrm import DENSE_FEATURES, DLRM, TABLES
-from perfguard.benchmarks.stack import prepare
+from perfguard.benchmarks.shared import integers, normal
 from perfguard.benchmarks.steps.training import training_step
-
-if TYPE_CHECKING:
-    from perfguard.benchmarks.api import Timed
 
 
 def dlrm(*, batch: int, rows: int, dtype: str, mode: str, features: int = 64, lookups: int = 4) -> Timed:
@@ -24,9 +19,9 @@ def dlrm(*, batch: int, rows: int, dtype: str, mode: str, features: int = 64, lo
     clicks = integers(2, batch).float()
     model = DLRM(rows=rows, features=features)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    prepared = prepare(model, optimizer, dtype=dtype)
     return training_step(
-        prepared,
+        model,
+        optimizer,
         lambda net: functional.binary_cross_entropy_with_logits(net(dense, indices, offsets).float(), clicks),
         dtype=dtype,
         mode=mode,

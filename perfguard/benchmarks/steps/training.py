@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from perfguard.benchmarks.checks import checked, norm_of
-from perfguard.benchmarks.inputs import dtype_of
+from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.shared import checked, dtype_of, norm_of
+from perfguard.benchmarks.stack import prepare
 from perfguard.errors import MeasurementError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from perfguard.benchmarks.api import Timed
-    from perfguard.benchmarks.stack import Prepared
 
 MODES = ("eager", "compile")
 """How the model is run; `compile` is torch.compile with Inductor."""
 
 
 def training_step(
-    prepared: Prepared, loss_of: Callable[[nn.Module], Tensor], *, dtype: str, mode: str, clip_norm: float | None = None
+    model: nn.Module,
+    optimizer: Optimizer,
+    loss_of: Callable[[nn.Module], Tensor],
+    *,
+    dtype: str,
+    mode: str,
+    clip_norm: float | None = None,
 ) -> Timed:
     """One training step as a callable that returns the loss before the update; checked by its gradients' norm, too.
 
@@ -32,34 +34,34 @@ def training_step(
     no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
 
     Args:
-        prepared: The model and its optimizer from the stack.
+        model: fp32 weights in the memory format of the case; it passes through the stack, as does the optimizer.
+        optimizer: Over the model's trainable parameters.
         loss_of: Calls the given model on the fixed batch.
         dtype: `fp32` or `bf16`.
         mode: One of `MODES`.
         clip_norm: Largest total norm of the gradients; None does not clip.
 
     Raises:
-        UsageError: Unknown dtype or mode.
-        MeasurementError: Mode `compile` has no C++ compiler, or nothing of this model can be compiled.
+        UsageError: Unknown dtype, mode or stack.
+        MeasurementError: The stack does not take the model; or mode `compile` has no C++ compiler, or nothing of this
+            model can be compiled.
     """
+    model, updater = prepare(model, optimizer, dtype=dtype)
     autocast = dtype_of(dtype) is not torch.float32
-    model, optimizer = prepared.model, prepared.optimizer
-    if optimizer is None:
-        raise UsageError("a training step needs an optimizer; give one to prepare()")
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; choose from {', '.join(MODES)}")
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    trained = [p for group in updater.param_groups for p in group["params"]]
     norm_before_clipping: Tensor | None = None
 
     def step() -> Tensor:
         nonlocal norm_before_clipping
-        optimizer.zero_grad(set_to_none=True)
+        updater.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             loss = loss_of(model)
         loss.backward()
         if clip_norm is not None:
             norm_before_clipping = nn.utils.clip_grad_norm_(trained, clip_norm)
-        optimizer.step()
+        updater.step()
         return loss.detach()
 
     def check() -> dict[str, float]:
@@ -75,7 +77,12 @@ def training_step(
 def _compile(model: nn.Module, step: Timed) -> None:
     from torch._dynamo.utils import counters
 
-    require_cxx_compiler()
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        raise MeasurementError(
+            f"torch.compile on CPU needs a C++ compiler, and {compiler!r} is not on PATH; "
+            "install g++, set CXX, or choose cases with mode=eager"
+        )
     graphs_before = counters["stats"]["unique_graphs"]
     model.compile()
     step()
@@ -84,18 +91,4 @@ def _compile(model: nn.Module, step: Timed) -> None:
         raise MeasurementError(
             f"torch.compile of torch {torch.__version__} compiled nothing of {type(model).__name__}; "
             "choose the case with mode=eager"
-        )
-
-
-def require_cxx_compiler() -> None:
-    """Check that torch.compile can build its kernels.
-
-    Raises:
-        MeasurementError: The compiler that Inductor would call is not on PATH.
-    """
-    compiler = os.environ.get("CXX") or "g++"
-    if shutil.which(compiler) is None:
-        raise MeasurementError(
-            f"torch.compile on CPU needs a C++ compiler, and {compiler!r} is not on PATH; "
-            "install g++, set CXX, or choose cases with mode=eager"
         )

@@ -1,4 +1,4 @@
-"""Seeded input tensors, and the names that cases use for dtypes and memory formats.
+"""What factories share: the names that cases use for dtypes and memory formats, seeded inputs, and checks of results.
 
 The worker seeds torch's global generator before it calls a factory, so everything drawn here is the same in
 both arms and in every process.
@@ -6,47 +6,36 @@ both arms and in every process.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from perfguard.benchmarks.api import Timed
 from perfguard.errors import UsageError
 
 Module = TypeVar("Module", bound=nn.Module)
+Named = TypeVar("Named")
 
-DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""Case names of the floating-point types."""
-
-MEMORY_FORMATS: dict[str, torch.memory_format] = {
-    "contiguous": torch.contiguous_format,
-    "channels_last": torch.channels_last,
-}
-"""Case names of the layouts of four-dimensional tensors."""
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The torch dtype that a case calls `name`.
-
-    Raises:
-        UsageError: No dtype has this name.
-    """
-    try:
-        return DTYPES[name]
-    except KeyError:
-        raise UsageError(f"unknown dtype {name!r}; choose from {', '.join(DTYPES)}") from None
+    """The torch dtype that a case calls `name`; UsageError for an unknown name."""
+    return _named("dtype", name, _DTYPES)
 
 
 def memory_format_of(name: str) -> torch.memory_format:
-    """The torch memory format that a case calls `name`.
+    """The torch memory format that a case calls `name`; UsageError for an unknown name."""
+    return _named("memory format", name, _MEMORY_FORMATS)
 
-    Raises:
-        UsageError: No memory format has this name.
-    """
-    try:
-        return MEMORY_FORMATS[name]
-    except KeyError:
-        raise UsageError(f"unknown memory format {name!r}; choose from {', '.join(MEMORY_FORMATS)}") from None
+
+def _named(what: str, name: str, known: Mapping[str, Named]) -> Named:
+    if name not in known:
+        raise UsageError(f"unknown {what} {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 def in_memory_format(module: Module, name: str) -> Module:
@@ -75,3 +64,24 @@ def images(batch: int, size: int, *, memory_format: str = "contiguous") -> Tenso
 def integers(high: int, *shape: int, low: int = 0) -> Tensor:
     """Class labels, token ids or table rows: int64, uniform in [low, high)."""
     return torch.randint(low, high, shape)
+
+
+def checked(timed: Timed, check: Callable[[], Mapping[str, float]]) -> Timed:
+    """The timed function with its `check`, which the worker calls once, after the first call of the function."""
+    timed.check = check  # type: ignore[attr-defined]
+    return timed
+
+
+def norm_of(tensors: Iterable[Tensor | None]) -> float:
+    """Euclidean norm over all values together, summed in float64; duplicate entries of sparse tensors are added first.
+
+    None, the gradient of a parameter that takes no part, is left out.
+    """
+    total = 0.0
+    for tensor in tensors:
+        if tensor is not None:
+            values = tensor.detach()
+            if values.is_sparse:
+                values = values.coalesce().values()
+            total += float(torch.linalg.vector_norm(values, dtype=torch.float64)) ** 2
+    return total**0.5
