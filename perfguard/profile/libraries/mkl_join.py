@@ -8,16 +8,21 @@ attention, which works in blocks, the sizes are not known. Where there are sever
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
+from typing import NamedTuple
 
 import numpy as np
 
 from perfguard.profile.libraries.mkl_products import Products, blocks_of, sizes_of
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
-from perfguard.profile.libraries.tiling import Taker, share_out
-from perfguard.profile.trace.op_spans import NO_OP, IntArray, OpSpans
+from perfguard.profile.libraries.verbose import PrimitiveCall
+from perfguard.profile.trace.nesting import IntArray
+from perfguard.profile.trace.op_spans import NO_OP, OpSpans
 
+_MOST_CELLS = 500_000
+"""Items times takers that are looked at."""
 _LONG_AGO, _LATER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -36,24 +41,6 @@ def place_by_size(spans: OpSpans, leaves: IntArray, calls: Sequence[PrimitiveCal
     return join.rows
 
 
-class _Edges:
-    """The placed calls of a step: what stands between two of them in the log was called between them."""
-
-    def __init__(self, spans: OpSpans, rows: Sequence[int]) -> None:
-        self._index = np.flatnonzero(np.array(rows, dtype=np.intp) != NO_OP)
-        starts_ns = (int(spans.start_ns[rows[index]]) for index in self._index.tolist())
-        self._starts_ns = [_LONG_AGO, *starts_ns, _LATER]
-        self._spans = spans
-
-    def gap(self, index: int) -> int:
-        """How many placed calls stand before another."""
-        return int(np.searchsorted(self._index, index))
-
-    def include(self, gap: int, row: int) -> bool:
-        """Whether an op may have made a call in a gap; those at its edges may have made more than one."""
-        return bool(self._starts_ns[gap] <= self._spans.start_ns[row] <= self._starts_ns[gap + 1])
-
-
 class _Join:
     """Calls and ops of a step."""
 
@@ -66,7 +53,7 @@ class _Join:
         self._ops: list[int] = leaves[np.argsort(spans.start_ns[leaves], kind="stable")].tolist()
 
     def deal_out(self) -> None:
-        """Place the calls of a size where the ops of that size make as many, in no other order than that of the log."""
+        """Place the calls of a size where the ops of that size make as many, in the order of the log."""
         taken = set(self.rows)
         members: dict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
         for index in self._missing():
@@ -78,17 +65,18 @@ class _Join:
             if not all(self._products.has_one_size(position) for _, position in ops):
                 continue
             rows = [row for row, position in ops for _ in range(counts[position][0])]
-            edges = _Edges(self._spans, self.rows)
-            if len(rows) == len(indices) and all(map(edges.include, map(edges.gap, indices), rows)):
+            placed, starts_ns = self._placed()
+            gaps = np.searchsorted(placed, indices).tolist()
+            if len(rows) == len(indices) and all(map(partial(self._may_call, starts_ns), gaps, rows)):
                 self._place(indices, rows)
 
     def fill_gaps(self) -> None:
         """Share out what lies between placed calls among the ops there."""
-        edges = _Edges(self._spans, self.rows)
+        placed, starts_ns = self._placed()
         known = set(self.rows)
-        for gap, group in groupby(self._missing(), edges.gap):
+        for gap, group in groupby(self._missing(), lambda index: int(np.searchsorted(placed, index))):
             indices = list(group)
-            between = [row for row in self._ops if edges.include(gap, row)]
+            between = [row for row in self._ops if self._may_call(starts_ns, gap, row)]
             takers = {row: self._taker(row, indices, is_known=row in known) for row in between}
             takers = {row: taker for row, taker in takers.items() if any(taker.fits)}
             shares = share_out(len(indices), list(takers.values()))
@@ -96,6 +84,19 @@ class _Join:
                 shares = blocks_of([self._spans.keys[int(self._spans.key[row])] for row in takers], len(indices))
             if shares is not None:
                 self._place(indices, [row for row, share in zip(takers, shares, strict=True) for _ in range(share)])
+
+    def _placed(self) -> tuple[IntArray, list[int]]:
+        """The placed calls, and when their ops started, with the ends of time around them.
+
+        What stands between two placed calls in the log was called between them.
+        """
+        placed = np.flatnonzero(np.array(self.rows, dtype=np.intp) != NO_OP)
+        starts_ns = (int(self._spans.start_ns[self.rows[index]]) for index in placed.tolist())
+        return placed, [_LONG_AGO, *starts_ns, _LATER]
+
+    def _may_call(self, starts_ns: Sequence[int], gap: int, row: int) -> bool:
+        """Whether an op may have made a call before the `gap`-th placed one; an op at an edge may have made several."""
+        return bool(starts_ns[gap] <= self._spans.start_ns[row] <= starts_ns[gap + 1])
 
     def _missing(self) -> list[int]:
         calls = zip(self._calls, self.rows, strict=True)
@@ -120,3 +121,86 @@ class _Join:
         if all(time_s * 1e9 <= lengths_ns[row] for row, time_s in spent_s.items()):
             for index, row in zip(indices, rows, strict=True):
                 self.rows[index] = row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taker:
+    """What takes some items in a row."""
+
+    fits: Sequence[bool]
+    """Whether it takes each item."""
+    counts: tuple[int, ...] = ()
+    """How many it takes, the likeliest first; empty for any number."""
+    has_enough: bool = False
+    """Whether it is not expected to take any."""
+
+
+class _Best(NamedTuple):
+    """The best way to share out what is left among the takers that are left."""
+
+    cost: int
+    """1 for an unlikely number and for an item of a taker that has enough, 2 for a taker that goes without."""
+    ways: int
+    """In how many ways that can be, up to 2."""
+    taken: int
+    """How many the first taker takes in one of them."""
+
+
+def share_out(items: int, takers: Sequence[Taker]) -> list[int] | None:
+    """How many of some items in a row each taker takes in turn, so that none is left and the cost is the lowest.
+
+    Returns:
+        None if there is no way, if several are as good, or if there is too much to try.
+    """
+    if items * len(takers) > _MOST_CELLS:
+        return None
+    # For each taker the best way from each item on, from the last taker to the first.
+    after: list[_Best | None] = [*[None] * items, _Best(0, 1, 0)]
+    tables = []
+    for taker in reversed(takers):
+        after = _table(taker, after)
+        tables.append(after)
+    if after[0] is None or after[0].ways > 1:
+        return None
+    shares: list[int] = []
+    for table in reversed(tables):
+        best = table[sum(shares)]
+        shares.append(best.taken if best is not None else 0)
+    return shares
+
+
+def _table(taker: Taker, after: Sequence[_Best | None]) -> list[_Best | None]:
+    """The best way from each item on, given that of the takers behind."""
+    items = len(after) - 1
+    table: list[_Best | None] = [None] * (items + 1)
+    idle, surplus = (0, 1) if taker.has_enough else (2, 0)
+    table[items] = _taking(0, after[items], cost=idle)
+    in_a_row = 0
+    some: _Best | None = None
+    for position in range(items - 1, -1, -1):
+        in_a_row = in_a_row + 1 if taker.fits[position] else 0
+        none = _taking(0, after[position], cost=idle)
+        if taker.counts:
+            possible = [(rank, count) for rank, count in enumerate(taker.counts) if count <= in_a_row]
+            fixed = [_taking(count, after[position + count], cost=min(rank, 1)) for rank, count in possible]
+            table[position] = _best([none, *fixed])
+            continue
+        # Any number: this item alone, or this one and what it takes from the next one on.
+        one = _taking(1, after[position + 1], cost=surplus)
+        more = _taking(some.taken + 1, some, cost=surplus) if some is not None else None
+        some = _best([one, more]) if in_a_row else None
+        table[position] = _best([none, some])
+    return table
+
+
+def _taking(count: int, after: _Best | None, *, cost: int) -> _Best | None:
+    return None if after is None else _Best(after.cost + cost, after.ways, count)
+
+
+def _best(choices: Iterable[_Best | None]) -> _Best | None:
+    possible = [choice for choice in choices if choice is not None]
+    if not possible:
+        return None
+    cost = min(choice.cost for choice in possible)
+    cheapest = [choice for choice in possible if choice.cost == cost]
+    return _Best(cost, min(2, sum(choice.ways for choice in cheapest)), cheapest[0].taken)

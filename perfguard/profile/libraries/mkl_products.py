@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
 
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.trace.op_groups import Group, base_name, group_of
 from perfguard.records.steps.ops import OpKey
 
@@ -61,7 +61,7 @@ class Products:
         """How many calls of a routine with these sizes each op makes, the likeliest number first; empty for none."""
         kind = (routine, sizes)
         if kind not in self._found:
-            self._found[kind] = [self._counts(routine, sizes, key) for key in self._keys]
+            self._found[kind] = [self._counts(routine, sizes, position) for position in range(len(self._keys))]
         return self._found[kind]
 
     def has_own_sizes(self, position: int) -> bool:
@@ -78,13 +78,15 @@ class Products:
 
     def has_dtype(self, routine: str, position: int) -> bool:
         """Whether a routine computes in the dtype of one of an op's tensors."""
-        return _has_dtype(routine, self._keys[position])
+        dtype = next((dtype for name, dtype in _DTYPES if routine.startswith(name)), None)
+        return dtype in self._keys[position].dtypes.split()
 
-    def _counts(self, routine: str, sizes: Sizes, key: OpKey) -> tuple[int, ...]:
+    def _counts(self, routine: str, sizes: Sizes, position: int) -> tuple[int, ...]:
+        key = self._keys[position]
         base, shapes = base_name(key.op), _shapes_of(key)
         if routine == "fft":
             return (1,) if base.startswith("fft_") else ()
-        if not _has_dtype(routine, key):
+        if not self.has_dtype(routine, position):
             return ()
         if _IM2COL in key.op:
             return self._counts_of_convolution(sizes, shapes, is_backward="backward" in key.op)
@@ -141,8 +143,3 @@ def _places(images: Shape, weights: Shape) -> set[int]:
         for length, kernel in zip(images[2:], weights[2:], strict=False)
     ]
     return {prod(place) for place in product(*lengths)}
-
-
-def _has_dtype(routine: str, key: OpKey) -> bool:
-    dtype = next((dtype for name, dtype in _DTYPES if routine.startswith(name)), None)
-    return dtype in key.dtypes.split()

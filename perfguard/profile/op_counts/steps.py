@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.profile.libraries.join import JoinedStep
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.op_counts.steady import (
     UNPLACED,
     CompileEvent,
