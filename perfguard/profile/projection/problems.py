@@ -18,12 +18,10 @@ import numpy as np
 from perfguard.profile.op_times.overhead import COLD_AFTER_S
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.projection.parameter_lists import ACCUMULATION, TENSOR_LIST, ParameterSizes, parameter_sizes
-from perfguard.profile.trace.context import Context, context_of
+from perfguard.profile.trace.context import PHASES, Context, context_of
 from perfguard.profile.trace.events import EventKind
 from perfguard.profile.trace.nesting import IntArray
-from perfguard.profile.trace.outermost_ops import outermost_ops
-from perfguard.profile.trace.phases import PHASES
-from perfguard.profile.trace.recorded_calls import RawCall, recorded_calls, same_work
+from perfguard.profile.trace.recorded_calls import RawCall, outermost_ops, recorded_calls, same_work
 from perfguard.profile.trace.signatures import read_signature
 from perfguard.profile.trace.trace import Trace, read_trace
 from perfguard.records.facts import Fact, fact

@@ -1,4 +1,4 @@
-"""When the ops of one step ran, and which of them was running at a moment."""
+"""The kinds of ops by which two traces are aligned, when the ops of one step ran, and which was running at a moment."""
 
 from __future__ import annotations
 
@@ -8,19 +8,73 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from perfguard.profile.trace.context import Context
-from perfguard.profile.trace.op_keys import keyed, op_events
+from perfguard.profile.trace.context import PHASES, Context, PhaseArray
+from perfguard.profile.trace.nesting import IntArray, TimeArray
 from perfguard.profile.trace.trace import Trace
-from perfguard.records.steps.ops import OpKey
-
-IntArray = npt.NDArray[np.intp]
-TimeArray = npt.NDArray[np.int64]
+from perfguard.records.steps.ops import PYTHON_OP, OpKey
 
 NO_OP = -1
 """Row of no op."""
 TOLERANCE_NS = 1_000
 """By how much a call may stick out of its op: its start, its time and seconds since the epoch are rounded to about
 244 ns each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyedEvents:
+    """Events and which kind of op each is; what is no op is time in no op at its place."""
+
+    keys: tuple[OpKey, ...]
+    """The kinds that occur, each once."""
+    key: IntArray
+    """Position in `keys` of each event."""
+    sources: dict[OpKey, str]
+    """Line of the user's code that led to most events of a kind; only of ops, and only where one is known."""
+
+
+def keyed(trace: Trace, context: Context, events: IntArray, phases: PhaseArray | None = None) -> KeyedEvents:
+    """The kinds of events at positions in a trace, in steps; a position may return.
+
+    `phases` are those of the events, where they are not the context's.
+    """
+    is_op = context.is_op[events]
+    columns = (
+        (context.phase[events] if phases is None else phases, len(PHASES)),
+        (context.module[events], len(context.modules)),
+        (np.where(is_op, trace.name[events], len(trace.names)), len(trace.names) + 1),
+        (np.where(is_op, trace.signature[events], 0), len(trace.signatures)),
+    )
+    codes = np.zeros(events.size, dtype=np.int64)
+    for column, size in columns:
+        codes = codes * size + column
+    kinds = np.unique(codes)
+    key = np.searchsorted(kinds, codes)  # twice as fast as to have it returned
+    parts = []
+    for _, size in reversed(columns):
+        kinds, part = np.divmod(kinds, size)
+        parts.append(part.tolist())
+    names = (*trace.names, PYTHON_OP)
+    keys = tuple(
+        OpKey(
+            phase=PHASES[phase],
+            module=context.modules[module],
+            op=names[name],
+            shapes=trace.signatures[signature].shapes,
+            dtypes=trace.signatures[signature].dtypes,
+            layouts=trace.signatures[signature].layouts,
+        )
+        for signature, name, module, phase in zip(*parts, strict=True)
+    )
+    return KeyedEvents(keys=keys, key=key, sources=_sources(context, events[is_op], key[is_op], keys))
+
+
+def _sources(context: Context, events: IntArray, key: IntArray, keys: tuple[OpKey, ...]) -> dict[OpKey, str]:
+    known = context.source[events] > 0
+    pairs, counts = np.unique(key[known] * len(context.sources) + context.source[events][known], return_counts=True)
+    # The last one that is written stays: the most frequent, among equals the first.
+    order = np.lexsort((-pairs, counts))
+    found, source = np.divmod(pairs[order], len(context.sources))
+    return {keys[key]: context.sources[line] for key, line in zip(found.tolist(), source.tolist(), strict=True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,20 +98,10 @@ class OpSpans:
         """A time of day on the trace's clock."""
         return round(epoch_s * 1e9) - self.base_ns
 
-    def key_of(self, row: int) -> OpKey | None:
-        """The kind of an op; None for `NO_OP`."""
-        return None if row == NO_OP else self.keys[int(self.key[row])]
-
 
 def spans_of(trace: Trace, context: Context, step: int) -> OpSpans:
-    """The ops of one step of a trace.
-
-    Args:
-        trace: The trace.
-        context: Its context.
-        step: Position in the context's windows.
-    """
-    events = op_events(context, step)
+    """The ops of one step of a trace, given by its position in the context's windows."""
+    events = np.flatnonzero(context.is_op & (context.step == step))
     kinds = keyed(trace, context, events)
     return OpSpans(
         start_ns=trace.start_ns[events],

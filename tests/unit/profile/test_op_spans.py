@@ -77,12 +77,6 @@ def test_a_time_of_day_on_the_clock_of_the_trace():
     assert spans.time_ns(1_790_857_026.0 + 4_427.5) == pytest.approx(4_427_500_000_000, abs=500)
 
 
-def test_the_row_of_no_op_has_no_key():
-    spans = spans_of((0, 1, 0))
-    assert spans.key_of(0) == KEY
-    assert spans.key_of(NO_OP) is None
-
-
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2)), max_size=12)
 
 
