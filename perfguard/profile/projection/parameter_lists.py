@@ -1,8 +1,8 @@
 """Sizes of the lists of tensors that optimizers are called with, which a trace leaves out where they are long.
 
 torch's profiler writes no sizes of lists of more than 30 tensors. A fused optimizer is called with lists of all
-parameters, of their gradients and of its moments, each as large as the parameter; and how large the parameters are is
-told by the accumulation of their gradients in the same step.
+parameters, of their gradients and of its moments, each as large as the parameter; and how large the parameters are
+follows from the accumulation of their gradients in the same step.
 
 Source: `TENSOR_LIST_DISPLAY_LENGTH_LIMIT` in torch/csrc/profiler/util.h.
 """
@@ -10,23 +10,17 @@ Source: `TENSOR_LIST_DISPLAY_LENGTH_LIMIT` in torch/csrc/profiler/util.h.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import msgspec
-
-from perfguard.profile.trace.recorded_calls import RawCall
+from typing import Any, NamedTuple
 
 ACCUMULATION = "torch::autograd::AccumulateGrad"
 """Node of autograd that adds a gradient to a parameter's; called with the gradient."""
 TENSOR_LIST = "TensorList"
 """Type of an argument that is a list of tensors."""
 LONGEST_LIST = 30
-"""Tensors of the longest list whose sizes a trace tells."""
+"""Tensors of the longest list whose sizes a trace holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lists:
+class _Lists(NamedTuple):
     """The lists that an op is called with."""
 
     like_parameters: tuple[int, ...]
@@ -41,61 +35,43 @@ class _Lists:
     """Whether it has such lists only where it adds 1 to them."""
 
 
-_ADAM = _Lists(like_parameters=(0, 1, 2, 3), counts=5, optional=4, switch=11)
+_ADAM = _Lists((0, 1, 2, 3), counts=5, optional=4, switch=11)
 _LISTS = {
     "aten::_fused_adam_": _ADAM,
     "aten::_fused_adamw_": _ADAM,
-    "aten::_fused_sgd_": _Lists(like_parameters=(0, 1), optional=2, switch=4),
-    "aten::_fused_adagrad_": _Lists(like_parameters=(0, 1, 2), counts=3),
-    "aten::_foreach_add_": _Lists(like_parameters=(), counts=0, increment=True),
-    "aten::_foreach_norm": _Lists(like_parameters=(0,)),
-    "aten::_foreach_mul_": _Lists(like_parameters=(0,)),
+    "aten::_fused_sgd_": _Lists((0, 1), optional=2, switch=4),
+    "aten::_fused_adagrad_": _Lists((0, 1, 2), counts=3),
+    "aten::_foreach_add_": _Lists((), counts=0, increment=True),
+    "aten::_foreach_norm": _Lists((0,)),
+    "aten::_foreach_mul_": _Lists((0,)),
 }
 """As torch.optim and clip_grad_norm_ call them. Source: their schemas in native_functions.yaml."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterSizes:
-    """Sizes of the parameters that a step makes gradients of."""
-
-    sizes: tuple[Sequence[int], ...]
-    """One for each parameter, in the order of their gradients."""
-
-    def filled(self, op: str, dims: Sequence[Any], types: Sequence[str], concrete: Sequence[str]) -> list[Any] | None:
-        """`Input Dims` of a call for all parameters, with its lists filled in; None where that is not needed or known.
-
-        Args:
-            op: The op.
-            dims: `Input Dims` as in the trace.
-            types: `Input type`.
-            concrete: `Concrete Inputs`.
-        """
-        lists = _LISTS.get(op)
-        is_left_out = types[:1] == [TENSOR_LIST] and dims[:1] == [[]]
-        if lists is None or not is_left_out or len(self.sizes) <= LONGEST_LIST or len(dims) != len(types):
-            return None
-        if lists.increment and concrete[1:] != ["1"]:
-            return None
-        found = list(dims)
-        for index in (*lists.like_parameters, *_switched_on(lists, concrete)):
-            found[index] = [list(size) for size in self.sizes]
-        if lists.counts is not None:
-            found[lists.counts] = [[] for _ in self.sizes]
-        return found
-
-
-def parameter_sizes(accumulations: Sequence[RawCall]) -> ParameterSizes:
-    """The sizes of parameters.
+def filled_lists(
+    parameters: Sequence[Sequence[int]], op: str, dims: Sequence[Any], types: Sequence[str], concrete: Sequence[str]
+) -> list[Any] | None:
+    """`Input Dims` of an op that is called for all parameters, lists filled in; None where not needed or known.
 
     Args:
-        accumulations: The calls of `ACCUMULATION` in one step.
+        parameters: Sizes of the parameters that a step makes gradients of.
+        op: The op.
+        dims: `Input Dims` as in the trace.
+        types: `Input type`.
+        concrete: `Concrete Inputs`.
     """
-    sizes = (msgspec.json.decode(call.dims) for call in accumulations)
-    return ParameterSizes(sizes=tuple(each[0] for each in sizes if each))
-
-
-def _switched_on(lists: _Lists, concrete: Sequence[str]) -> tuple[int, ...]:
-    if lists.optional is None:
-        return ()
-    (value,) = concrete[lists.switch : lists.switch + 1] or [""]
-    return (lists.optional,) if value.strip("0.") not in {"", "False"} else ()
+    lists = _LISTS.get(op)
+    is_left_out = types[:1] == [TENSOR_LIST] and dims[:1] == [[]]
+    if lists is None or not is_left_out or len(parameters) <= LONGEST_LIST or len(dims) != len(types):
+        return None
+    if lists.increment and concrete[1:] != ["1"]:
+        return None
+    found = list(dims)
+    for index in lists.like_parameters:
+        found[index] = [list(size) for size in parameters]
+    (switch,) = concrete[lists.switch : lists.switch + 1] or [""]
+    if lists.optional is not None and switch.strip("0.") not in {"", "False"}:
+        found[lists.optional] = [list(size) for size in parameters]
+    if lists.counts is not None:
+        found[lists.counts] = [[] for _ in parameters]
+    return found

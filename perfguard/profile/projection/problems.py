@@ -17,18 +17,16 @@ import numpy as np
 
 from perfguard.profile.op_times.overhead import COLD_AFTER_S
 from perfguard.profile.op_times.typical_steps import middle_steps
-from perfguard.profile.projection.parameter_lists import ACCUMULATION, TENSOR_LIST, ParameterSizes, parameter_sizes
-from perfguard.profile.trace.context import PHASES, Context, context_of
+from perfguard.profile.projection.parameter_lists import ACCUMULATION, TENSOR_LIST, filled_lists
+from perfguard.profile.trace.context import PHASES, context_of
 from perfguard.profile.trace.events import EventKind
-from perfguard.profile.trace.nesting import IntArray
 from perfguard.profile.trace.recorded_calls import RawCall, outermost_ops, recorded_calls, same_work
 from perfguard.profile.trace.signatures import read_signature
-from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import StepPhase
 
 _NS_PER_S = 1e9
-_NO_NAME = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +56,7 @@ class Problem:
     modules: tuple[str, ...]
     """Modules that call it, sorted; without the calls outside of modules."""
     assumed: tuple[str, ...] = ()
-    """What the trace does not tell and was filled in."""
+    """What the trace does not record and was filled in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,28 +112,21 @@ def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float
         return step
     longer_s = max(0.0, step.wall_s - bare_s)
     cost_s = min(event_s, longer_s / step.events) if step.events else 0.0
-    left_s = [
-        max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls))
-        for problem in step.problems
-    ]
-    cooling_s = [
-        min(seconds, COLD_AFTER_S * problem.events) for seconds, problem in zip(left_s, step.problems, strict=True)
-    ]
     events_outside = max(0.0, step.events - sum(problem.events for problem in step.problems))
     outside_s = max(0.0, step.wall_s - step.ops_s - cost_s * events_outside)
+    left_s, cooling_s = [], []
+    for problem in step.problems:
+        left_s.append(max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls)))
+        cooling_s.append(min(left_s[-1], COLD_AFTER_S * problem.events))
     all_s = sum(cooling_s) + min(outside_s, COLD_AFTER_S * (events_outside + 1))
     cold_ratio = min(1.0, (longer_s - cost_s * step.events) / all_s) if all_s > 0 else 0.0
-    return replace(
-        step,
-        problems=_longest_first(
-            replace(problem, observed_s=seconds - cold_ratio * cooling)
-            for problem, seconds, cooling in zip(step.problems, left_s, cooling_s, strict=True)
-        ),
-    )
+    rows = zip(step.problems, left_s, cooling_s, strict=True)
+    problems = (replace(problem, observed_s=left - cold_ratio * cooling) for problem, left, cooling in rows)
+    return replace(step, problems=_longest_first(problems))
 
 
 def untold(problem: Problem) -> Fact | None:
-    """Why a trace does not tell enough to call an op again; None if it does."""
+    """Why a trace does not record enough to call an op again; None if it does."""
     if not problem.types:
         return fact("replay.no_arguments")
     lists = [index for index, kind in enumerate(problem.types) if kind == TENSOR_LIST]
@@ -163,17 +154,24 @@ class _Tally:
 
     def __init__(self) -> None:
         self._sums: dict[RawCall, _Sum] = {}
-        self._parameters = ParameterSizes(sizes=())
+        self._parameters: list[Sequence[int]] = []
         self._walls_ns: list[int] = []
         self._events = 0
 
     def add(self, path: Path) -> None:
         trace = read_trace(path)
         context = context_of(trace)
-        tops, accumulations = outermost_ops(trace, context), _accumulations(trace, context)
+        tops = outermost_ops(trace, context)
+        # Where the first step adds gradients to those of its parameters.
+        accumulations = np.flatnonzero(trace.begins_with(ACCUMULATION) & (context.step == 0))
         calls = recorded_calls(path, trace, np.concatenate([tops, accumulations]))
-        self._parameters = parameter_sizes([calls[each] for each in accumulations.tolist() if each in calls])
-        lasts_ns, events = context.tree.end_ns - trace.start_ns, _events_in(trace, context)
+        gradients = (msgspec.json.decode(calls[each].dims) for each in accumulations.tolist() if each in calls)
+        self._parameters = [dims[0] for dims in gradients if dims]
+        lasts_ns = context.tree.end_ns - trace.start_ns
+        # How many events that cost the profiler time lie in each event, itself included.
+        costs = (trace.kind == EventKind.OP) | (trace.kind == EventKind.ANNOTATION)
+        before = np.append([0], np.cumsum(costs))
+        events = before[context.tree.stop] - before[:-1]
         for position in tops.tolist():
             call = calls.get(position, RawCall(name=trace.names[trace.name[position]]))
             found = self._sums.setdefault(same_work(call), _Sum(first=call))
@@ -206,7 +204,7 @@ class _Tally:
         call, steps = found.first, len(self._walls_ns)
         dims, types, concrete = _list_in(call.dims), _list_in(call.types), _list_in(call.concrete)
         # Of an op that is called several times in a step, each call may be for some of the parameters.
-        filled = self._parameters.filled(call.name, dims, types, concrete) if is_once else None
+        filled = filled_lists(self._parameters, call.name, dims, types, concrete) if is_once else None
         signature = read_signature(b",".join((msgspec.json.encode(filled or dims), call.types, call.strides)))
         return Problem(
             op=call.name,
@@ -222,20 +220,6 @@ class _Tally:
             modules=tuple(sorted(found.modules - {""})),
             assumed=("lists=parameters_with_gradient",) if filled else (),
         )
-
-
-def _events_in(trace: Trace, context: Context) -> IntArray:
-    """How many events that cost the profiler time lie in each event, itself included."""
-    costs = (trace.kind == EventKind.OP) | (trace.kind == EventKind.ANNOTATION)
-    before = np.append([0], np.cumsum(costs))
-    events: IntArray = before[context.tree.stop] - before[:-1]
-    return events
-
-
-def _accumulations(trace: Trace, context: Context) -> IntArray:
-    """Where the first step adds gradients to those of its parameters."""
-    name = trace.names.index(ACCUMULATION) if ACCUMULATION in trace.names else _NO_NAME
-    return np.flatnonzero((trace.name == name) & (context.step == 0))
 
 
 def _longest_first(problems: Iterable[Problem]) -> tuple[Problem, ...]:
