@@ -111,8 +111,7 @@ def _first_phase(phase: str | Sequence[str]) -> Phase:
     try:
         return Phase(first)
     except ValueError:
-        choices = ", ".join(p.value for p in Phase)
-        raise ConfigError(f"unknown phase {first!r}; choose from {choices}") from None
+        raise ConfigError(f"unknown phase {first!r}; choose from {', '.join(p.value for p in Phase)}") from None
 
 
 def _parameters(
@@ -123,7 +122,5 @@ def _parameters(
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise ConfigError(f"parameter {key!r} needs a non-empty list of values, not {values!r}")
         chosen[key] = tuple(values)
-    for key, value in axes.items():
-        if value is not None and not isinstance(value, str):
-            chosen[key] = tuple(value)
-    return tuple(chosen.items())
+    lists = {key: tuple(value) for key, value in axes.items() if value is not None and not isinstance(value, str)}
+    return tuple({**chosen, **lists}.items())

@@ -35,12 +35,7 @@ class AnchorGenerator(nn.Module):
         self.cell_anchors = [_cell_anchors(size) for size in _BASE_SIZES]
 
     def forward(self, image_size: Sequence[int], grids: Sequence[Sequence[int]]) -> Tensor:
-        """Anchors of shape (9·cells, 4), fp32.
-
-        Args:
-            image_size: Height and width of the batched images.
-            grids: Height and width of each pyramid level's map.
-        """
+        """Anchors of shape (9·cells, 4), fp32, for images of (height, width) and a map's (height, width) per level."""
         levels = []
         for (height, width), cell in zip(grids, self.cell_anchors, strict=True):
             # Strides are whole pixels, cut off: 800 // 13 = 61 at P7.
@@ -85,13 +80,10 @@ def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 
 def match(iou: Tensor) -> Tensor:
-    """The object of each anchor, or `BACKGROUND` or `IGNORED`; shape (anchors,), int64.
+    """The object of each anchor, or `BACKGROUND` or `IGNORED`: (objects, anchors), at least one object, to (anchors,).
 
     Every object also takes the anchors that overlap it most, ties included, however small the overlap
-    (`allow_low_quality_matches`); such an anchor goes to the object that *it* overlaps most.
-
-    Args:
-        iou: Shape (objects, anchors), at least one object.
+    (`allow_low_quality_matches`); such an anchor goes to the object that *it* overlaps most. Result: int64.
     """
     best_iou, best_object = iou.max(dim=0)
     matches = best_object.clone()

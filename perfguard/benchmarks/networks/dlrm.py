@@ -40,12 +40,9 @@ class DLRM(nn.Module):
         self.click = nn.Linear(256, 1)
 
     def forward(self, dense: Tensor, indices: Sequence[Tensor], offsets: Tensor) -> Tensor:
-        """Logits (batch,).
+        """Logits (batch,) for dense features (batch, 13).
 
-        Args:
-            dense: Shape (batch, 13).
-            indices: For each table the rows of all bags, int64.
-            offsets: First index of each bag, int64, shape (batch,); the same for all tables.
+        For each table, `indices` are the rows of all bags; `offsets` (batch,) are the first indices of the bags.
         """
         bottom = self.bottom(dense)
         pooled = [table(rows, offsets) for table, rows in zip(self.tables, indices, strict=True)]

@@ -64,12 +64,7 @@ class MaskedLanguageModel(nn.Module):
         self.apply(_initialise)
 
     def forward(self, tokens: Tensor, masked: Tensor) -> Tensor:
-        """Logits (masked positions, vocabulary).
-
-        Args:
-            tokens: Token ids, int64, shape (batch, sequence).
-            masked: Flat indices into batch·sequence, int64, shape (masked positions,).
-        """
+        """Logits (masked positions, vocabulary) for token ids (batch, sequence), masked being flat indices."""
         embedded = self.tokens(tokens) + self.positions.weight
         encoded = self.layers(self.dropout(self.embedding_norm(embedded)))
         picked = encoded.flatten(0, 1)[masked]

@@ -258,18 +258,13 @@ def regression_loss(detections: Detections, targets: Sequence[Target], matches: 
 
 
 def sigmoid_focal_loss(logits: Tensor, targets: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
-    """Sum over all elements of the focal loss, a 0-d tensor.
+    """Sum over all elements of the focal loss, a 0-d tensor. Targets are 0 or 1, of the logits' shape and dtype.
 
-    The chain of element-wise ops is kept as torchvision and fvcore write it (sigmoid, binary cross-entropy
-    with logits, modulating factor): its many passes over memory are what a step of the reference pays for.
+    Positive elements weigh alpha, negative ones 1 - alpha; gamma is the exponent of the modulating factor. The chain of
+    element-wise ops is kept as torchvision and fvcore write it (sigmoid, binary cross-entropy with logits, modulating
+    factor): its many passes over memory are what a step of the reference pays for.
 
     Source: Lin et al., "Focal Loss for Dense Object Detection", arXiv 1708.02002, equation 5.
-
-    Args:
-        logits: Any shape.
-        targets: Same shape and floating-point type; 0 or 1.
-        alpha: Weight of positive elements; negative ones weigh 1 - alpha.
-        gamma: Exponent of the modulating factor.
     """
     probability = torch.sigmoid(logits)
     cross_entropy = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")

@@ -34,8 +34,8 @@ def training_step(
     no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
 
     Args:
-        model: fp32 weights in the memory format of the case; it passes through the stack, as does the optimizer.
-        optimizer: Over the model's trainable parameters.
+        model: fp32 weights in the memory format of the case, which go through the stack.
+        optimizer: Over the model's trainable parameters; it goes there, too.
         loss_of: Calls the given model on the fixed batch.
         dtype: `fp32` or `bf16`.
         mode: One of `MODES`.

@@ -73,13 +73,9 @@ def primitive_problems(calls: Iterable[PrimitiveCall], *, steps: int = 1) -> tup
 def projected_primitive(
     problem: PrimitiveProblem, *, call_s: float | None, reason: Fact | None, implementation: str = ""
 ) -> Projected:
-    """A primitive and its time alone.
+    """A primitive and its time alone: seconds of one execution, or the reason why it was not replayed.
 
-    Args:
-        problem: The primitive.
-        call_s: Seconds of one execution alone; None where it was not replayed.
-        reason: Why not.
-        implementation: What was replayed; the step's own is named where it is another one.
+    `implementation` is what was replayed; the step's own is named where it is another one.
     """
     others = [each for each in problem.implementations if implementation and each != implementation]
     return Projected(
@@ -330,10 +326,7 @@ _VALUES: Mapping[str, Mapping[str, str]] = {
         "convolution_auto": "auto",
         "deconvolution_direct": "direct",
         "deconvolution_winograd": "WINO",
-        "vanilla_rnn": "VANILLA_RNN",
-        "vanilla_lstm": "VANILLA_LSTM",
-        "vanilla_gru": "VANILLA_GRU",
-        "lbr_gru": "LBR_GRU",
+        **{name: name.upper() for name in ("vanilla_rnn", "vanilla_lstm", "vanilla_gru", "lbr_gru")},
     },
     "direction": {
         "unidirectional_left2right": "left2right",
@@ -348,12 +341,12 @@ _VALUES: Mapping[str, Mapping[str, str]] = {
 
 def _extras(auxiliary: str, names: Sequence[str]) -> list[str]:
     fields = dict(word.partition(":")[::2] for word in auxiliary.split())
-    options = []
-    for name in names:
-        value = fields.get(name, "")
-        if value not in {"", "undef"}:
-            options.append(f"--{name}={_VALUES.get(name, {}).get(value, value.removeprefix('binary_'))}")
-    return options
+    values = ((name, fields.get(name, "")) for name in names)
+    return [
+        f"--{name}={_VALUES.get(name, {}).get(value, value.removeprefix('binary_'))}"
+        for name, value in values
+        if value not in {"", "undef"}
+    ]
 
 
 _SAME_SYNTAX = ("attr-scratchpad", "attr-fpmath", "attr-deterministic", "attr-acc-mode", "attr-post-ops")

@@ -109,10 +109,8 @@ def runners(steps: Sequence[JoinedStep], logged: Collection[str]) -> dict[OpKey,
 
     Reorders of what goes into a primitive and comes out of it count only for ops that needed nothing else.
 
-    Args:
-        steps: Of one arm.
-        logged: Libraries whose log was read and is whole. That an op called none is known only where both are: built
-            without MKL, torch may use another library that keeps no log.
+    That an op called no library is known only where the logs of both were read and are whole (`logged`): built without
+    MKL, torch may use another library that keeps no log.
     """
     known = _names_by_op(steps, _runner)
     if steps and set(logged) >= _BOTH_LIBRARIES:
@@ -189,11 +187,7 @@ def clock_offset_ns(spans: OpSpans, leaves: IntArray, calls: Sequence[PrimitiveC
     Both give the time of day, and the profiler converts its own clock to it, so they should agree; where the conversion
     is off, or was done on another clock, the difference is the same for all calls of a step. Convolutions, matrix
     products and recurrent layers show it: each must lie in an op of its kind, which it does for an interval of offsets.
-
-    Args:
-        spans: The ops of the step.
-        leaves: Rows of the innermost ops that may call oneDNN.
-        calls: Of that step.
+    `leaves` are the innermost ops of the step that may call oneDNN.
     """
     most = min(_MOST_CALLS, max(1, _MOST_PAIRS // max(1, leaves.size)))
     usable = (call for call in calls if call.primitive in _GROUPS and call.timestamp_s is not None)

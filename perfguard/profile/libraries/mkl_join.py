@@ -27,13 +27,9 @@ _LONG_AGO, _LATER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def place_by_size(spans: OpSpans, leaves: IntArray, calls: Sequence[PrimitiveCall], rows: Sequence[int]) -> list[int]:
-    """Rows of the ops of all calls, where those of oneDNN's are known.
+    """Rows of the ops of all calls of a step, in the order of the log.
 
-    Args:
-        spans: The ops of the step.
-        leaves: Rows of the innermost ops that may call MKL.
-        calls: In the order of the log.
-        rows: Row of the op of each call, `NO_OP` where it is not known.
+    `leaves` are the innermost ops that may call MKL; `rows` are known for calls of oneDNN, `NO_OP` for the others.
     """
     join = _Join(spans, leaves, calls, rows)
     join.deal_out()

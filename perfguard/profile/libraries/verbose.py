@@ -53,7 +53,7 @@ _MESSAGE = re.compile(
 _TEMPLATE = re.compile(r"info,(?:prim_)?template:(.*),exec_time", re.ASCII)
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", re.ASCII)
 _TIMED_EVENTS = frozenset({"exec", "create", "create_nested"})
-_MESSAGE_EVENTS = frozenset({"error", "warn", "debuginfo"})
+_EVENTS = _TIMED_EVENTS | {"error", "warn", "debuginfo", "info"}
 _REASONS = frozenset({"check", "dispatch", "error"})
 """Details of an event whose lines end with a reason and a source file instead of a time."""
 _FACTS = (
@@ -156,9 +156,7 @@ class VerboseLog:
 def parse_verbose(lines: Iterable[str]) -> VerboseLog:
     """Read oneDNN's part of a log that may hold other output, also before a message on the same line; never raises.
 
-    Args:
-        lines: With or without their line ends. Where they keep them, a last line without one was cut, and its time is
-            not believed.
+    Where lines keep their ends, a last one without was cut, and its time is not believed.
     """
     reader = _Reader()
     for message in _messages(lines):
@@ -247,7 +245,7 @@ class _Reader:
     def read(self, message: _Message) -> None:
         found = _MESSAGE.fullmatch(message.text)
         event = found["event"] if found else None
-        if found is None or event not in _TIMED_EVENTS | _MESSAGE_EVENTS | {"info"}:
+        if found is None or event not in _EVENTS:
             self._malformed += 1
         elif found["component"] in {"graph", "ukernel", "common"}:
             return

@@ -53,12 +53,7 @@ def filled_lists(
 ) -> list[Any] | None:
     """`Input Dims` of an op that is called for all parameters, lists filled in; None where not needed or known.
 
-    Args:
-        parameters: Sizes of the parameters that a step makes gradients of.
-        op: The op.
-        dims: `Input Dims` as in the trace.
-        types: `Input type`.
-        concrete: `Concrete Inputs`.
+    `parameters` are the sizes of the parameters that a step makes gradients of; the rest is as in the trace.
     """
     lists = _LISTS.get(op)
     is_left_out = types[:1] == [TENSOR_LIST] and dims[:1] == [[]]

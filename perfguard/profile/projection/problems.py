@@ -97,15 +97,14 @@ def read_problems(paths: Sequence[Path]) -> StepProblems:
 
 
 def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float, own_share: float) -> StepProblems:
-    """The same with the profiler's cost taken out of the ops; never less than nothing is left of one.
+    """The same with the profiler's cost taken out of the ops; no op gets less than zero seconds.
 
-    What profiled steps are longer by beyond their events is shared out as in `profile.overhead`.
+    What profiled steps are longer by beyond their events is shared out as in `profile.op_times.overhead`.
 
     Args:
         step: As profiled.
-        bare_s: Seconds of a step of the same work without the profiler; None where there is none: then it costs
-            nothing.
-        event_s: What an event costs, measured on empty ones; events never cost more than profiling adds to the step.
+        bare_s: Seconds of a step of the same work without the profiler; without it, the profiler costs nothing.
+        event_s: Cost of an event, measured on empty ones; events never cost more than profiling adds to the step.
         own_share: Part of that which lies in the event itself; the rest is in what is around it.
     """
     if bare_s is None:

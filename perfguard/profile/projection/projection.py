@@ -44,15 +44,7 @@ def _furthest_first(problem: Projected) -> tuple[bool, float, str, str]:
 def projected_op(
     problem: Problem, *, call_s: float | None, reason: Fact | None, overload: str = "", assumed: Sequence[str] = ()
 ) -> Projected:
-    """An op and its time alone.
-
-    Args:
-        problem: The op with its arguments.
-        call_s: Seconds of one call alone; None where it was not replayed.
-        reason: Why not.
-        overload: What was replayed.
-        assumed: What had to be guessed for it.
-    """
+    """An op and its time alone: seconds of one call of the overload, or the reason why it was not replayed."""
     return Projected(
         name=problem.op,
         detail=problem.detail,

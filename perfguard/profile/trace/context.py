@@ -137,7 +137,6 @@ class Context:
     """Arrays in the trace's order, shape `(events,)`."""
 
     tree: Tree
-    """The nesting."""
     windows: IntArray
     """The event around each step, shape `(steps,)`."""
     step: IntArray

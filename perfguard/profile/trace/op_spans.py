@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from perfguard.profile.trace.context import PHASES, Context, PhaseArray
-from perfguard.profile.trace.nesting import IntArray, TimeArray
+from perfguard.profile.trace.nesting import IndexArray, IntArray, Spans, TimeArray, nest
 from perfguard.profile.trace.trace import Trace
 from perfguard.records.steps.ops import PYTHON_OP, OpKey
 
@@ -85,7 +83,7 @@ class OpSpans:
     """On the trace's clock, shape `(ops,)`."""
     end_ns: TimeArray
     """The same of their ends."""
-    thread: npt.NDArray[np.integer]
+    thread: IndexArray
     """Numbers of threads, shape `(ops,)`."""
     key: IntArray
     """Positions in `keys`, shape `(ops,)`."""
@@ -118,58 +116,28 @@ class Nest:
 
     def __init__(self, spans: OpSpans, rows: IntArray) -> None:
         order = np.lexsort((-spans.end_ns[rows], spans.start_ns[rows], spans.thread[rows]))
-        rows = rows[order]
-        borders = np.flatnonzero(np.diff(spans.thread[rows])) + 1
-        self._threads = [_thread_of(spans, part) for part in np.split(rows, borders) if part.size]
+        self._rows = rows[order]
+        self._start_ns, self._end_ns = spans.start_ns[self._rows], spans.end_ns[self._rows]
+        ops = Spans(thread=spans.thread[self._rows], start_ns=self._start_ns, duration_ns=self._end_ns - self._start_ns)
+        self._threads = ops.thread_slices()
+        self._parent = nest(ops).parent
 
     def innermost(self, start_ns: int, end_ns: int) -> int:
         """Row of the innermost op around a stretch of time; of the shortest, where several threads have one."""
-        found, shortest_ns = NO_OP, 0
-        for thread in self._threads:
-            position = thread.innermost(start_ns, end_ns)
-            if position == NO_OP:
-                continue
-            length_ns = int(thread.end_ns[position] - thread.start_ns[position])
-            if found == NO_OP or length_ns < shortest_ns:
-                found, shortest_ns = int(thread.rows[position]), length_ns
-        return found
+        found = []
+        for own in self._threads:
+            begun = int(np.searchsorted(self._start_ns[own], start_ns + TOLERANCE_NS, side="right"))
+            position = own.start + begun - 1 if begun else NO_OP
+            while position != NO_OP and self._end_ns[position] < end_ns - TOLERANCE_NS:
+                position = int(self._parent[position])
+            if position != NO_OP:
+                found.append(position)
+        if not found:
+            return NO_OP
+        return int(self._rows[min(found, key=lambda position: self._end_ns[position] - self._start_ns[position])])
 
     def leaves(self) -> IntArray:
         """Rows of the ops that contain none of the others, by thread and time."""
-        parts = [thread.rows[thread.is_leaf()] for thread in self._threads]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.intp)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Thread:
-    """Ops of one thread by start, the longest first, so that an op comes before what it contains."""
-
-    rows: IntArray
-    start_ns: TimeArray
-    end_ns: TimeArray
-    parent: Sequence[int]
-    """Position of the op around each, or `NO_OP`."""
-
-    def innermost(self, start_ns: int, end_ns: int) -> int:
-        position = int(np.searchsorted(self.start_ns, start_ns + TOLERANCE_NS, side="right")) - 1
-        while position != NO_OP and self.end_ns[position] < end_ns - TOLERANCE_NS:
-            position = self.parent[position]
-        return position
-
-    def is_leaf(self) -> npt.NDArray[np.bool_]:
-        leaf = np.ones(self.rows.size, dtype=np.bool_)
-        leaf[[parent for parent in self.parent if parent != NO_OP]] = False
-        return leaf
-
-
-def _thread_of(spans: OpSpans, rows: IntArray) -> _Thread:
-    starts_ns, ends_ns = spans.start_ns[rows], spans.end_ns[rows]
-    parents: list[int] = []
-    around: list[tuple[int, int]] = []
-    for position, (start_ns, end_ns) in enumerate(zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)):
-        # What is over, or would be outlived by what it should contain, is not around.
-        while around and (around[-1][1] <= start_ns or around[-1][1] < end_ns):
-            around.pop()
-        parents.append(around[-1][0] if around else NO_OP)
-        around.append((position, end_ns))
-    return _Thread(rows, starts_ns, ends_ns, parents)
+        is_leaf = np.ones(self._rows.size, dtype=np.bool_)
+        is_leaf[self._parent[self._parent != NO_OP]] = False
+        return self._rows[is_leaf]

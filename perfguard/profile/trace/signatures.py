@@ -28,7 +28,7 @@ _DTYPES = {
 }
 """C++'s names, which depend on the compiler, by the short ones."""
 _TENSOR_LIST = "TensorList"
-_CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+_CHANNELS_LAST = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0, 2, 3, 4, 1))}
 """Dimensions from the slowest to the fastest, by their number."""
 
 
@@ -49,11 +49,7 @@ NO_TENSORS = Signature()
 
 
 def read_signature(encoded: bytes) -> Signature:
-    """The signature in what a trace holds of a call.
-
-    Args:
-        encoded: JSON of `Input Dims`, `Input type` and `Input Strides`, separated by commas, null where one is missing.
-    """
+    """The signature in JSON of `Input Dims`, `Input type` and `Input Strides` with commas, null for none."""
     try:
         dims, types, strides = msgspec.json.decode(b"[" + encoded + b"]")
     except (msgspec.DecodeError, ValueError):
@@ -61,11 +57,7 @@ def read_signature(encoded: bytes) -> Signature:
     if not isinstance(dims, list) or not isinstance(types, list):
         return NO_TENSORS
     known_strides = strides if isinstance(strides, list) and len(strides) == len(dims) else None
-    words = [
-        word
-        for position, (shape, kind) in enumerate(zip(dims, types, strict=False))
-        if (word := _words(shape, kind, None if known_strides is None else known_strides[position]))
-    ]
+    words = [word for word in map(_words, dims, types, known_strides or [None] * len(dims)) if word is not None]
     return Signature(
         shapes=" ".join(word.shapes for word in words),
         dtypes=" ".join(word.dtypes for word in words),
@@ -100,10 +92,8 @@ def layout_of(shape: Sequence[int], strides: Sequence[int]) -> str:
     """
     if _is_dense(shape, strides, range(len(shape))):
         return "contiguous"
-    order = _CHANNELS_LAST.get(len(shape))
-    if order is None or not _is_dense(shape, strides, order):
-        return "strided"
-    return "channels_last" if len(shape) == 4 else "channels_last_3d"
+    name, order = _CHANNELS_LAST.get(len(shape), ("", None))
+    return name if order is not None and _is_dense(shape, strides, order) else "strided"
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:

@@ -61,10 +61,6 @@ def test_leaves_contain_nothing():
     assert sorted(nest_of(*NESTED).leaves().tolist()) == [2, 3, 4]
 
 
-def test_an_op_that_is_outlived_by_what_follows_it_does_not_contain_it():
-    assert sorted(nest_of((0, 50, 0), (49, 80, 0)).leaves().tolist()) == [0, 1]
-
-
 def test_only_the_rows_asked_for_are_nested():
     spans = spans_of(*NESTED)
     assert Nest(spans, np.array([0, 1])).innermost(22 * US, 28 * US) == 1
