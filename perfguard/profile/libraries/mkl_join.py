@@ -7,8 +7,9 @@ attention, which works in blocks, the sizes are not known. Where there are sever
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -134,12 +135,19 @@ class Taker:
 class _Best(NamedTuple):
     """The best way to share out what is left among the takers that are left."""
 
-    cost: int
+    cost: float
     """1 for an unlikely number and for an item of a taker that has enough, 2 for a taker that goes without."""
     ways: int
     """In how many ways that can be, up to 2."""
     taken: int
     """How many the first taker takes in one of them."""
+
+    def after(self, taken: int, *, cost: int) -> _Best:
+        """The way in which a taker takes some items first."""
+        return _Best(self.cost + cost, self.ways, taken)
+
+
+_NO_WAY = _Best(math.inf, 0, 0)
 
 
 def share_out(items: int, takers: Sequence[Taker]) -> list[int] | None:
@@ -151,52 +159,39 @@ def share_out(items: int, takers: Sequence[Taker]) -> list[int] | None:
     if items * len(takers) > _MOST_CELLS:
         return None
     # For each taker the best way from each item on, from the last taker to the first.
-    after: list[_Best | None] = [*[None] * items, _Best(0, 1, 0)]
-    tables = []
+    tables = [[*[_NO_WAY] * items, _Best(0, 1, 0)]]
     for taker in reversed(takers):
-        after = _table(taker, after)
-        tables.append(after)
-    if after[0] is None or after[0].ways > 1:
+        tables.append(_table(taker, tables[-1]))
+    if tables[-1][0].ways != 1:
         return None
     shares: list[int] = []
-    for table in reversed(tables):
-        best = table[sum(shares)]
-        shares.append(best.taken if best is not None else 0)
+    for table in reversed(tables[1:]):
+        shares.append(table[sum(shares)].taken)
     return shares
 
 
-def _table(taker: Taker, after: Sequence[_Best | None]) -> list[_Best | None]:
+def _table(taker: Taker, behind: Sequence[_Best]) -> list[_Best]:
     """The best way from each item on, given that of the takers behind."""
-    items = len(after) - 1
-    table: list[_Best | None] = [None] * (items + 1)
+    items = len(behind) - 1
     idle, surplus = (0, 1) if taker.has_enough else (2, 0)
-    table[items] = _taking(0, after[items], cost=idle)
-    in_a_row = 0
-    some: _Best | None = None
+    table = [behind[items].after(0, cost=idle)] * (items + 1)
+    in_a_row, some = 0, _NO_WAY
     for position in range(items - 1, -1, -1):
         in_a_row = in_a_row + 1 if taker.fits[position] else 0
-        none = _taking(0, after[position], cost=idle)
-        if taker.counts:
-            possible = [(rank, count) for rank, count in enumerate(taker.counts) if count <= in_a_row]
-            fixed = [_taking(count, after[position + count], cost=min(rank, 1)) for rank, count in possible]
-            table[position] = _best([none, *fixed])
-            continue
-        # Any number: this item alone, or this one and what it takes from the next one on.
-        one = _taking(1, after[position + 1], cost=surplus)
-        more = _taking(some.taken + 1, some, cost=surplus) if some is not None else None
-        some = _best([one, more]) if in_a_row else None
-        table[position] = _best([none, some])
+        ways = [behind[position].after(0, cost=idle)]
+        for rank, count in enumerate(taker.counts):
+            if count <= in_a_row:
+                ways.append(behind[position + count].after(count, cost=min(rank, 1)))
+        if not taker.counts:
+            # Any number: this item alone, or this one and what it takes from the next one on.
+            more = [behind[position + 1].after(1, cost=surplus), some.after(some.taken + 1, cost=surplus)]
+            some = _best(more) if in_a_row else _NO_WAY
+            ways.append(some)
+        table[position] = _best(ways)
     return table
 
 
-def _taking(count: int, after: _Best | None, *, cost: int) -> _Best | None:
-    return None if after is None else _Best(after.cost + cost, after.ways, count)
-
-
-def _best(choices: Iterable[_Best | None]) -> _Best | None:
-    possible = [choice for choice in choices if choice is not None]
-    if not possible:
-        return None
-    cost = min(choice.cost for choice in possible)
-    cheapest = [choice for choice in possible if choice.cost == cost]
-    return _Best(cost, min(2, sum(choice.ways for choice in cheapest)), cheapest[0].taken)
+def _best(ways: Sequence[_Best]) -> _Best:
+    cost = min(way.cost for way in ways)
+    cheapest = [way for way in ways if way.cost == cost]
+    return _Best(cost, min(2, sum(way.ways for way in cheapest)), cheapest[0].taken)

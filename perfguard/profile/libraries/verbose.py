@@ -1,12 +1,12 @@
 """The verbose logs of oneDNN and MKL: one typed call for each line that a primitive or a routine left.
 
 oneDNN: fields are found by the log's own template line, in the way of its `scripts/verbose_converter/src/parse.py`
-(Apache-2.0; none of its code is used). What is followed of it: the order marker, `vN`, timestamp, component, operation,
-each but the operation being optional; `graph` lines have another template and are passed over; `info` with `template:`
-or `prim_template:` replaces the template, whose `timestamp` stands at another place than it says; the operation before
-its colon is the event; the last field is the time; fields hold no commas. What differs: a call without a time is
-counted as malformed instead of taking 0 s, logs that have no template are read by their number of fields, so that
-those of MKL-DNN and DNNL before 1.3 can be, and nothing raises. Memory descriptors stay as logged.
+(Apache-2.0; none of its code is used). As there: the order is marker, `vN`, timestamp, component, operation, all but
+the operation optional; `graph` lines have another template and are passed over; `info` with `template:` or
+`prim_template:` replaces the template, whose `timestamp` stands at another place than it says; the operation before its
+colon is the event; the last field is the time; fields hold no commas. Unlike there: a call without a time is malformed
+instead of taking 0 s, logs without a template (MKL-DNN, DNNL before 1.3) are read by their number of fields, and
+nothing raises. Memory descriptors stay as logged.
 
 MKL: `MKL_VERBOSE SGEMM(N,N,8,4,16,0x7f…,0x7f…,8,0x7f…,16,0x7f…,0x7f…,8) 1.23ms CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:1` is
 the routine with its arguments, the wall time of the call, the library's settings. There is no timestamp; the order of

@@ -102,7 +102,7 @@ class TraceFile(Generic[Event]):
         )
 
     def _split(self, text: bytearray) -> tuple[list[Event], bytearray]:
-        """The events before a boundary near the end, and a bracket with the text after it; no events without a boundary.
+        """The events before a boundary near the end, and a bracket with the text after it; none without a boundary.
 
         The text is a list that is not closed; what is decoded refers to it, so it is closed in place, not copied.
         """

@@ -55,18 +55,16 @@ def outermost_ops(trace: Trace, context: Context) -> IntArray:
 
 
 class RawCall(NamedTuple):
-    """A call in JSON, as it was written; what is equal was called with equal arguments."""
+    """An op, its `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs`, as written in JSON; null for none.
+
+    What is equal was called with equal arguments.
+    """
 
     name: str
-    """Name of the event."""
     dims: bytes = _NOTHING
-    """`Input Dims`; here and below, null where the file has none."""
     types: bytes = _NOTHING
-    """`Input type`."""
     strides: bytes = _NOTHING
-    """`Input Strides`."""
     concrete: bytes = _NOTHING
-    """`Concrete Inputs`."""
 
 
 class _Arguments(TensorArguments, gc=False, frozen=True):
