@@ -93,14 +93,11 @@ def projected_primitive(
 
 
 class BenchdnnTime(NamedTuple):
-    """What benchdnn says of one problem."""
+    """Mean seconds of one execution of a problem and what oneDNN chose for it, or the reason why it was not run."""
 
     call_s: float | None
-    """Mean seconds of one execution; None where it was not run."""
     implementation: str
-    """What oneDNN chose."""
     reason: Fact | None
-    """Why it was not run."""
 
 
 def parse_benchdnn(output: str) -> BenchdnnTime:
@@ -147,7 +144,7 @@ _Tensors = Sequence[MemoryDescriptor]
 
 
 def memory_descriptors(text: str) -> Iterator[MemoryDescriptor]:
-    """OneDNN's memory descriptors as its verbose log writes them.
+    """Memory descriptors of oneDNN as its verbose log writes them.
 
     `arg:dtype:properties:format_kind:tag:strides:flags` since oneDNN 3.7; before that `arg_dtype:properties:…`, and
     still earlier without strides. Source: `scripts/verbose_converter/src/parse.py` of oneDNN.
@@ -215,37 +212,30 @@ def _first_of(tensors: _Tensors, *arguments: str) -> list[MemoryDescriptor]:
     return [tensor for argument in arguments for tensor in _of(tensors, argument)[:1]]
 
 
+def _option(name: str, values: Iterable[str]) -> list[str]:
+    """`--name=` with values joined by colons; nothing without values."""
+    found = list(values)
+    return [f"--{name}={':'.join(found)}"] if found else []
+
+
 def _joined_types(tensors: _Tensors) -> list[str]:
-    """`--dt=SRC:WEI:DST`, without those that there are not."""
-    return [f"--dt={':'.join(tensor.dtype for tensor in _first_of(tensors, 'src', 'wei', 'dst'))}"]
+    return _option("dt", (tensor.dtype for tensor in _first_of(tensors, "src", "wei", "dst")))
 
 
 def _matmul_types(tensors: _Tensors) -> list[str]:
-    options = _joined_types(tensors)
-    for bias in _first_of(tensors, "bia"):
-        options.append(f"--bia_dt={bias.dtype}")
-        mask = re.search(r"_mask(\d+)", bias.flags)
-        options += [f"--bia_mask={mask[1]}"] if mask else []
-    return options
+    bias = _first_of(tensors, "bia")
+    masks = (re.search(r"_mask(\d+)", tensor.flags) for tensor in bias)
+    types, mask = (tensor.dtype for tensor in bias), (found[1] for found in masks if found)
+    return [*_joined_types(tensors), *_option("bia_dt", types), *_option("bia_mask", mask)]
 
 
 def _one_type(tensors: _Tensors) -> list[str]:
-    return [f"--dt={tensors[0].dtype if tensors else 'f32'}"]
-
-
-def _each(tensors: _Tensors, field: str, option: str) -> list[str]:
-    """`--stag=`, `--wtag=` and `--dtag=` or the like, several sources joined."""
-    found = {argument[0]: _of(tensors, argument) for argument in ("src", "wei", "dst")}
-    return [
-        f"--{letter}{option}={':'.join(getattr(tensor, field) for tensor in same)}"
-        for letter, same in found.items()
-        if same
-    ]
+    return _option("dt", [tensors[0].dtype if tensors else "f32"])
 
 
 def _types_each(tensors: _Tensors) -> list[str]:
-    """`--sdt=` and `--ddt=`."""
-    return _each([tensor for tensor in tensors if tensor.argument != "wei"], "dtype", "dt")
+    pairs = (("sdt", "src"), ("ddt", "dst"))
+    return [word for name, argument in pairs for word in _option(name, (t.dtype for t in _of(tensors, argument)))]
 
 
 def _one_source_type(tensors: _Tensors) -> list[str]:
@@ -253,28 +243,28 @@ def _one_source_type(tensors: _Tensors) -> list[str]:
 
 
 def _layouts_each(tensors: _Tensors) -> list[str]:
-    return _each(tensors, "tag", "tag")
+    pairs = (("stag", "src"), ("wtag", "wei"), ("dtag", "dst"))
+    return [word for name, argument in pairs for word in _option(name, (t.tag for t in _of(tensors, argument)))]
 
 
 def _layouts_or_strides(tensors: _Tensors) -> list[str]:
     """The same, with strides for those that a tag does not describe."""
-    arguments = ("src", "wei", "dst") if _of(tensors, "wei") else ("src", "dst")
     strides, tagged = [], []
-    for tensor in _first_of(tensors, *arguments):
+    for tensor in _first_of(tensors, "src", "wei", "dst"):
         # Capital letters are blocks, which strides do not describe.
         has_strides = bool(tensor.strides) and tensor.tag != "any" and tensor.tag == tensor.tag.lower()
         strides.append(tensor.strides if has_strides else "")
         tagged += [] if has_strides else [tensor]
-    return [*_layouts_each(tagged), *([f"--strides={':'.join(strides)}"] if any(strides) else [])]
+    return [*_layouts_each(tagged), *(_option("strides", strides) if any(strides) else [])]
 
 
 def _one_layout(tensors: _Tensors) -> list[str]:
-    return [f"--tag={tensor.tag}" for tensor in tensors if tensor.tag][:1]
+    return _option("tag", [tensor.tag for tensor in tensors if tensor.tag][:1])
 
 
 def _source_and_result_layout(tensors: _Tensors) -> list[str]:
-    statistics = [f"--stat_tag={tensor.tag}" for tensor in _first_of(tensors, "stats")]
-    return [f"--tag={':'.join(tensor.tag for tensor in _first_of(tensors, 'src', 'dst'))}", *statistics]
+    tags, statistics = _first_of(tensors, "src", "dst"), _first_of(tensors, "stats")
+    return [*_option("tag", (t.tag for t in tags)), *_option("stat_tag", (t.tag for t in statistics))]
 
 
 def _rnn_types(tensors: _Tensors) -> list[str]:

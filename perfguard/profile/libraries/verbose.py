@@ -159,28 +159,22 @@ def parse_verbose(lines: Iterable[str]) -> VerboseLog:
     Where lines keep their ends, a last one without was cut, and its time is not believed.
     """
     reader = _Reader()
-    for message in _messages(lines):
-        if not message.text.startswith("MKL_VERBOSE"):
-            reader.read(message)
+    for message in _messages(lines, of_mkl=False):
+        reader.read(message)
     return reader.log()
 
 
 def parse_mkl_verbose(lines: Iterable[str]) -> VerboseLog:
     """Read MKL's part of such a log; never raises."""
-    calls, malformed, version = [], 0, None
-    for message in _messages(lines):
-        if not message.text.startswith("MKL_VERBOSE"):
-            continue
+    found, version = [], None
+    for message in _messages(lines, of_mkl=True):
         header = _MKL_HEADER.match(message.text)
         if header:
             version = version or header["version"]
-            continue
-        call = _mkl_call(message)
-        if call is None:
-            malformed += 1
         else:
-            calls.append(call)
-    return VerboseLog(calls=tuple(calls), malformed=malformed, version=version)
+            found.append(_mkl_call(message))
+    calls = tuple(call for call in found if call is not None)
+    return VerboseLog(calls=calls, malformed=len(found) - len(calls), version=version)
 
 
 class _Message(NamedTuple):
@@ -193,17 +187,18 @@ class _Message(NamedTuple):
     """Whether nothing shows that it was cut."""
 
 
-def _messages(lines: Iterable[str]) -> Iterator[_Message]:
-    """The messages of oneDNN and MKL among other output."""
+def _messages(lines: Iterable[str], *, of_mkl: bool) -> Iterator[_Message]:
+    """The messages of MKL or of oneDNN among other output."""
     keeps_ends = False
     for number, line in enumerate(lines):
         ended = line.endswith("\n")
         keeps_ends = keeps_ends or ended
         *cut, last = _MARKER.split(line)
         # A library ends its messages with a line end, so another marker on the same line cut the message before it.
-        yield from (_Message(number, text, is_whole=False) for text in cut[1:])
+        found = [_Message(number, text, is_whole=False) for text in cut[1:]]
         if cut:
-            yield _Message(number, last.rstrip(), is_whole=ended or not keeps_ends)
+            found.append(_Message(number, last.rstrip(), is_whole=ended or not keeps_ends))
+        yield from (message for message in found if message.text.startswith("MKL_VERBOSE") == of_mkl)
 
 
 def _decimal(text: str) -> float | None:
@@ -281,14 +276,10 @@ class _Reader:
         if fields is None or time_ms is None or not message.is_whole:
             self._malformed += 1
             return
-        call = PrimitiveCall(
-            library="onednn",
-            # The wall clock may be set back during a call; the call still counts.
-            time_s=max(0.0, time_ms) / 1e3,
-            timestamp_s=float(stamp_ms) / 1e3 if stamp_ms is not None else None,
-            line=message.line,
-            **fields,
-        )
+        # The wall clock may be set back during a call; the call still counts.
+        time_s = max(0.0, time_ms) / 1e3
+        stamp_s = float(stamp_ms) / 1e3 if stamp_ms is not None else None
+        call = PrimitiveCall(library="onednn", time_s=time_s, timestamp_s=stamp_s, line=message.line, **fields)
         self._calls.append(call)
 
     def _fields(self, marker: str, leading: str) -> dict[str, str] | None:

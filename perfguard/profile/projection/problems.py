@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -227,8 +228,8 @@ def _longest_first(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def _list_in(encoded: bytes) -> list[Any]:
     """A list of the trace; empty for what is none."""
-    try:
+    with suppress(msgspec.DecodeError):
         value = msgspec.json.decode(encoded)
-    except msgspec.DecodeError:
-        return []
-    return value if isinstance(value, list) else []
+        if isinstance(value, list):
+            return value
+    return []

@@ -99,12 +99,12 @@ class _Positions(dict[Key, int]):
 class _Signatures(dict[bytes, int]):
     """Numbers signatures by how they are encoded; what reads the same is one, in whatever ways it is encoded."""
 
-    def __init__(self) -> None:
+    def __init__(self, positions: _Positions[Signature]) -> None:
         super().__init__()
-        self.positions: _Positions[Signature] = _Positions({NO_TENSORS: 0})
+        self._positions = positions
 
     def __missing__(self, encoded: bytes) -> int:
-        self[encoded] = position = self.positions[read_signature(encoded)]
+        self[encoded] = position = self._positions[read_signature(encoded)]
         return position
 
 
@@ -119,9 +119,12 @@ class TraceColumns:
     """
 
     def __init__(self) -> None:
-        self._names: _Positions[str] = _Positions()
+        self.names: _Positions[str] = _Positions()
+        """Names of events, by their positions."""
+        self.signatures: _Positions[Signature] = _Positions({NO_TENSORS: 0})
+        """What ops were called with, by their positions; the first is that of no tensors."""
         self._threads: _Positions[Any] = _Positions()
-        self._signatures = _Signatures()
+        self._encoded = _Signatures(self.signatures)
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
 
     def add(self, events: list[TraceEvent]) -> None:
@@ -135,8 +138,8 @@ class TraceColumns:
         self._parts.append(
             (
                 kind[kind != _DROPPED] - np.int8(1),
-                np.fromiter(map(self._names.__getitem__, [event.name for event in kept]), np.int32, count),
-                np.fromiter(map(self._signatures.__getitem__, tensors), np.int32, count),
+                np.fromiter(map(self.names.__getitem__, [event.name for event in kept]), np.int32, count),
+                np.fromiter(map(self._encoded.__getitem__, tensors), np.int32, count),
                 np.fromiter(map(self._threads.__getitem__, [event.tid for event in kept]), np.int32, count),
                 np.fromiter([event.ts for event in kept], np.float64, count),
                 np.fromiter([event.dur for event in kept], np.float64, count),
@@ -151,16 +154,6 @@ class TraceColumns:
         Something must have been added, but it may have been empty.
         """
         return dict(zip(_COLUMNS, map(np.concatenate, zip(*self._parts, strict=True)), strict=True))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of events, by their positions."""
-        return tuple(self._names)
-
-    @property
-    def signatures(self) -> tuple[Signature, ...]:
-        """What ops were called with, by their positions; the first is that of no tensors."""
-        return tuple(self._signatures.positions)
 
 
 def _codes(events: list[TraceEvent]) -> list[int]:

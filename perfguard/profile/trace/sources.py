@@ -44,7 +44,9 @@ def sources_of(trace: Trace) -> Sources:
     """The line that led to each event; unknown for all of a trace without marks and stacks."""
     lines, line_of_name = distinct(trace.names, source_of)
     # Marks of a thread are exact, also about when no code of the user's runs.
-    courses = {**_by_frames(trace.frames, line_of_name), **_by_marks(trace.line_marks, line_of_name)}
+    courses, marks = _by_frames(trace.frames, line_of_name), trace.line_marks
+    for own in marks.thread_slices():
+        courses[int(marks.thread[own.start])] = Course(times_ns=marks.start_ns[own], line=line_of_name[marks.name[own]])
     at_start = np.full(len(trace), UNKNOWN, dtype=np.int32)
     for events in trace.thread_slices() if courses else ():
         course = courses.get(int(trace.thread[events.start]))
@@ -52,13 +54,6 @@ def sources_of(trace: Trace) -> Sources:
             last = np.searchsorted(course.times_ns, trace.start_ns[events], side="right") - 1
             at_start[events] = np.where(last < 0, UNKNOWN, course.line[last])
     return Sources(lines=lines, at_start=at_start, courses=courses)
-
-
-def _by_marks(marks: Frames, line_of_name: IndexArray) -> dict[int, Course]:
-    return {
-        int(marks.thread[own.start]): Course(times_ns=marks.start_ns[own], line=line_of_name[marks.name[own]])
-        for own in marks.thread_slices()
-    }
 
 
 def _by_frames(all_frames: Frames, line_of_name: IndexArray) -> dict[int, Course]:

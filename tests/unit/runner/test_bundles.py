@@ -61,7 +61,7 @@ def test_an_older_checkout_has_its_factories_where_todays_catalog_looks_for_them
     (benchmarks / former / "linear.py").write_text(
         f"from perfguard.benchmarks.{former}.phases import phased as linear\n"
     )
-    (benchmarks / former / "phases.py").write_text("phased = 'a factory of the checkout'\n")
+    (benchmarks / former / "phases.py").write_text("made = 'a factory of the checkout'\n")
     build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
     asked = "from perfguard.benchmarks import ops; print(ops.linear)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path / "lib", capture_output=True, text=True)
