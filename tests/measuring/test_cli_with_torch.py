@@ -129,7 +129,7 @@ def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout
     assert verdict["comparison"]["estimate"]["blocks"] == result["gate"]["blocks_total"] == 1
     attested = json.loads((Path(result["folder"]) / "arms.json").read_text())
     paths = {arm: {path for path, _ in facts["code"]} for arm, facts in attested.items()}
-    assert {arm for arm, code in paths.items() if "kernels/normalization.py" in code} == {"baseline"}
+    assert {arm for arm, code in paths.items() if "ops/normalization.py" in code} == {"baseline"}
     assert not result["gate"]["identical"]
 
 
