@@ -12,10 +12,9 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from perfguard.benchmarks.api import Timed
+from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50
 from perfguard.benchmarks.networks.dlrm import DENSE_FEATURES, DLRM, TABLES
 from perfguard.benchmarks.networks.language import LSTMLanguageModel, MaskedLanguageModel
-from perfguard.benchmarks.networks.mobilenetv3 import MobileNetV3
-from perfguard.benchmarks.networks.resnet import ResNet50
 from perfguard.benchmarks.networks.retinanet import RetinaNet, Target
 from perfguard.benchmarks.shared import checked, dtype_of, images, in_memory_format, integers, norm_of, normal
 from perfguard.benchmarks.stack import prepare

@@ -20,8 +20,7 @@ from torchvision.ops import FrozenBatchNorm2d, sigmoid_focal_loss  # noqa: E402
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7  # noqa: E402
 
 from perfguard.benchmarks.networks import retinanet  # noqa: E402
-from perfguard.benchmarks.networks.mobilenetv3 import MobileNetV3  # noqa: E402
-from perfguard.benchmarks.networks.resnet import ResNet50  # noqa: E402
+from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50  # noqa: E402
 from perfguard.benchmarks.networks.retinanet import RetinaNet, Target  # noqa: E402
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfguard.benchmarks.networks import anchors as anchor_boxes  # noqa: E402 - torch must be there first
-from perfguard.benchmarks.networks.anchors import AnchorGenerator  # noqa: E402
+from perfguard.benchmarks.networks import retinanet as anchor_boxes  # noqa: E402 - torch must be there first
 from perfguard.benchmarks.networks.retinanet import (  # noqa: E402
+    AnchorGenerator,
     Detections,
     FrozenBatchNorm2d,
     RetinaNet,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfguard.profile.libraries.mkl_join import place_by_size
-from perfguard.profile.libraries.mkl_products import Products
+from perfguard.profile.libraries.mkl_join import Products, place_by_size
 from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.trace.nesting import BoolArray, IntArray, TimeArray
 from perfguard.profile.trace.op_groups import Group, group_of, is_bookkeeping, may_call_a_library

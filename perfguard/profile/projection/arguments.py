@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from perfguard.profile.projection.parameter_lists import TENSOR_LIST
-from perfguard.profile.projection.problems import Problem
+from perfguard.profile.projection.problems import TENSOR_LIST, Problem
 
 _ELEMENTS = {
     "float": ("fp32", 4),

@@ -37,20 +37,16 @@ def keyed(trace: Trace, context: Context, events: IntArray, phases: PhaseArray |
     """
     is_op = context.is_op[events]
     columns = (
-        (context.phase[events] if phases is None else phases, len(PHASES)),
-        (context.module[events], len(context.modules)),
-        (np.where(is_op, trace.name[events], len(trace.names)), len(trace.names) + 1),
-        (np.where(is_op, trace.signature[events], 0), len(trace.signatures)),
+        context.phase[events] if phases is None else phases,
+        context.module[events],
+        np.where(is_op, trace.name[events], len(trace.names)),
+        np.where(is_op, trace.signature[events], 0),
     )
-    codes = np.zeros(events.size, dtype=np.int64)
-    for column, size in columns:
-        codes = codes * size + column
+    sizes = (len(PHASES), len(context.modules), len(trace.names) + 1, len(trace.signatures))
+    codes = np.ravel_multi_index(columns, sizes)
     kinds = np.unique(codes)
     key = np.searchsorted(kinds, codes)  # twice as fast as to have it returned
-    parts = []
-    for _, size in reversed(columns):
-        kinds, part = np.divmod(kinds, size)
-        parts.append(part.tolist())
+    parts = (part.tolist() for part in np.unravel_index(kinds, sizes))
     names = (*trace.names, PYTHON_OP)
     keys = tuple(
         OpKey(
@@ -61,7 +57,7 @@ def keyed(trace: Trace, context: Context, events: IntArray, phases: PhaseArray |
             dtypes=trace.signatures[signature].dtypes,
             layouts=trace.signatures[signature].layouts,
         )
-        for signature, name, module, phase in zip(*parts, strict=True)
+        for phase, module, name, signature in zip(*parts, strict=True)
     )
     return KeyedEvents(keys=keys, key=key, sources=_sources(context, events[is_op], key[is_op], keys))
 

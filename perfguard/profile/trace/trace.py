@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import StoreError
-from perfguard.profile.trace.events import NO_SEQUENCE, EventKind, TraceColumns, TraceEvent
+from perfguard.profile.trace.events import NO_SEQUENCE, EventKind, Signature, TraceColumns, TraceEvent
 from perfguard.profile.trace.file import TraceFile
 from perfguard.profile.trace.names import FRAME_OF_MODULE, GENERATED_FUNCTION, PROFILER_STEP
 from perfguard.profile.trace.nesting import BoolArray, IndexArray, Spans, TimeArray
-from perfguard.profile.trace.signatures import Signature
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
 from perfguard.units import format_count

@@ -58,9 +58,7 @@ def test_an_older_checkout_has_its_factories_where_todays_catalog_looks_for_them
     (benchmarks / former).mkdir(parents=True)
     (benchmarks / "catalog.py").write_text("")
     (benchmarks / former / "__init__.py").write_text("")
-    (benchmarks / former / "linear.py").write_text(
-        f"from perfguard.benchmarks.{former}.phases import made as linear\n"
-    )
+    (benchmarks / former / "linear.py").write_text(f"from perfguard.benchmarks.{former}.phases import made as linear\n")
     (benchmarks / former / "phases.py").write_text("made = 'a factory of the checkout'\n")
     build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
     asked = "from perfguard.benchmarks import ops; print(ops.linear)"
