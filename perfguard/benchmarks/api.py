@@ -44,7 +44,6 @@ class Declared:
     spec: BenchmarkSpec
     """Its spec; `target` names the file's module until the loader makes it relative to the arm's tree."""
     factory: Factory
-    """The undecorated function."""
 
 
 declared: dict[str, Declared] = {}
@@ -84,8 +83,11 @@ def benchmark(
                 f"benchmark {name or factory.__name__!r} is defined inside a function, where workers cannot find it; "
                 "define its factory at module level and use params= for variants"
             )
+        chosen = name or factory.__name__
+        if not _NAME.fullmatch(chosen):
+            raise ConfigError(f"benchmark name {chosen!r} may hold only letters, digits, '_', '.' and '-'")
         spec = BenchmarkSpec(
-            name=_checked_name(name or factory.__name__),
+            name=chosen,
             target=f"{factory.__module__}:{factory.__qualname__}",
             parameters=_parameters(params or {}, dtype=dtype, memory_format=memory_format, phase=phase),
             phase=_first_phase(phase),
@@ -98,12 +100,6 @@ def benchmark(
         return factory
 
     return declare if function is None else declare(function)
-
-
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"benchmark name {name!r} may hold only letters, digits, '_', '.' and '-'")
-    return name
 
 
 def _first_phase(phase: str | Sequence[str]) -> Phase:

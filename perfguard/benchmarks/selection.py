@@ -32,11 +32,7 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
 
 
 def select_from(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:
-    """Those of the given cases that the patterns name; see `select`.
-
-    Raises:
-        NothingSelectedError: A pattern matches none of them.
-    """
+    """Those of the given cases that the patterns name; selects and raises as `select`."""
     selected: dict[str, Case] = {}
     for pattern in patterns:
         found = [case for case in cases if _names(pattern, case.id, case.benchmark, case.tags)]

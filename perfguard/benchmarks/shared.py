@@ -91,15 +91,10 @@ def norm_of(tensors: Iterable[Tensor | None]) -> float:
 def phased(forward: Callable[[], Tensor], leaves: Iterable[Tensor], *, phase: str) -> Timed:
     """The callable for one phase of a kernel.
 
-    Both phases record the autograd graph, as training does. Successive calls do the same work and return the
-    same values.
-
-    Args:
-        forward: Computes the output from tensors that it holds.
-        leaves: Tensors that receive gradients.
-        phase: `forward` returns the output; `forward+backward` returns the gradient of the first leaf, which a
-            wrong or non-finite backward cannot leave intact, and is checked by the norm of all gradients. The
-            gradient of the output is fixed.
+    Both phases record the autograd graph, as training does; successive calls do the same work and return the same
+    values. `forward` returns the output; `forward+backward` returns the gradient of the first leaf, which a wrong or
+    non-finite backward cannot leave intact, and is checked by the norm of the gradients of all leaves. The gradient of
+    the output is fixed.
 
     Raises:
         UsageError: A kernel has no such phase.

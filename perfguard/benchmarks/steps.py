@@ -52,13 +52,8 @@ def training_step(
     With `bf16` the forward and the loss run under CPU autocast; bf16 has the exponents of fp32, so there is
     no gradient scaler. In mode `compile` one step is taken, so that compilation belongs to the set-up.
 
-    Args:
-        model: fp32 weights in the memory format of the case, which go through the stack.
-        optimizer: Over the model's trainable parameters; it goes there, too.
-        loss_of: Calls the given model on the fixed batch.
-        dtype: `fp32` or `bf16`.
-        mode: One of `MODES`.
-        clip_norm: Largest total norm of the gradients; None does not clip.
+    The model, fp32 in the memory format of the case, and its optimizer go through the stack. `loss_of` calls the model
+    that it is given on the fixed batch; `clip_norm` is the largest total norm of the gradients, None does not clip.
 
     Raises:
         UsageError: Unknown dtype, mode or stack.

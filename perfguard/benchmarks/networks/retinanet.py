@@ -36,9 +36,8 @@ PYRAMID_CHANNELS = 256
 PRIOR_PROBABILITY = 0.01
 """Initial foreground probability of every anchor; sets the classifier's bias."""
 IMAGE_MEAN = (0.485, 0.456, 0.406)
-"""Channel means that images are normalised with."""
 IMAGE_STD = (0.229, 0.224, 0.225)
-"""Channel standard deviations that images are normalised with."""
+"""What images are normalised with, by channel."""
 
 
 class AnchorGenerator(nn.Module):

@@ -46,7 +46,7 @@ class PrimitiveProblem:
     implementations: tuple[str, ...]
     """What oneDNN chose for it, sorted."""
     calls: float
-    """Executions in a step."""
+    """In a step."""
     observed_s: float
     """Seconds of a step in all of them, as the library reports them."""
 
@@ -283,9 +283,7 @@ class _Driver(NamedTuple):
     name: str
     """Without the dashes."""
     types: Callable[[_Tensors], list[str]]
-    """Options for dtypes."""
     layouts: Callable[[_Tensors], list[str]]
-    """Options for layouts."""
     extras: tuple[str, ...] = ()
     """Names of auxiliary fields that become options, `alg:relu` to `--alg=relu`."""
 
@@ -311,21 +309,17 @@ _DRIVERS = {
 """By oneDNN's word for the primitive."""
 _VALUES: Mapping[str, Mapping[str, str]] = {
     "alg": {
-        "convolution_direct": "direct",
-        "convolution_winograd": "WINO",
-        "convolution_auto": "auto",
-        "deconvolution_direct": "direct",
-        "deconvolution_winograd": "WINO",
-        **{name: name.upper() for name in ("vanilla_rnn", "vanilla_lstm", "vanilla_gru", "lbr_gru")},
+        "convolution_direct": "direct", "convolution_winograd": "WINO", "convolution_auto": "auto",
+        "deconvolution_direct": "direct", "deconvolution_winograd": "WINO",
+        "vanilla_rnn": "VANILLA_RNN", "vanilla_lstm": "VANILLA_LSTM", "vanilla_gru": "VANILLA_GRU",
+        "lbr_gru": "LBR_GRU",
     },
     "direction": {
-        "unidirectional_left2right": "left2right",
-        "unidirectional_right2left": "right2left",
-        "bidirectional_sum": "sum",
-        "bidirectional_concat": "concat",
+        "unidirectional_left2right": "left2right", "unidirectional_right2left": "right2left",
+        "bidirectional_sum": "sum", "bidirectional_concat": "concat",
     },
     "activation": {"eltwise_relu": "RELU", "eltwise_tanh": "TANH", "eltwise_logistic": "LOGISTIC"},
-}
+}  # fmt: skip
 """benchdnn's word for values of auxiliary fields, where it is another one."""
 
 

@@ -286,8 +286,7 @@ _NO_WAY = _Best(math.inf, 0, 0)
 def share_out(items: int, takers: Sequence[Taker]) -> list[int] | None:
     """How many of some items in a row each taker takes in turn, so that none is left and the cost is the lowest.
 
-    Returns:
-        None if there is no way, if several are as good, or if there is too much to try.
+    None if there is no way, if several are as good, or if there is too much to try.
     """
     if items * len(takers) > _MOST_CELLS:
         return None

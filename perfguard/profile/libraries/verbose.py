@@ -21,19 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-_ATTRIBUTES = {
-    "operation": "operation",
-    "engine": "engine",
-    "primitive": "primitive",
-    "implementation": "implementation",
-    "prop_kind": "prop_kind",
-    "memory_descriptors": "memory",
-    "attributes": "attributes",
-    "auxiliary": "auxiliary",
-    "problem_desc": "problem",
-}
-"""Attributes of a call by oneDNN's names of the fields; in this order before the time, unless a template says else."""
-_FIELDS = tuple(_ATTRIBUTES)
+_FIELDS = (
+    "operation", "engine", "primitive", "implementation", "prop_kind", "memory_descriptors", "attributes", "auxiliary",
+    "problem_desc",
+)  # fmt: skip
+"""What stands before the time where no template says otherwise."""
+_ATTRIBUTES = dict(zip(_FIELDS, _FIELDS, strict=True)) | {"memory_descriptors": "memory", "problem_desc": "problem"}
+"""Attributes of a call by the fields."""
 _OLD_FIELDS: Mapping[tuple[str, int], tuple[str, ...]] = {
     ("dnnl", 8): tuple(name for name in _FIELDS if name != "attributes"),
     ("mkldnn", 7): tuple(name for name in _FIELDS if name not in {"engine", "attributes"}),
@@ -74,16 +68,10 @@ _MKL_HEADER = re.compile(
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _POINTER = re.compile(r"(?:\w+:)?(?:0x[0-9a-fA-F]+|\(nil\))", re.ASCII)
 _ARGUMENT = re.compile(r"(?:[^,{]|\{[^}]*\}?)+")
-_DIRECTIONS: Mapping[str, str] = {
-    "forward": "FWD_D",
-    "forward_training": "FWD_D",
-    "forward_inference": "FWD_D",
-    "forward_scoring": "FWD_D",
-    "backward_data": "BWD_D",
-    "backward_weights": "BWD_W",
-    "backward_bias": "BWD_W",
-    "backward": "BWD_DW",
-}
+_DIRECTIONS = {
+    "forward": "FWD_D", "forward_training": "FWD_D", "forward_inference": "FWD_D", "forward_scoring": "FWD_D",
+    "backward_data": "BWD_D", "backward_weights": "BWD_W", "backward_bias": "BWD_W", "backward": "BWD_DW",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +130,6 @@ class VerboseLog:
     """What a verbose log says."""
 
     calls: tuple[PrimitiveCall, ...]
-    """In the order of the log."""
     malformed: int
     """Messages of the library that could not be read: cut, mixed with other text, or of an unknown kind."""
     version: str | None = None

@@ -9,30 +9,17 @@ from math import prod
 from typing import NamedTuple
 
 from perfguard.profile.projection.problems import TENSOR_LIST, Problem
+from perfguard.profile.trace.events import SHORT_DTYPES
 
-_ELEMENTS = {
-    "float": ("fp32", 4),
-    "double": ("fp64", 8),
-    "c10::BFloat16": ("bf16", 2),
-    "c10::Half": ("fp16", 2),
-    "long int": ("int64", 8),
-    "long": ("int64", 8),
-    "long long": ("int64", 8),
-    "int": ("int32", 4),
-    "short int": ("int16", 2),
-    "short": ("int16", 2),
-    "signed char": ("int8", 1),
-    "unsigned char": ("uint8", 1),
-    "bool": ("bool", 1),
-    "c10::complex<float>": ("complex64", 8),
-    "c10::complex<double>": ("complex128", 16),
-}
-"""dtypes and bytes of an element by C++'s names, which depend on the compiler."""
+ELEMENT_BYTES = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8,
+    "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Bytes of an element by its dtype."""
+_LONG_PREFIXES = {"f": "fp", "i": "int", "u": "uint", "c": "complex"}
 _NO_TENSOR = frozenset({"", "Scalar", "ScalarList", TENSOR_LIST})
 _SCALAR_TYPES = {**dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "fp16", "fp32", "fp64"))), 15: "bf16"}
 """By the number with which a dtype is recorded as an argument. Source: torch/headeronly/core/ScalarType.h."""
-ELEMENT_BYTES = dict(_ELEMENTS.values())
-"""By dtype."""
 FLOATING = frozenset({"fp64", "fp32", "bf16", "fp16"})
 """dtypes of real numbers."""
 
@@ -133,7 +120,8 @@ class Arguments:
         if len(strides) != len(sizes):
             strides = [1] * len(sizes)
         stored = prod(size for size, stride in zip(sizes, strides, strict=True) if stride or not size)
-        return Tensor(sizes, _ELEMENTS[kind][0], stored)
+        short = SHORT_DTYPES[kind]
+        return Tensor(sizes, short if short in ELEMENT_BYTES else _LONG_PREFIXES[short[0]] + short[1:], stored)
 
     @property
     def lists(self) -> list[int]:

@@ -108,7 +108,7 @@ class Problem:
     detail: str
     """Shapes, dtypes and layouts of its tensors, for people."""
     calls: float
-    """Calls in a step."""
+    """In a step."""
     observed_s: float
     """Seconds of a step in all its calls, with everything that they call."""
     events: float
@@ -135,7 +135,6 @@ class StepProblems:
     events: float
     """Events of the profiler in a step."""
     steps: int
-    """Steps that were read."""
 
     @property
     def ops_s(self) -> float:

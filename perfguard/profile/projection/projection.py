@@ -24,6 +24,9 @@ def project(problems: Sequence[Projected], *, step_s: float) -> Projection:
     ops_s = sum(problem.observed_s for problem in problems)
     covered_s = sum(problem.observed_s for problem in replayed)
     projected_s = sum(problem.projected_s or 0.0 for problem in replayed)
+    replayed.sort(key=lambda problem: (-(problem.gap_s or 0.0), problem.name, problem.detail))
+    others = [problem for problem in problems if problem.projected_s is None]
+    others.sort(key=lambda problem: (-problem.observed_s, problem.name, problem.detail))
     return Projection(
         step_s=step_s,
         ops_s=ops_s,
@@ -31,14 +34,8 @@ def project(problems: Sequence[Projected], *, step_s: float) -> Projection:
         projected_s=projected_s,
         kernel_ratio=projected_s / covered_s if covered_s else None,
         framework_ratio=(projected_s + ops_s - covered_s) / step_s if step_s else None,
-        problems=tuple(sorted(problems, key=_furthest_first)),
+        problems=(*replayed, *others),
     )
-
-
-def _furthest_first(problem: Projected) -> tuple[bool, float, str, str]:
-    gap_s = problem.gap_s
-    lost_s = problem.observed_s if gap_s is None else gap_s
-    return gap_s is None, -lost_s, problem.name, problem.detail
 
 
 def projected_op(
@@ -62,12 +59,9 @@ def projected_op(
 def roofline_point(
     problem: Problem, work: Work, ceilings: RooflineCeilings, *, alone_s: float | None
 ) -> RooflinePoint | None:
-    """A problem with its work against the ceilings of the CPUs.
+    """A problem with its work against the ceilings of the CPUs; `alone_s` are the seconds of one call alone, if known.
 
-    `alone_s` are the seconds of one call alone, None where they are not known.
-
-    Returns:
-        None where no time was observed, or where it computes in a dtype whose peak was not measured.
+    None where no time was observed, or where it computes in a dtype whose peak was not measured.
     """
     peak = ceilings.flops_per_s.get(work.dtype)
     if not problem.observed_s or (work.flops is not None and not peak):

@@ -70,12 +70,9 @@ class _Mark(IntEnum):
 
 _NO_MARK = -1
 _MARKS = {
-    Role.MODULE: _Mark.MODEL,
-    Role.LOSS_MODULE: _Mark.LOSS,
-    Role.LOSS_OP: _Mark.LOSS,
-    Role.GRADIENT: _Mark.GRADIENT,
+    Role.MODULE: _Mark.MODEL, Role.LOSS_MODULE: _Mark.LOSS, Role.LOSS_OP: _Mark.LOSS, Role.GRADIENT: _Mark.GRADIENT,
     Role.UPDATE: _Mark.UPDATE,
-}
+}  # fmt: skip
 _MARK_OF_ROLE = np.array([_MARKS.get(role, _NO_MARK) for role in Role], dtype=np.int8)
 
 _BETWEEN = np.array(
@@ -211,11 +208,9 @@ def _roles(trace: Trace) -> RoleArray:
 
 
 def _surroundings(tree: Tree, role: RoleArray) -> tuple[IntArray, PhaseArray, IntArray]:
-    """What events are in, by the tree alone; one element more, for the event that is none.
+    """The outermost window around each event, its phase, and the innermost event around it that names a module.
 
-    Returns:
-        The outermost window around an event; the phase of what it lies in; the innermost event around it that names a
-        module: a module, a backward, an optimizer.
+    One element more, for the event that is none.
     """
     size = role.size
     window = np.full(size + 1, NO_EVENT, dtype=np.intp)

@@ -15,24 +15,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-_DTYPES = {
-    "float": "f32",
-    "double": "f64",
-    "c10::BFloat16": "bf16",
-    "c10::Half": "f16",
-    "long int": "i64",
-    "long": "i64",
-    "long long": "i64",
-    "int": "i32",
-    "short int": "i16",
-    "short": "i16",
-    "signed char": "i8",
-    "unsigned char": "u8",
-    "bool": "bool",
-    "c10::complex<float>": "c64",
-    "c10::complex<double>": "c128",
-}
-"""C++'s names, which depend on the compiler, by the short ones."""
+SHORT_DTYPES = {
+    "float": "f32", "double": "f64", "c10::BFloat16": "bf16", "c10::Half": "f16",
+    "long int": "i64", "long": "i64", "long long": "i64", "int": "i32", "short int": "i16", "short": "i16",
+    "signed char": "i8", "unsigned char": "u8", "bool": "bool",
+    "c10::complex<float>": "c64", "c10::complex<double>": "c128",
+}  # fmt: skip
+"""Short names of dtypes by C++'s, which depend on the compiler."""
 _TENSOR_LIST = "TensorList"
 _CHANNELS_LAST = {4: ("channels_last", (0, 2, 3, 1)), 5: ("channels_last_3d", (0, 2, 3, 4, 1))}
 """Dimensions from the slowest to the fastest, by their number."""
@@ -79,7 +68,9 @@ def _words(shape: Any, kind: Any, strides: Any) -> Signature | None:
         tensors = [tensor for tensor in shape if _is_shape(tensor)]
         elements = sum(prod(tensor) for tensor in tensors)
         return Signature(shapes=f"{{{len(tensors)}:{elements}}}", dtypes="list", layouts="list")
-    dtype = _DTYPES.get(kind) or (kind.removeprefix("c10::").replace(" ", "_") if kind.startswith("c10::") else None)
+    dtype = SHORT_DTYPES.get(kind) or (
+        kind.removeprefix("c10::").replace(" ", "_") if kind.startswith("c10::") else None
+    )
     if dtype is None or not _is_shape(shape):
         return None
     layout = layout_of(shape, strides) if _is_shape(strides) and len(strides) == len(shape) else "strided"
@@ -175,11 +166,6 @@ class TraceEvent(msgspec.Struct, gc=False, frozen=True):
     dur: float = -1.0
     args: _Arguments = _Arguments()
 
-    @property
-    def is_allocation(self) -> bool:
-        """Whether the CPU's memory was asked for; when it is given back depends on the garbage collector."""
-        return self.name == "[memory]" and self.args.size_bytes > 0 and self.args.device == _CPU_DEVICE
-
 
 class _Positions(dict[Key, int]):
     """Numbers keys in the order of their first appearance."""
@@ -206,10 +192,7 @@ _tensor_fields = attrgetter("dims", "types", "strides")
 
 
 class TraceColumns:
-    """Columns of events in the file's order, which grow with every list of events.
-
-    Most of the time that a trace takes to read goes here.
-    """
+    """Columns of events in the file's order, which grow with every list; most of the time of reading goes here."""
 
     def __init__(self) -> None:
         self.names: _Positions[str] = _Positions()
@@ -242,19 +225,20 @@ class TraceColumns:
         )
 
     def joined(self) -> dict[str, npt.NDArray[Any]]:
-        """All that was added, by the names of a trace's columns, but with times in microseconds: `start_us`.
-
-        Something must have been added, but it may have been empty.
-        """
+        """All that was added, at least one list, by the names of a trace's columns, but times in us: `start_us`."""
         return dict(zip(_COLUMNS, map(np.concatenate, zip(*self._parts, strict=True)), strict=True))
 
 
 def _codes(events: list[TraceEvent]) -> list[int]:
-    """Codes of the kinds of events, or `_DROPPED`."""
+    """Codes of the kinds of events, or `_DROPPED`: memory of others than the CPU, or memory that is given back.
+
+    When it is given back depends on the garbage collector.
+    """
     codes = [_CODE_OF_CATEGORY.get(event.cat, _DROPPED) for event in events]
     if _ALLOCATION_CODE not in codes:
         return codes
-    return [
-        _DROPPED if code == _ALLOCATION_CODE and not event.is_allocation else code
-        for code, event in zip(codes, events, strict=True)
-    ]
+    for position, (code, event) in enumerate(zip(codes, events, strict=True)):
+        is_asked_for = event.name == "[memory]" and event.args.size_bytes > 0 and event.args.device == _CPU_DEVICE
+        if code == _ALLOCATION_CODE and not is_asked_for:
+            codes[position] = _DROPPED
+    return codes

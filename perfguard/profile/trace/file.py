@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -46,10 +46,8 @@ class TraceFile(Generic[Event]):
 
     def __init__(self, path: Path, event: type[Event]) -> None:
         self.path = path
-        self.head = b""
-        """What stands before the events; known once the first list was read."""
-        self.tail = b""
-        """What stands after them; known at the end."""
+        self.head = self.tail = b""
+        """What stands before and after the events; known once the first and the last list were read."""
         self.dropped_bytes: int | None = None
         """Bytes of the event that a cut-off file ends in; None for a whole file."""
         self.is_damaged = False
@@ -184,7 +182,11 @@ class TraceFile(Generic[Event]):
                 yield inflater.decompress(packed, PIECE_BYTES)
             except zlib.error:
                 self.is_damaged = self._lacks_an_end = True
-                yield from _up_to_damage(before, packed)
+                # What comes before the damage, in small pieces: that in which it shows is lost.
+                with suppress(zlib.error):
+                    while packed:
+                        yield before.decompress(packed, _SMALL_BYTES)
+                        packed = before.unconsumed_tail
                 return
             packed = inflater.unconsumed_tail
             self._lacks_an_end = not inflater.eof
@@ -192,14 +194,6 @@ class TraceFile(Generic[Event]):
                 packed = inflater.unused_data
                 inflater = zlib.decompressobj(_GZIP_WINDOW)
             packed = packed or file.read(PIECE_BYTES)
-
-
-def _up_to_damage(inflater: Any, packed: bytes) -> Iterator[bytes]:
-    """What comes before the damage, in small pieces: that in which it shows is lost."""
-    with suppress(zlib.error):
-        while packed:
-            yield inflater.decompress(packed, _SMALL_BYTES)
-            packed = inflater.unconsumed_tail
 
 
 def _ends_of_objects(text: bytearray) -> Iterator[int]:

@@ -37,8 +37,6 @@ class Group(str, Enum):
 
 LIBRARY_GROUPS = frozenset({Group.MATMUL, Group.CONVOLUTION, Group.RECURRENT, Group.ATTENTION})
 """What torch leaves to oneDNN and MKL where it can."""
-
-
 _PATTERNS = {
     Group.VIEWS: r"""
         alias | arange | as_strided | broadcast_tensors | chunk | detach | diagonal | empty | empty_like

@@ -1,16 +1,27 @@
-"""The kinds of ops by which two traces are aligned, when the ops of one step ran, and which was running at a moment."""
+"""Ops by kind, when those of one step ran, and the time in no op, by place and by line of the user's code.
+
+A step's window, a module, or an annotation of the user's has its own time in pieces between its children, such as
+between the model's call and the loss's. Where nothing around has a phase, each piece belongs to that of its neighbours.
+A line takes such time by sleeping, waiting for data, or running plain Python.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from perfguard.profile.trace.context import PHASES, Context, PhaseArray
-from perfguard.profile.trace.nesting import IndexArray, IntArray, Spans, TimeArray, nest
+from perfguard.profile.trace.context import NO_STEP, PHASES, Context, PhaseArray
+from perfguard.profile.trace.events import EventKind
+from perfguard.profile.trace.nesting import NO_PARENT, IndexArray, IntArray, Spans, TimeArray, nest
+from perfguard.profile.trace.sources import UNKNOWN, Course
 from perfguard.profile.trace.trace import Trace
 from perfguard.records.steps.ops import PYTHON_OP, OpKey
 
+LineTimes = Mapping[OpKey, Mapping[str, float]]
+"""Mean seconds of each line in a step, by the place that is in no op; only lines that are known."""
+_NS_PER_S = 1e9
 NO_OP = -1
 """Row of no op."""
 TOLERANCE_NS = 1_000
@@ -73,18 +84,17 @@ def _sources(context: Context, events: IntArray, key: IntArray, keys: tuple[OpKe
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpSpans:
-    """The ops of one step, in any order; those of one thread are nested. Wrappers belong to them as what they wrap."""
+    """The ops of one step, in any order; those of one thread are nested. Wrappers belong to them as what they wrap.
+
+    Arrays have the shape `(ops,)`; times are on the trace's clock.
+    """
 
     start_ns: TimeArray
-    """On the trace's clock, shape `(ops,)`."""
     end_ns: TimeArray
-    """The same of their ends."""
     thread: IndexArray
-    """Numbers of threads, shape `(ops,)`."""
     key: IntArray
-    """Positions in `keys`, shape `(ops,)`."""
+    """Positions in `keys`."""
     keys: tuple[OpKey, ...]
-    """Kinds of ops."""
     base_ns: int = 0
     """Where the trace's clock has its zero, since the epoch."""
 
@@ -137,3 +147,101 @@ class Nest:
         is_leaf = np.ones(self._rows.size, dtype=np.bool_)
         is_leaf[self._parent[self._parent != NO_OP]] = False
         return self._rows[is_leaf]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gaps:
+    """Pieces of the own time of events, shape `(gaps,)`, some of 0 ns. Of one event they add up to its own time."""
+
+    event: IntArray
+    phase: PhaseArray
+    """Position in PHASES."""
+    start_ns: TimeArray
+    duration_ns: TimeArray
+    ends_at_child: IntArray
+    """1 where a child of the event comes next, 0 where the event ends."""
+    is_first: IntArray
+    """1 for the first gap of its event in its phase."""
+
+
+def gaps_of(trace: Trace, context: Context, *, everywhere: bool = False) -> Gaps:
+    """The gaps of events in steps that are no ops: of those that lie in nothing that has a phase, or `everywhere`."""
+    tree, timed = context.tree, trace.kind != EventKind.ALLOCATION
+    is_wrapper = (context.is_outside | everywhere) & ~context.is_op & (context.step != NO_STEP) & timed
+    wrapper = np.flatnonzero(is_wrapper)
+    child = np.flatnonzero(timed & (tree.parent != NO_PARENT) & is_wrapper[tree.parent])
+    # One gap before each child, then one at the end of each wrapper; the end goes on with what was done last.
+    event = np.concatenate([tree.parent[child], wrapper])
+    stops_ns = np.concatenate([trace.start_ns[child], tree.end_ns[wrapper]])
+    resumes_ns = np.concatenate([tree.end_ns[child], tree.end_ns[wrapper]])
+    found = np.concatenate([context.marks.phase_at(child, context.step[child]), context.phase[tree.stop[wrapper] - 1]])
+    phase = np.where(context.is_outside[event], found, context.phase[event])
+    ends_at_child = np.repeat([1, 0], [child.size, wrapper.size])
+    order = np.argsort(event, kind="stable")
+    event, phase = event[order], phase[order]
+    begins = np.append(True, event[1:] != event[:-1])
+    starts_ns = np.where(begins, trace.start_ns[event], np.append(0, resumes_ns[order][:-1]))
+    is_first = np.zeros_like(event)
+    is_first[np.unique(event * len(PHASES) + phase, return_index=True)[1]] = 1
+    return Gaps(
+        event=event,
+        phase=phase,
+        start_ns=starts_ns,
+        duration_ns=stops_ns[order] - starts_ns,
+        ends_at_child=ends_at_child[order],
+        is_first=is_first,
+    )
+
+
+def python_lines(trace: Trace, context: Context) -> LineTimes:
+    """The time in no op by line, where marks or frames tell which line ran; a mean over the trace's steps."""
+    if not context.courses or not context.windows.size:
+        return {}
+    gaps = gaps_of(trace, context, everywhere=True)
+    kinds = keyed(trace, context, gaps.event, gaps.phase)
+    thread = trace.thread[gaps.event]
+    found: dict[OpKey, dict[str, float]] = {}
+    for number, course in context.courses.items():
+        own = np.flatnonzero((thread == number) & (gaps.duration_ns > 0))
+        gap, line, duration_ns = _stretches(gaps, own, course)
+        code = kinds.key[gap] * len(context.sources) + line
+        sums_ns = np.bincount(code, weights=duration_ns)
+        for pair in np.flatnonzero(sums_ns).tolist():
+            key, source = divmod(pair, len(context.sources))
+            if source != UNKNOWN:
+                lines = found.setdefault(kinds.keys[key], {})
+                seconds = float(sums_ns[pair]) / _NS_PER_S / context.windows.size
+                lines[context.sources[source]] = lines.get(context.sources[source], 0.0) + seconds
+    return found
+
+
+def main_lines(lines: LineTimes) -> dict[OpKey, str]:
+    """The line that took most of each place's time in no op."""
+    return {key: max(sorted(times), key=times.__getitem__) for key, times in lines.items()}
+
+
+def changed_line(before: Mapping[str, float], after: Mapping[str, float]) -> str | None:
+    """The line whose time changed most, in the direction in which the place's time went; None without any.
+
+    Where an edit moved the lines, every one is another: then it is the one that takes most.
+    """
+    changes_s = {line: after.get(line, 0.0) - before.get(line, 0.0) for line in sorted({*before, *after})}
+    if not changes_s:
+        return None
+    sign = 1 if sum(changes_s.values()) >= 0 else -1
+    return max(changes_s, key=lambda line: sign * changes_s[line])
+
+
+def _stretches(gaps: Gaps, own: IntArray, course: Course) -> tuple[IntArray, IntArray, TimeArray]:
+    """Gaps of one thread, cut wherever another line comes to run: the gap, the line, nanoseconds."""
+    starts_ns, stops_ns = gaps.start_ns[own], gaps.start_ns[own] + gaps.duration_ns[own]
+    first = np.searchsorted(course.times_ns, starts_ns, side="right")
+    count = np.searchsorted(course.times_ns, stops_ns, side="left") - first + 1
+    piece = np.repeat(np.arange(own.size), count)
+    nth = np.arange(piece.size) - np.repeat(np.cumsum(count) - count, count)
+    change = first[piece] + nth  # the change of line at which a stretch ends
+    begins_ns = np.where(nth == 0, starts_ns[piece], course.times_ns[change - 1])
+    is_last = nth == count[piece] - 1
+    ends_ns = np.where(is_last, stops_ns[piece], course.times_ns[np.minimum(change, course.times_ns.size - 1)])
+    line = np.where(change == 0, UNKNOWN, course.line[change - 1])
+    return own[piece], line, ends_ns - begins_ns

@@ -107,9 +107,8 @@ def recorded_calls(path: Path, trace: Trace, positions: IntArray) -> dict[int, R
 
 def same_work(call: RawCall) -> RawCall:
     """The call without its computed fractions: two that are equal then do the same, with other numbers."""
-    return call._replace(concrete=_FRACTION.sub(_written, call.concrete))
 
+    def written(found: re.Match[bytes]) -> bytes:
+        return found[0] if len(repr(float(found[0]))) <= _DIGITS else b"computed"
 
-def _written(found: re.Match[bytes]) -> bytes:
-    text = repr(float(found[0]))
-    return found[0] if len(text) <= _DIGITS else b"computed"
+    return call._replace(concrete=_FRACTION.sub(written, call.concrete))

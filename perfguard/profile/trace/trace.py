@@ -55,13 +55,11 @@ class Trace(Frames):
     """
 
     path: Path
-    """The file."""
     base_ns: int
     """Where its clock has its zero, nanoseconds since the epoch; 0 where it does not say."""
     notes: tuple[Fact, ...]
     """What a reader of its results should know, one sentence each."""
     names: tuple[str, ...]
-    """Names of events."""
     signatures: tuple[Signature, ...]
     """What ops were called with; the first is that of no tensors."""
     kind: npt.NDArray[np.int8]
