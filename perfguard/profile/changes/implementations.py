@@ -10,7 +10,7 @@ from perfguard.profile.changes.op_names import CONVOLUTIONS, computes, leading, 
 from perfguard.profile.changes.pairs import REORDER, account_of
 from perfguard.profile.changes.residue import Counts, Pair, Place, Residue, RowKey
 from perfguard.profile.libraries.implementations import Turn, turn_of
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.profile.op_counts.details import primitive_detail
 from perfguard.profile.op_counts.steady import CACHE_MISS, UNPLACED
 from perfguard.records.facts import Severity, Value

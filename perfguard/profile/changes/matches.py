@@ -9,7 +9,7 @@ from enum import Enum
 
 from perfguard.profile.changes.op_names import computes
 from perfguard.profile.changes.paired_ops import PairedOps
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, StepPhase
 
 BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.profile.libraries.join import JoinedStep
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.op_counts.steady import (
     UNPLACED,
     CompileEvent,
@@ -18,9 +18,8 @@ from perfguard.profile.op_counts.steady import (
     StepCounts,
     is_op,
 )
-from perfguard.profile.trace.context import Context
+from perfguard.profile.trace.context import PHASES, Context
 from perfguard.profile.trace.events import EventKind
-from perfguard.profile.trace.phases import PHASES
 from perfguard.profile.trace.trace import Trace
 from perfguard.records.steps.ops import StepPhase
 

@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
 from perfguard.profile.op_times.typical_steps import middle_steps
-from perfguard.profile.trace.context import NO_STEP, Context, context_of
+from perfguard.profile.trace.context import NO_STEP, Context, PhaseArray, context_of
 from perfguard.profile.trace.events import EventKind
-from perfguard.profile.trace.gaps import gaps_of
-from perfguard.profile.trace.nesting import IntArray
-from perfguard.profile.trace.op_keys import keyed
-from perfguard.profile.trace.phases import PhaseArray
-from perfguard.profile.trace.python_lines import LineTimes, main_lines, python_lines
-from perfguard.profile.trace.trace import TimeArray, Trace
+from perfguard.profile.trace.nesting import IntArray, TimeArray
+from perfguard.profile.trace.op_spans import LineTimes, gaps_of, keyed, main_lines, python_lines
+from perfguard.profile.trace.trace import Trace
 from perfguard.records.protocol import MODULE_PREFIX
 from perfguard.records.steps.ops import OpKey, OpTotal
 

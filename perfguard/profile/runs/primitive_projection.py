@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfguard.profile.libraries.benchdnn import UnsupportedPrimitiveError, benchdnn_options
-from perfguard.profile.libraries.benchdnn_output import parse_benchdnn
-from perfguard.profile.libraries.onednn_verbose import parse_verbose
-from perfguard.profile.libraries.primitive_problems import PrimitiveProblem, primitive_problems, projected_primitive
+from perfguard.profile.libraries.benchdnn import (
+    PrimitiveProblem,
+    UnsupportedPrimitiveError,
+    benchdnn_options,
+    parse_benchdnn,
+    primitive_problems,
+    projected_primitive,
+)
+from perfguard.profile.libraries.verbose import parse_verbose
 from perfguard.profile.projection.projection import project
 from perfguard.profile.runs.profiles import logged_lines
 from perfguard.records.facts import Fact, fact

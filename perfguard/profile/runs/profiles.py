@@ -11,10 +11,8 @@ from statistics import median
 import numpy as np
 
 from perfguard.errors import StoreError
-from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.libraries.onednn_verbose import VerboseLog, parse_verbose
-from perfguard.profile.libraries.runners import runners
+from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals, runners
+from perfguard.profile.libraries.verbose import VerboseLog, parse_mkl_verbose, parse_verbose
 from perfguard.profile.op_counts.steady import CompileEvent, op_counts_of
 from perfguard.profile.op_counts.steps import counts_of_steps
 from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost

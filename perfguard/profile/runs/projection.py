@@ -9,8 +9,7 @@ from statistics import median
 
 from perfguard.errors import MeasurementError, StoreError
 from perfguard.profile.projection.problems import Problem, StepProblems, read_problems, untold, without_profiler
-from perfguard.profile.projection.projection import project, projected_op
-from perfguard.profile.projection.roofline import roofline_point
+from perfguard.profile.projection.projection import project, projected_op, roofline_point
 from perfguard.profile.projection.work import work_of
 from perfguard.profile.runs.primitive_projection import installed_benchdnn, project_primitives
 from perfguard.profile.runs.profiles import event_cost

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from perfguard.errors import MeasurementError
 from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
-from perfguard.profile.trace.op_keys import keyed, op_events
+from perfguard.profile.trace.op_spans import keyed
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.steps.ops import PYTHON_OP, OpKey, StepPhase
 from tests.profile_traces import TraceBuilder, training_step
@@ -277,7 +277,7 @@ def test_totals_are_of_the_steps_in_the_middle_and_add_up_to_them(tmp_path):
 def test_ops_of_a_step_have_keys_of_their_own(tmp_path):
     trace = read_trace(steps(2).write(tmp_path / "trace.json"))
     context = context_of(trace)
-    events = op_events(context, 1)
+    events = np.flatnonzero(context.is_op & (context.step == 1))
     found = keyed(trace, context, events)
     assert [found.keys[key].op for key in found.key] == [trace.names[name] for name in trace.name[events]]
     assert (context.step[events] == 1).all()
