@@ -12,7 +12,6 @@ from perfguard.profile.advice.trials import Program
 from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.records.machine.fingerprint import Fingerprint, Isa
 from perfguard.records.machine.software import SoftwareFacts
-from perfguard.records.steps.breakdown import Breakdown
 from perfguard.records.steps.ops import Attribution, OpCounts, OpKey, OpTotal, PrimitiveTotal
 from perfguard.records.steps.program import ProgramFacts
 
@@ -32,8 +31,6 @@ class Evidence:
     """Calls of oneDNN and MKL in a step."""
     op_counts: OpCounts | None = None
     """What a step executes, counted."""
-    breakdown: Breakdown | None = None
-    """The step by kind of work and by phase."""
     event_s: float = 0.0
     """What the profiler costs for each event, seconds; 0 leaves its cost in all times and shares."""
     fingerprint: Fingerprint | None = None
@@ -81,8 +78,8 @@ class Evidence:
     def seconds_of(self, totals: Iterable[OpTotal]) -> float:
         """Seconds of ops in a step, the profiler's cost taken off.
 
-        Assumes: the cost of an event lies in the op itself. A part of it is its parent's, so an op that calls many is
-        told a little too long and what it calls a little too short.
+        Assumes: the cost of an event lies in the op itself. A part of it is its parent's, so an op that calls many gets
+        a little too much time, and what it calls a little too little.
         """
         return math.fsum(max(0.0, total.self_s - self.event_s * total.calls) for total in totals)
 
@@ -92,8 +89,7 @@ class Evidence:
 
     def ratio_of(self, part_s: float) -> float | None:
         """Seconds as a part of the step; None without a step, never more than all of it."""
-        step_s = self.step_s
-        return min(1.0, part_s / step_s) if step_s > 0 else None
+        return min(1.0, part_s / self.step_s) if self.step_s > 0 else None
 
     def per_call_s(self, total: OpTotal) -> float:
         """Seconds of one call; 0 for an op without calls."""

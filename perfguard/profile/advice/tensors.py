@@ -43,10 +43,12 @@ class Tensor:
 @lru_cache(maxsize=1 << 16)
 def tensors_of(key: OpKey) -> tuple[Tensor, ...]:
     """Tensors in the order of the arguments; none where the trace has no shapes."""
-    shapes, dtypes, layouts = key.shapes.split(), key.dtypes.split(), key.layouts.split()
-    dtypes = dtypes if len(dtypes) == len(shapes) else [""] * len(shapes)
-    layouts = layouts if len(layouts) == len(shapes) else [""] * len(shapes)
-    return tuple(_tensor(*words) for words in zip(shapes, dtypes, layouts, strict=True))
+    shapes = key.shapes.split()
+    known = [
+        words if len(words) == len(shapes) else [""] * len(shapes)
+        for words in (key.dtypes.split(), key.layouts.split())
+    ]
+    return tuple(_tensor(*words) for words in zip(shapes, *known, strict=True))
 
 
 def largest(key: OpKey) -> int:

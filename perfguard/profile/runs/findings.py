@@ -12,7 +12,6 @@ from perfguard.host.parsers.software import decode_software
 from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.runs.profiles import ArmFindings
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.protocol import Message
@@ -55,7 +54,6 @@ def findings_for(
             totals=found.totals,
             primitives=primitives,
             op_counts=joined.op_counts if joined is not None else None,
-            breakdown=break_down(found.totals, primitives),
             event_s=median(costs_s) if costs_s else 0.0,
             fingerprint=fingerprint,
             software=decode_software(ready.get("software") or {}),
