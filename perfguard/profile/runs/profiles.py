@@ -15,20 +15,16 @@ from perfguard.profile.libraries.join import JoinedStep, implementations, join_s
 from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
 from perfguard.profile.libraries.onednn_verbose import VerboseLog, parse_verbose
 from perfguard.profile.libraries.runners import runners
-from perfguard.profile.op_counts.steady import CompileEvent, op_counts_of
-from perfguard.profile.op_counts.steps import counts_of_steps
+from perfguard.profile.op_counts.steady import counts_of_steps, op_counts_of
 from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import spans_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
-from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal, StepPhase
+from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal
 from perfguard.runner.process.arm_worker import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
-
-_ATTEMPTS = "frames"
-"""Frames that the compiler looked at, whatever came of it: no property of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +136,7 @@ def read_joined(
     logs = (parse_verbose(lines), parse_mkl_verbose(lines))
     calls = sorted((call for log in logs for call in log.calls), key=lambda call: call.line)
     joined = join_step(spans_of(trace, context, 0), calls)
-    events = _compile_events(Counter(compile_events or {}) + Counter(files.step.compile_events))
+    events = Counter(compile_events or {}) + Counter(files.step.compile_events)
     (counts,) = counts_of_steps(trace, context, [joined], events)
     return JoinedFindings(
         op_counts=op_counts_of(counts, case_id=case_id, isa_class=isa_class, torch=torch),
@@ -173,12 +169,3 @@ def _notes(logs: Sequence[VerboseLog], joined: JoinedStep) -> tuple[Fact, ...]:
     if joined.unplaced:
         notes.append(fact("profile.unplaced_calls", unplaced=joined.unplaced, calls=len(joined.calls)))
     return tuple(notes)
-
-
-def _compile_events(counts: Mapping[str, int]) -> tuple[CompileEvent, ...]:
-    events = []
-    for text, count in sorted(counts.items()):
-        name, _, reason = text.partition(": ")
-        if name != _ATTEMPTS:
-            events.append(CompileEvent(name=name, reason=reason, phase=StepPhase.FORWARD, calls=count))
-    return tuple(events)
