@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,15 +31,15 @@ class ArmProfile:
 
     profile: OpProfile
     """Profiled steps."""
-    bare_s: FloatArray
+    bare_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """Wall seconds of each unprofiled step, shape `(bare steps,)`; empty for a trace taken elsewhere."""
-    bare_thread_s: FloatArray
+    bare_thread_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """CPU seconds of the thread that ran the step, likewise."""
-    bare_process: IntArray
+    bare_process: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Which process each unprofiled step ran in, numbered as in `profile`."""
-    implementations: Mapping[OpKey, tuple[str, ...]]
+    implementations: Mapping[OpKey, tuple[str, ...]] = field(default_factory=dict)
     """What computed an op, as `runners` says, sorted; empty where it is not known of any."""
-    event_cost: EventCost
+    event_cost: EventCost = EventCost()
     """What the profiler costs for an event, as measured on empty ones."""
 
     @property
