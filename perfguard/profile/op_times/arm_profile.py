@@ -53,9 +53,7 @@ class ProcessPairs:
     """Processes of both arms whose steps were interleaved; position i of one belongs to position i of the other."""
 
     baseline: tuple[int, ...]
-    """Processes of the baseline."""
     candidate: tuple[int, ...]
-    """Processes of the candidate."""
 
     def __len__(self) -> int:
         return len(self.baseline)
@@ -69,8 +67,11 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
     Raises:
         MeasurementError: No process is left.
     """
-    both_bare = baseline.has_bare_steps and candidate.has_bare_steps
-    ours, theirs = _processes(baseline, bare=both_bare), _processes(candidate, bare=both_bare)
+    arms = (baseline, candidate)
+    ours, theirs = (set(arm.profile.process.tolist()) for arm in arms)
+    if all(arm.has_bare_steps for arm in arms):
+        ours &= set(baseline.bare_process.tolist())
+        theirs &= set(candidate.bare_process.tolist())
     common = tuple(sorted(ours & theirs))
     if common:
         return ProcessPairs(baseline=common, candidate=common)
@@ -80,8 +81,3 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
         f"no process was profiled in both arms (baseline: {sorted(ours)}, candidate: {sorted(theirs)}); "
         "look into the logs of the workers, then profile again"
     )
-
-
-def _processes(arm: ArmProfile, *, bare: bool) -> set[int]:
-    profiled = {int(number) for number in np.unique(arm.profile.process)}
-    return profiled & {int(number) for number in np.unique(arm.bare_process)} if bare else profiled
