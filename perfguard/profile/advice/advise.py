@@ -15,7 +15,7 @@ from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.records.facts import Severity, Subject
 from perfguard.records.steps.findings import PREFIX, Finding
-from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, OpKey, StepPhase
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, StepPhase
 
 
 class Rule(NamedTuple):
@@ -62,11 +62,9 @@ _MORE = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, 
 
 
 def advise(evidence: Evidence, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What all rules find: the worst first, then what is new since the baseline, then the largest part of the step.
+    """What rules find: the worst first, then what is new since the baseline, then the largest part of the step.
 
-    Args:
-        evidence: Of the candidate, where two arms were compared. A rule whose evidence is missing finds nothing.
-        rules: Which rules to ask.
+    Where two arms were compared, the evidence is the candidate's. A rule whose evidence is missing finds nothing.
     """
     found = [finding for rule in rules for finding in _findings(evidence, rule)]
     return tuple(sorted(found, key=lambda each: (_rank(each), not each.since_baseline, -(each.share or 0.0))))
@@ -101,15 +99,12 @@ def _finding(evidence: Evidence, hint: Hint) -> Finding | None:
         *hint.places,
     }
     phases, modules = {phase for phase, _ in places}, {module for _, module in places}
-    if hint.variables:
-        command = with_variables(evidence.target, hint.variables, profile=hint.profile)
-    else:
-        command = after_edit(evidence.target)
+    target = evidence.target
     return Finding(
         code=PREFIX + hint.code,
         severity=hint.severity or severity_by(share),
         subject=Subject(
-            case_id=evidence.target.case_id or None,
+            case_id=target.case_id or None,
             op=_path(modules) or None,
             place=next((total.source for total in ops if total.source), None),
         ),
@@ -119,7 +114,7 @@ def _finding(evidence: Evidence, hint: Hint) -> Finding | None:
         places=len(modules),
         ops=tuple(total.key for total in ops[:_NAMED_OPS]),
         share=share,
-        command=command,
+        command=with_variables(target, hint.variables, hint.profile) if hint.variables else after_edit(target),
     )
 
 
@@ -146,19 +141,15 @@ def new_findings(
     """Findings that only the candidate has, or has with a higher severity, in their order.
 
     Most rules have a threshold, and two runs of one step may lie on both sides of it. So where nothing changed at the
-    places of a finding, it is not new; what concerns a whole process changes only with its environment.
-
-    Args:
-        baseline: Its findings.
-        candidate: Its findings.
-        comparison: Of the two, with all ops.
+    places of a finding, by a comparison of all ops, it is not new; what concerns a whole process changes only with its
+    environment.
     """
     known = {_identity(finding): _rank(finding) for finding in reversed(baseline)}
-    places = {_place(delta.key) for delta in comparison.deltas if delta.change in _MORE}
+    changed = {(delta.key.phase, delta.key.module) for delta in comparison.deltas if delta.change in _MORE}
     return tuple(
         finding
         for finding in candidate
-        if _rank(finding) < known.get(_identity(finding), len(_SEVERITIES)) and _has_cause(finding, comparison, places)
+        if _rank(finding) < known.get(_identity(finding), len(_SEVERITIES)) and _has_cause(finding, comparison, changed)
     )
 
 
@@ -166,16 +157,12 @@ def _identity(finding: Finding) -> Hashable:
     return finding.code, tuple(finding.values.items())
 
 
-def _has_cause(finding: Finding, comparison: Attribution, places: Collection[tuple[StepPhase, str]]) -> bool:
+def _has_cause(finding: Finding, comparison: Attribution, changed: Collection[tuple[StepPhase, str]]) -> bool:
     """Whether something changed that the finding can come from."""
     if finding.since_baseline:
         return True
     if finding.ops:
-        return any(_place(key) in places for key in finding.ops)
+        return any((key.phase, key.module) in changed for key in finding.ops)
     if finding.code == f"{PREFIX}reorders":  # they are counted, so only more of them are news
         return any(change.rule == ChangeRule.REORDERS.value for change in comparison.op_count_changes)
     return finding.share is None or bool(comparison.op_count_changes)  # of a process; of other primitives
-
-
-def _place(key: OpKey) -> tuple[StepPhase, str]:
-    return key.phase, key.module

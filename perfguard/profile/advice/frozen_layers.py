@@ -121,18 +121,19 @@ def frozen_norms(evidence: Evidence) -> Iterator[Hint]:
     for total in evidence.totals:
         if total.key.phase is StepPhase.FORWARD and total.key.op != PYTHON_OP:
             forward[total.key.module].append(total.key)
-    modules = {module for module, keys in forward.items() if module and _is_written_out(keys)}
+    modules = {
+        module
+        for module, keys in forward.items()
+        if module
+        and {_SCALE, _SHIFT} <= {base_name(key.op) for key in keys if _is_by_channel(key)}
+        and not any(_NORM in base_name(key.op) for key in keys)
+    }
     phases = {StepPhase.FORWARD, StepPhase.BACKWARD}
     concerned = [total for total in evidence.totals if total.key.module in modules and total.key.phase in phases]
     known = evidence.program.modules if evidence.program is not None else ()
     kinds = tuple(sorted({each.kind for each in known if each.path in modules}))
     seen = fact("seen.written_out", modules=len(modules), kinds=kinds, time_s=evidence.seconds_of(concerned))
     yield Hint("frozen_batch_norm", [seen], ops=concerned, least_share=WORTH_TELLING)
-
-
-def _is_written_out(keys: Sequence[OpKey]) -> bool:
-    each_channel = {base_name(key.op) for key in keys if _is_by_channel(key)}
-    return {_SCALE, _SHIFT} <= each_channel and not any(_NORM in base_name(key.op) for key in keys)
 
 
 def _is_by_channel(key: OpKey) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from perfguard.profile.changes.op_names import short
 from perfguard.records.facts import Fact, Severity, Value, fact
@@ -26,21 +26,22 @@ class Hint:
     """Of the finding, without its prefix."""
     seen: Sequence[Fact]
     """The evidence."""
-    ops: Sequence[OpTotal] = field(default=(), kw_only=True)
+    _: KW_ONLY
+    ops: Sequence[OpTotal] = ()
     """Ops that are concerned. Without ops and primitives the finding has no share of the step."""
-    primitives: Sequence[PrimitiveTotal] = field(default=(), kw_only=True)
+    primitives: Sequence[PrimitiveTotal] = ()
     """Library calls that are concerned."""
-    places: Iterable[tuple[StepPhase, str]] = field(default=(), kw_only=True)
+    places: Iterable[tuple[StepPhase, str]] = ()
     """Phases and modules of counts whose time is not known."""
-    severity: Severity | None = field(default=None, kw_only=True)
+    severity: Severity | None = None
     """None for that of the finding's share."""
-    least_share: float = field(default=0.0, kw_only=True)
+    least_share: float = 0.0
     """Part of the step from which it is told."""
-    variables: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that try it, empty ones unset; without any, an edit is compared."""
-    profile: EnvProfile | None = field(default=None, kw_only=True)
+    profile: EnvProfile | None = None
     """How much of the environment perfguard decides in that trial; None leaves that to the configuration."""
-    values: Mapping[str, Value] = field(default_factory=dict, kw_only=True)
+    values: Mapping[str, Value] = field(default_factory=dict)
     """What distinguishes it from other findings of its code."""
 
 

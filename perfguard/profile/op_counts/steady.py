@@ -95,8 +95,7 @@ def counts_of_steps(
         trace: With shapes; with memory, too, where allocations are to be counted.
         context: Its context.
         joined: The library calls of each of its steps, in their order; empty where none were logged.
-        compile_events: How often the compiler did something in one step, by `event` or `event: reason`; taken for all
-            steps.
+        compile_events: Counts of one step by `event` or `event: reason`; taken for all steps.
     """
     calls: Sequence[JoinedStep | None] = joined or [None] * context.windows.size
     return tuple(

@@ -52,11 +52,9 @@ class _Part(NamedTuple):
 
 
 def break_down(totals: Iterable[OpTotal], primitives: Iterable[PrimitiveTotal]) -> Breakdown:
-    """Cut a step by kind of work and by phase.
+    """Cut a step, given as all its ops and `PYTHON_OP`, by kind of work and by phase.
 
-    Args:
-        totals: Every op of the step, and what is in no op, as `PYTHON_OP`; their seconds add up to the step.
-        primitives: Calls of oneDNN and MKL in a step of the same work.
+    The primitives are the calls of oneDNN and MKL in a step of the same work.
     """
     ops: dict[_Place, list[OpTotal]] = defaultdict(list)
     for total in totals:

@@ -59,12 +59,9 @@ class OpProfile:
 
 
 def profile_of(trace: Trace, process: int = 0, *, context: Context | None = None) -> OpProfile:
-    """The steps of one trace: of an op its own time; of what is none, the same in its phase, or in several.
+    """The steps of one process's trace: of an op its own time; of what is none, the same in its phase, or in several.
 
-    Args:
-        trace: The trace.
-        process: Number of the process that it is of.
-        context: Of the trace, where it is known already.
+    `context` is the trace's, where it is known already.
     """
     context = context or context_of(trace)
     tree, windows = context.tree, context.windows
@@ -97,13 +94,10 @@ def profile_of(trace: Trace, process: int = 0, *, context: Context | None = None
 
 
 def merge(profiles: Sequence[OpProfile]) -> OpProfile:
-    """All steps of several profiles of one arm, in the order given.
-
-    Args:
-        profiles: At least one; where two know the source of an op or the lines of a place, the first is right.
+    """All steps of several profiles of one arm, in order; sources and lines of the first profile that knows them.
 
     Raises:
-        MeasurementError: There is none.
+        MeasurementError: There is no profile.
     """
     if not profiles:
         raise MeasurementError("no step was profiled; look into the logs of the workers, then profile again")

@@ -65,12 +65,8 @@ def read_arm(
 ) -> ArmFindings:
     """Read all files of one arm and case.
 
-    Args:
-        case_id: The case.
-        processes: At least one with a traced step.
-        isa_class: The widest instruction set of the machine, in oneDNN's words.
-        torch: The arm's torch.
-        compile_events: What torch.compile did while the case was set up.
+    `isa_class` is the machine's widest instruction set in oneDNN's words, `torch` the arm's version. `compile_events`
+    are those of the set-up.
 
     Raises:
         StoreError: A trace or a log cannot be read.

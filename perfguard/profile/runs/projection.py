@@ -12,7 +12,7 @@ from perfguard.profile.libraries.benchdnn import UnsupportedPrimitiveError, benc
 from perfguard.profile.libraries.benchdnn_output import parse_benchdnn
 from perfguard.profile.libraries.onednn_verbose import parse_verbose
 from perfguard.profile.libraries.primitive_problems import PrimitiveProblem, primitive_problems, projected_primitive
-from perfguard.profile.projection.problems import Problem, StepProblems, read_problems, untold, without_profiler
+from perfguard.profile.projection.problems import StepProblems, read_problems, untold, without_profiler
 from perfguard.profile.projection.projection import project, projected_op
 from perfguard.profile.projection.roofline import roofline_point
 from perfguard.profile.projection.work import work_of
@@ -78,12 +78,8 @@ def project_case(
 ) -> CaseProjection:
     """Replay the problems of one case's step, those first that take longest, and add them up.
 
-    Args:
-        case_id: The case.
-        processes: What was profiled of it in the arm, at least one traced step.
-        replaying: How ops are replayed.
-        benchdnn: How primitives are; None where it is not installed.
-        known: Ceilings of the same CPUs and threads; only those that are missing are measured.
+    Of ceilings that are `known` of the same CPUs and threads, only those that are missing are measured. `benchdnn` is
+    None where it is not installed.
 
     Raises:
         StoreError: A trace or a log cannot be read.
@@ -99,12 +95,16 @@ def project_case(
     ]
     replays = replay_ops(asked, [dtype for dtype in CEILING_DTYPES if dtype in missing], replaying)
     answers = iter(replays.ops)
-    replayed = [next(answers) if untold(problem) is None else None for problem in step.problems]
-    rows = list(map(_row, step.problems, replayed))
+    reasons = map(untold, step.problems)
+    replayed = [next(answers) if reason is None else ReplayedOp(call_s=None, reason=reason) for reason in reasons]
+    rows = [
+        projected_op(problem, call_s=op.call_s, reason=op.reason, overload=op.overload or "", assumed=op.assumed)
+        for problem, op in zip(step.problems, replayed, strict=True)
+    ]
     ceilings = _highest(known, replays.ceilings)
     points = [
-        roofline_point(problem, work, ceilings, alone_s=answer.call_s if answer is not None else None)
-        for problem, work, answer in zip(step.problems, works, replayed, strict=True)
+        roofline_point(problem, work, ceilings, alone_s=op.call_s)
+        for problem, work, op in zip(step.problems, works, replayed, strict=True)
         if work is not None and ceilings is not None
     ]
     log = next((p.joined.log for p in processes if p.joined is not None), None)
@@ -139,18 +139,6 @@ def observed_step(processes: Sequence[ProfiledProcess]) -> tuple[StepProblems, f
     cost = event_cost([files.step for files in traced])
     adjusted = without_profiler(step, bare_s=bare_s, event_s=cost.event_s, own_share=cost.own_share)
     return adjusted, step.wall_s if bare_s is None else bare_s
-
-
-def _row(problem: Problem, replayed: ReplayedOp | None) -> Projected:
-    if replayed is None:
-        return projected_op(problem, call_s=None, reason=untold(problem))
-    return projected_op(
-        problem,
-        call_s=replayed.call_s,
-        reason=replayed.reason,
-        overload=replayed.overload or "",
-        assumed=replayed.assumed,
-    )
 
 
 def _highest(known: RooflineCeilings | None, measured: Ceilings | None) -> RooflineCeilings | None:
@@ -192,11 +180,7 @@ def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list
 def _project_primitives(
     log: Path | None, benchdnn: Benchdnn | None, replaying: Replaying, *, step_s: float
 ) -> tuple[Projection | None, list[Fact]]:
-    """Run the primitives that oneDNN logged in a step alone, the longest first, until the budget is used up.
-
-    Returns:
-        None without primitives or benchdnn, and what the reader should know.
-    """
+    """Run the primitives that oneDNN logged alone, the longest first, until the budget is used up; with notes."""
     problems = primitive_problems(parse_verbose(logged_lines(log)).calls)
     if not problems:
         return None, []
