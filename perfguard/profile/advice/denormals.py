@@ -11,12 +11,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from statistics import median
 
-from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.evidence import Evidence, largest, tensors_of
 from perfguard.profile.advice.hints import WORTH_TELLING, Hint
-from perfguard.profile.advice.tensors import largest, tensors_of
 from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, group_of
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Severity, Value, fact
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, OpTotal
 
 LEAST_RATIO = 0.001
@@ -38,7 +37,7 @@ _FLUSHED = frozenset({"f32", "f64", "bf16"})
 (pytorch#150007)."""
 _SHOWN_SUSPECTS = 3
 
-_Suspect = tuple[OpTotal, dict[str, float]]
+_Suspect = tuple[OpTotal, dict[str, Value]]
 """An op that is slow for what it is, and what it was compared with."""
 
 
@@ -63,7 +62,9 @@ def denormals(evidence: Evidence) -> Iterator[Hint]:
         )
         for count in many or counts
     ]
-    seen += [_slow_op(total, compared) for total, compared in suspects[:_SHOWN_SUSPECTS]]
+    for total, compared in suspects[:_SHOWN_SUSPECTS]:
+        values = {"shapes": total.key.shapes, "module": total.key.module, **compared}
+        seen.append(fact("seen.slow_op", values, op=short(total.key.op)))
     yield Hint(
         "denormals" if many else "suspected_denormals",
         seen if many else [*seen, fact("seen.no_proof")],
@@ -153,8 +154,3 @@ def _per_element_s(evidence: Evidence, total: OpTotal) -> float:
 def _call_s(evidence: Evidence, total: OpTotal) -> float:
     """Seconds of one call in the fastest step where that is known, else on average."""
     return evidence.shortest_call_s.get(total.key, evidence.per_call_s(total))
-
-
-def _slow_op(total: OpTotal, compared: dict[str, float]) -> Fact:
-    key = total.key
-    return fact("seen.slow_op", {"shapes": key.shapes, "module": key.module, **compared}, op=short(key.op))

@@ -1,10 +1,15 @@
-"""What rules look at: everything that is known of one profiled step. Whatever is not known is None or empty."""
+"""What rules look at: everything that is known of one profiled step, and the tensors in its ops' keys.
+
+Whatever is not known is None or empty.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +22,15 @@ from perfguard.records.steps.program import ProgramFacts
 
 LEAST_STEPS = 5
 """Steps from which the fastest of them says what an op needs; on a busy host, all of three may hold a burst."""
+CHANNELS_LAST = frozenset({"channels_last", "channels_last_3d"})
+"""Layouts with the channels the fastest."""
+LOW_PRECISION = frozenset({"bf16", "f16"})
+"""dtypes with less than half of f32's bits of precision."""
+FLOATING = LOW_PRECISION | {"f32", "f64"}
+"""dtypes of numbers that are computed with."""
+
+_SHAPE = re.compile(r"\[([\d,]*)\]")
+_LIST = re.compile(r"\{\d+:(\d+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +121,48 @@ def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:
     called = profile.calls > 0
     per_call_s = np.where(called, profile.self_s / np.maximum(profile.calls, 1), np.inf).min(axis=0)
     return {key: seconds for key, seconds in zip(profile.keys, per_call_s.tolist(), strict=True) if seconds < np.inf}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor of a call."""
+
+    shape: tuple[int, ...]
+    """Empty for a scalar, and for a list of tensors."""
+    dtype: str
+    """`f32`; empty where the trace does not tell."""
+    layout: str
+    """`channels_last`; empty where the trace does not tell."""
+    elements: int
+    """Of a list those of all its tensors."""
+
+    @property
+    def image_layout(self) -> str:
+        """Layout of images or volumes; empty for other tensors, and where one channel or one pixel leaves it open."""
+        has_choice = len(self.shape) in {4, 5} and self.shape[1] > 1 and math.prod(self.shape[2:]) > 1
+        return self.layout if has_choice else ""
+
+
+@lru_cache(maxsize=1 << 16)
+def tensors_of(key: OpKey) -> tuple[Tensor, ...]:
+    """Tensors in the order of the arguments; none where the trace has no shapes."""
+    shapes = key.shapes.split()
+    known = [
+        words if len(words) == len(shapes) else [""] * len(shapes)
+        for words in (key.dtypes.split(), key.layouts.split())
+    ]
+    return tuple(_tensor(*words) for words in zip(shapes, *known, strict=True))
+
+
+def largest(key: OpKey) -> int:
+    """Elements of an op's largest tensor; 0 without any."""
+    return max((tensor.elements for tensor in tensors_of(key)), default=0)
+
+
+def _tensor(shape: str, dtype: str, layout: str) -> Tensor:
+    sizes = _SHAPE.fullmatch(shape)
+    if sizes is not None:
+        dims = tuple(int(size) for size in sizes[1].split(",") if size)
+        return Tensor(shape=dims, dtype=dtype, layout=layout, elements=math.prod(dims))
+    listed = _LIST.fullmatch(shape)
+    return Tensor(shape=(), dtype=dtype, layout=layout, elements=int(listed[1]) if listed else 0)

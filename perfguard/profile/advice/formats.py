@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.evidence import CHANNELS_LAST, FLOATING, LOW_PRECISION, Evidence, Tensor, tensors_of
 from perfguard.profile.advice.hints import WORTH_A_CHANGE, WORTH_TELLING, Hint, calls_of, longest_first, seen_calls
-from perfguard.profile.advice.tensors import CHANNELS_LAST, FLOATING, LOW_PRECISION, Tensor, tensors_of
 from perfguard.profile.changes.op_names import short
 from perfguard.profile.op_counts.details import primitive_detail, primitive_detail_text
 from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.evidence import Evidence, tensors_of
 from perfguard.profile.advice.hints import WORTH_TELLING, Hint
-from perfguard.profile.advice.tensors import tensors_of
 from perfguard.profile.changes.op_names import short
 from perfguard.profile.trace.op_groups import Group, base_name, group_of
 from perfguard.records.facts import Fact, Severity, fact
@@ -38,11 +37,6 @@ class _Layer:
         """Whether gradients of its weights are surely computed; else it may only pass on what others need."""
         return bool(self.facts.trainable or self.weights_s)
 
-    @property
-    def is_norm(self) -> bool:
-        """Whether it normalises: few weights, often forgotten when layers are frozen."""
-        return "norm" in self.facts.kind.lower()
-
 
 def frozen_backward(evidence: Evidence) -> Iterator[Hint]:
     """Gradients of layers that nobody uses.
@@ -63,8 +57,9 @@ def frozen_backward(evidence: Evidence) -> Iterator[Hint]:
     # Nothing before the first layer that learns needs a gradient.
     idle = [layer for layer in before if layer.ops]
     yield _on_layers("frozen_backward", idle, *_forgotten(idle))
-    # Frozen layers that are in backward only because norm layers before them learn.
-    first_other = next((number for number, layer in enumerate(after) if layer.learns and not layer.is_norm), None)
+    # Frozen layers that are in backward only because norm layers before them, often forgotten in freezing, learn.
+    others = (number for number, layer in enumerate(after) if layer.learns and "norm" not in layer.facts.kind.lower())
+    first_other = next(others, None)
     if first_other is not None:  # else norms are all that is trained, on purpose
         idle = [layer for layer in after[:first_other] if layer.ops and not layer.learns]
         norms = tuple(layer.facts.path for layer in after[:first_other] if layer.learns)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.evidence import LOW_PRECISION, Evidence, tensors_of
 from perfguard.profile.advice.hints import WORTH_TELLING, Hint, calls_of, seen_calls
-from perfguard.profile.advice.tensors import LOW_PRECISION, tensors_of
 from perfguard.profile.changes.op_names import CONVOLUTIONS, short
 from perfguard.profile.libraries.implementations import Turn, turn_of
 from perfguard.profile.op_counts.details import primitive_detail
