@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -39,8 +40,8 @@ RULES: Sequence[Rule] = (
     Rule(formats.mixed_layouts, ("mixed_layouts",), ChangeRule.LAYOUT),
     Rule(formats.channels_last_untried, ("channels_last_untried",)),
     Rule(formats.reorders, ("reorders",), ChangeRule.REORDERS),
-    Rule(formats.copies, ("copies",), ChangeRule.COPIES),
-    Rule(formats.casts, ("casts",), ChangeRule.DTYPE),
+    Rule(partial(formats.copies, are_casts=False), ("copies",), ChangeRule.COPIES),
+    Rule(partial(formats.copies, are_casts=True), ("casts",), ChangeRule.DTYPE),
     Rule(formats.double_precision, ("double_precision",), ChangeRule.DTYPE),
     Rule(small_ops.unfused_optimizers, ("unfused_optimizer",), ChangeRule.FUSION),
     Rule(frozen_layers.frozen_backward, ("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients")),
@@ -129,10 +130,9 @@ def _path(modules: Collection[str]) -> str:
 
 def _is_at(change: OpCountChange, finding: Finding) -> bool:
     """Whether a change is at a finding's modules, or one of the two names none."""
-    modules = {f"{pattern_of(key.module)}." for key in finding.ops}
-    place = f"{change.module}."
+    place, modules = f"{change.module}.", {f"{pattern_of(key.module)}." for key in finding.ops}
     overlap = any(place.startswith(module) or module.startswith(place) for module in modules)
-    return not change.module or not modules or overlap
+    return overlap or not change.module or not modules
 
 
 def new_findings(

@@ -19,8 +19,8 @@ from perfguard.records.facts import Severity, Value, fact
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, OpTotal
 
 LEAST_RATIO = 0.001
-"""Share of denormals in a kind of tensors from which they are told without a slow op: a vector of 16 f32 values is slow
-as soon as one of them is denormal, so that 0.1 % of values are met in 1.6 % of vectors."""
+"""Share of denormals in a kind of tensors from which they are reported without a slow op: one denormal makes a vector
+of 16 f32 values slow, so 0.1 % of values slow 1.6 % of vectors."""
 SLOWER_BY = 5.0
 """How many times slower than itself, in the baseline or alone, an op must be to be suspected: the least of the reported
 cases (pytorch#23862)."""

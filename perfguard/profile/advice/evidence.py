@@ -130,9 +130,9 @@ class Tensor:
     shape: tuple[int, ...]
     """Empty for a scalar, and for a list of tensors."""
     dtype: str
-    """`f32`; empty where the trace does not tell."""
+    """`f32`; empty where the trace has none."""
     layout: str
-    """`channels_last`; empty where the trace does not tell."""
+    """`channels_last`; empty where the trace has none."""
     elements: int
     """Of a list those of all its tensors."""
 

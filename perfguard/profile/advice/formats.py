@@ -17,7 +17,7 @@ LEAST_CONVOLUTION_SHARE = 0.1
 """Part of a step in convolutions from which their layout is worth a try: a third of a tenth of the step, which is what
 the measured example saved, is still several times what a gate sees."""
 LEAST_REORDER_SHARE = 0.05
-"""Part of a step from which reorders are told. Some are the rule in training, where weights change with every step and
+"""Part of a step from which reorders are reported. Some are usual in training, where weights change with every step and
 so are laid out again: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et
 al., "Deep Learning Models on CPUs" (2022), arXiv:2206.10034, Fig. 2."""
 
@@ -116,17 +116,12 @@ def reorders(evidence: Evidence) -> Iterator[Hint]:
     yield Hint("reorders", [seen], primitives=found, least_share=LEAST_REORDER_SHARE)
 
 
-def copies(evidence: Evidence) -> Iterator[Hint]:
-    """Copies within one dtype: `.contiguous()`, `.clone()`, `reshape` where no view is possible."""
-    return _copies(evidence, "copies", within_one_dtype=True)
+def copies(evidence: Evidence, *, are_casts: bool) -> Iterator[Hint]:
+    """Copies within one dtype: `.contiguous()`, `.clone()`, `reshape` where no view is possible.
 
-
-def casts(evidence: Evidence) -> Iterator[Hint]:
-    """Copies between dtypes, as autocast makes them for every weight in every step."""
-    return _copies(evidence, "casts", within_one_dtype=False)
-
-
-def _copies(evidence: Evidence, kind: str, *, within_one_dtype: bool) -> Iterator[Hint]:
+    Casts are those between dtypes, as autocast makes them for every weight in every step.
+    """
+    kind = "casts" if are_casts else "copies"
     found: list[OpTotal] = []
     between: list[tuple[str, float]] = []
     for total in evidence.totals:
@@ -134,7 +129,7 @@ def _copies(evidence: Evidence, kind: str, *, within_one_dtype: bool) -> Iterato
         if total.key.op != _COPY or len(tensors) < 2 or not (tensors[0].dtype and tensors[1].dtype):
             continue
         target, source = tensors[:2]
-        if (source.dtype == target.dtype) is within_one_dtype:
+        if (source.dtype != target.dtype) is are_casts:
             found.append(total)
             between.append((_copied(source, target), evidence.seconds_of((total,))))
     time_s = evidence.seconds_of(found)
@@ -152,8 +147,8 @@ def _copied(source: Tensor, target: Tensor) -> str:
 def double_precision(evidence: Evidence) -> Iterator[Hint]:
     """f64 that slipped into a narrower step, as numpy's arrays and Python's lists bring it.
 
-    A step whose products are mostly of doubles is meant to be so: weights of f32 would refuse them. Calls tell, not
-    seconds: a slip that takes most of the step's time is the worst of them.
+    A step whose products are mostly of doubles is meant to be so: weights of f32 would refuse them. Calls count,
+    not seconds: a slip that takes most of the step's time is the worst of them.
     """
     doubles: list[OpTotal] = []
     others: list[OpTotal] = []

@@ -1,4 +1,4 @@
-"""What rules say: which ops or calls are concerned, what was seen of them, and from which part of a step it is told."""
+"""What rules say: which ops or calls are concerned, what was seen of them, and from which part of a step it matters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from perfguard.records.plan import EnvProfile
 from perfguard.records.steps.ops import OpTotal, PrimitiveTotal, StepPhase
 
 WORTH_TELLING = 0.01
-"""Part of a step from which a finding is told. Gates see slowdowns from 0.5 % on; what takes less than 1 % of a step
-would have to lose half of that to be seen."""
+"""Part of a step from which a finding is reported. Gates see slowdowns from 0.5 % on; what takes less than 1 % of a
+step would have to lose half of that to be seen."""
 WORTH_A_CHANGE = 0.05
 """Part of a step from which a finding is notable: a tenth of it is still what a gate sees."""
 
@@ -36,7 +36,7 @@ class Hint:
     severity: Severity | None = None
     """None for that of the finding's share."""
     least_share: float = 0.0
-    """Part of the step from which it is told."""
+    """Part of the step from which it is reported."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that try it, empty ones unset; without any, an edit is compared."""
     profile: EnvProfile | None = None

@@ -14,14 +14,14 @@ from perfguard.records.plan import EnvProfile
 from perfguard.records.steps.ops import PYTHON_OP, OpCountKind, OpCountRow, StepPhase
 
 LEAST_LOADING_SHARE = 0.1
-"""Part of a step in loading from which it is told: a batch has to be put together in any case, and less than a tenth of
-a step for that is nothing that a cheaper way could win much of. A judgement, not a measurement."""
+"""Part of a step in loading from which it is reported: a batch must be assembled in any case, and of less than a tenth
+of a step a cheaper way could win little. A judgement, not a measurement."""
 SECONDS_PER_FAULT = 1.5e-6
 """What a fault took where it was measured: LayerNorm on 512 x 1024, forward and backward, one thread of a guest of an
 AMD EPYC: 240 to 247 us without faults, up to 527 us with up to 184 of them. Only distinguishes many faults from few."""
 LEAST_FAULT_SHARE = 0.02
-"""Part of a step that its faults would take at that price, from which they are told: the price is another elsewhere, so
-half of it must still be worth telling."""
+"""Part of a step that its faults would take at that price, from which they are reported: the price differs between
+machines, so half of it must still be worth a report."""
 KEEPING_VARIABLES = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 """With these, glibc takes memory once and keeps it."""
 CAPACITY_VARIABLE = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"

@@ -99,7 +99,7 @@ class PrimitiveDetail:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the destination of a reorder, without its padding; 0 where they cannot be told."""
+        """Bytes of the destination of a reorder, without its padding; 0 where they are not known."""
         sizes = self.problem.split("x")
         if not self.descriptors or not all(size.isdigit() for size in sizes):
             return 0

@@ -67,9 +67,8 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
     Raises:
         MeasurementError: No process is left.
     """
-    arms = (baseline, candidate)
-    ours, theirs = (set(arm.profile.process.tolist()) for arm in arms)
-    if all(arm.has_bare_steps for arm in arms):
+    ours, theirs = (set(arm.profile.process.tolist()) for arm in (baseline, candidate))
+    if baseline.has_bare_steps and candidate.has_bare_steps:
         ours &= set(baseline.bare_process.tolist())
         theirs &= set(candidate.bare_process.tolist())
     common = tuple(sorted(ours & theirs))

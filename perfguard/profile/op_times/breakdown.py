@@ -1,4 +1,4 @@
-"""Where a step's time goes: by primitive and direction, as far as a library tells, and by kind of op for the rest.
+"""Where a step's time goes: by primitive and direction, as far as a library reports, and by kind of op for the rest.
 
 The shares are of the *step*, rounded so that they add up to 100.0 %. Nothing is counted twice: the time of an op that
 called oneDNN or MKL is split into that of its primitives, each under its own name and direction, and the op's rest,
@@ -83,14 +83,9 @@ def _parts_of(ops: Sequence[OpTotal], primitives: Sequence[PrimitiveTotal]) -> l
     scale = min(1.0, max(0.0, time_s) / in_library_s) if in_library_s > 0 else 0.0
     parts = [
         _Part(
-            name=_primitive_name(primitive),
-            direction=primitive.direction or direction,
-            phase=phase,
-            calls=primitive.calls,
-            time_s=primitive.time_s * scale,
-            in_library=True,
+            _primitive_name(each), each.direction or direction, phase, each.calls, each.time_s * scale, in_library=True
         )
-        for primitive in primitives
+        for each in primitives
     ]
     name = _group_name(phase, op)
     if primitives and group_of(op) not in _ALSO_COMPUTE:

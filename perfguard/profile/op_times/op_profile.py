@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
-from perfguard.profile.op_times.typical_steps import middle_steps
+from perfguard.profile.op_times.typical_steps import FloatArray, middle_steps
 from perfguard.profile.trace.context import NO_STEP, Context, context_of
 from perfguard.profile.trace.events import EventKind
 from perfguard.profile.trace.gaps import gaps_of
@@ -21,7 +21,6 @@ from perfguard.profile.trace.trace import Trace
 from perfguard.records.protocol import MODULE_PREFIX
 from perfguard.records.steps.ops import OpKey, OpTotal
 
-FloatArray = npt.NDArray[np.float64]
 _Numbers = npt.NDArray[np.integer]
 
 _NS_PER_S = 1e9

@@ -166,14 +166,12 @@ def _longer(arm: ArmProfile, processes: tuple[int, ...], *, event_s: float, modu
     Returns:
         Shape `(3, processes)`.
     """
-    profile = arm.profile
     bare_s = typical_steps(arm.bare_s, arm.bare_process, processes)
-    charged = charged_events(profile, own_share=0.0)
+    charged = charged_events(arm.profile, own_share=0.0)
     events_s = event_s * charged.plain.sum(axis=1) + module_s * charged.modules.sum(axis=1)
-    profiled_s, events_s = (
-        typical_steps(seconds, profile.process, processes) for seconds in (profile.wall_s, events_s)
-    )
-    return np.stack([bare_s, profiled_s - bare_s, events_s])
+    measured_s = np.stack([arm.profile.wall_s, events_s], axis=1)
+    profiled_s, typical_events_s = typical_steps(measured_s, arm.profile.process, processes).T
+    return np.stack([bare_s, profiled_s - bare_s, typical_events_s])
 
 
 def _error_ratio(values: FloatArray) -> float:
@@ -196,7 +194,5 @@ def _emptiest_ops_s(profile: OpProfile) -> float:
 
 def _shares(weights: FloatArray) -> FloatArray:
     """Parts of each row's sum, even where that is 0."""
-    shares = np.full(weights.shape, 1 / max(1, weights.shape[1]))
     total = weights.sum(axis=1, keepdims=True)
-    np.divide(weights, total, out=shares, where=total > 0)
-    return shares
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), 1 / max(1, weights.shape[1]))
