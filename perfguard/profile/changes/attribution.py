@@ -238,7 +238,7 @@ def _counted(diff: OpDiff, causes: Sequence[WeighedCause], changes: Sequence[Cha
     taken: set[int] = set()
     for _, number, cause in sorted(overlaps, key=lambda overlap: (-overlap[0], overlap[1])):
         if cause not in facts and number not in taken:
-            facts[cause] = changes[number].fact
+            facts[cause] = changes[number].record.fact
             taken.add(number)
     return facts
 

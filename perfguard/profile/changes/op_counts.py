@@ -7,24 +7,20 @@ counts exchanged it finds the same changes, the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from perfguard.profile.changes.calls import attach, calls, executions, minor_calls, moves
-from perfguard.profile.changes.counted import Change, Rule
-from perfguard.profile.changes.events import allocations, cache_misses, compile_events
-from perfguard.profile.changes.fusions import fusions, optimizers
-from perfguard.profile.changes.implementations import convolutions, implementations, left_libraries
+from perfguard.profile.changes import calls
+from perfguard.profile.changes.counted import Change, Residue, Rule
+from perfguard.profile.changes.fusions import convolutions, fusions, left_libraries, optimizers
 from perfguard.profile.changes.movements import copies, other_reorders, reorders
-from perfguard.profile.changes.pairs import Difference, pair_rows
-from perfguard.profile.changes.residue import Pair, Residue
-from perfguard.profile.changes.tensors import dtypes, layouts, shapes
+from perfguard.profile.changes.pairs import pair_changes
 from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import OpCountChange, OpCounts
 
-_ORDER = {rule: number for number, rule in enumerate(Rule)}
-_SEVERITIES = tuple(Severity)
+_RULES = [rule.value for rule in Rule]
+_SEVERITIES = list(Severity)
 
 
 def comparable(before: OpCounts, after: OpCounts) -> Fact | None:
@@ -45,63 +41,53 @@ def compare_op_counts(before: OpCounts, after: OpCounts) -> tuple[OpCountChange,
     """What changed in what a step executes; empty where it is the same.
 
     Counts are compared exactly. Bytes of allocations may differ by less than `ALIGNMENT_BYTES` for each of them.
-
-    Args:
-        before: Of the baseline. Whether the two say anything about each other, `comparable` knows.
-        after: Of the candidate.
+    Whether the two say anything about each other, `comparable` knows.
 
     Returns:
-        Gravest first; improvements last. With another torch, each fact has both versions.
+        Worst first; improvements last. With another torch, each fact has both versions.
     """
     return records_of(classify(before, after))
 
 
 def records_of(changes: Sequence[Change]) -> tuple[OpCountChange, ...]:
     """Changes without the rows that they explain."""
-    return tuple(
-        OpCountChange(
-            fact=change.fact,
-            phase=change.phase,
-            module=change.module,
-            rule=change.rule.value,
-            before=change.counts.before,
-            after=change.counts.after,
-        )
-        for change in changes
-    )
+    return tuple(change.record for change in changes)
 
 
 def classify(before: OpCounts, after: OpCounts) -> Sequence[Change]:
     """The changes with the rows that each of them explains: together, every row that differs; worst first."""
     residue = Residue(before, after)
     found = [
-        *compile_events(residue),
-        *cache_misses(residue),
-        *moves(residue),
-        *allocations(residue),
+        *calls.compile_events(residue),
+        *calls.cache_misses(residue),
+        *calls.moves(residue),
+        *calls.allocations(residue),
         *optimizers(residue),
         *fusions(residue),
         *convolutions(residue),
+        *pair_changes(residue),
+        *left_libraries(residue),
+        *calls.calls(residue),
+        *reorders(residue),
+        *copies(residue),
     ]
-    found += _of_pairs(residue, pair_rows(residue))
-    found += [*left_libraries(residue), *calls(residue), *reorders(residue), *copies(residue)]
-    found = [*attach(residue, found), *_of_pairs(residue, pair_rows(residue, minor=True))]
-    found += [*minor_calls(residue), *executions(residue), *other_reorders(residue)]
+    found = [
+        *calls.attach(residue, found),
+        *pair_changes(residue, minor=True),
+        *calls.minor_calls(residue),
+        *calls.executions(residue),
+        *other_reorders(residue),
+    ]
     if before.torch != after.torch:
         versions = {"torch_before": before.torch, "torch_after": after.torch}
-        found = [replace(one, fact=replace(one.fact, values={**one.fact.values, **versions})) for one in found]
-    return sorted(found, key=_reading_order)
+        found = [replace(change, record=_with_values(change.record, versions)) for change in found]
+    return sorted(found, key=lambda change: _reading_order(change.record))
 
 
-def _of_pairs(residue: Residue, pairs: Mapping[Difference, Sequence[Pair]]) -> list[Change]:
-    return [
-        *implementations(pairs.get(Difference.IMPLEMENTATION, ())),
-        *layouts(residue, pairs.get(Difference.LAYOUT, ())),
-        *dtypes(residue, pairs.get(Difference.DTYPE, ())),
-        *shapes(pairs.get(Difference.SHAPES, ())),
-    ]
+def _with_values(record: OpCountChange, values: dict[str, str]) -> OpCountChange:
+    return replace(record, fact=replace(record.fact, values={**record.fact.values, **values}))
 
 
-def _reading_order(change: Change) -> tuple[int, int, int, str, str]:
-    severity = _SEVERITIES.index(change.fact.severity)
-    return severity, _ORDER[change.rule], -abs(change.counts.change), change.module, repr(change.fact)
+def _reading_order(change: OpCountChange) -> tuple[int, int, int, str, str]:
+    severity, rule = _SEVERITIES.index(change.fact.severity), _RULES.index(change.rule)
+    return severity, rule, -abs(change.after - change.before), change.module, repr(change.fact)

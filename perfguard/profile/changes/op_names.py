@@ -10,19 +10,27 @@ from perfguard.profile.trace.op_groups import Group, group_of
 COPIES = ("contiguous", "reshape", "to", "clone", "_to_copy", "copy_")
 """Ops that copy a tensor as it is, the outermost first; `reshape` only does where a view is impossible."""
 
-ATTENDANTS = frozenset(
-    {
-        *("zero_", "zeros", "zeros_like", "new_zeros", "fill_", "ones", "ones_like", "new_ones"),
-        *("full", "full_like", "new_full", "scalar_tensor", "resize_as_", "_nnpack_available"),
-    }
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ATTENDANTS = _names(
+    """
+    zero_ zeros zeros_like new_zeros fill_ ones ones_like new_ones full full_like new_full scalar_tensor resize_as_
+    _nnpack_available
+    """
 )
 """Ops beside views that come with others: they fill new tensors or ask what is possible."""
 
 CASTS = frozenset({"to", "_to_copy", "copy_", "type_as"})
 """Copies by which autocast and `.to(dtype)` change a dtype."""
 
+REORDER = "reorder"
+"""oneDNN's primitive that copies a tensor into another layout."""
+
 _CALLED_BY: Mapping[str, frozenset[str]] = {
-    op: frozenset(callers.split())
+    op: _names(callers)
     for op, callers in {
         "convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
         "_convolution": "convolution",
@@ -78,7 +86,7 @@ _CALLS: Mapping[str, frozenset[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fusion:
     """Work that one op does at once or many do piece by piece."""
 
@@ -86,68 +94,54 @@ class Fusion:
     """First part of the codes of its changes: `attention.unfused`."""
     fused: frozenset[str]
     """Names of the op, with wrappers that exist only around it."""
+    core: Group
+    """Group of the ops without which nothing was taken to pieces."""
     groups: frozenset[Group]
     """Groups of the ops that do the same in pieces."""
-    core: Group
-    """The one of these groups without which nothing was taken to pieces."""
 
 
-def _fusion(kind: str, names: str, *, core: Group, groups: Iterable[Group] = ()) -> Fusion:
-    return Fusion(
-        kind=kind,
-        fused=frozenset(names.split()),
-        core=core,
-        groups=frozenset({core, Group.ELEMENT_WISE, Group.REDUCTION, *groups}),
+FUSIONS = tuple(
+    Fusion(kind, _names(names), core, frozenset({core, Group.ELEMENT_WISE, Group.REDUCTION, *groups}))
+    for kind, core, groups, names in (
+        (
+            "attention",
+            Group.MATMUL,
+            (Group.SOFTMAX, Group.ATTENTION),
+            """
+            _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
+            _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_fused_attention_overrideable_backward
+            """,
+        ),
+        (
+            "norm",
+            Group.ELEMENT_WISE,
+            (),
+            """
+            batch_norm _batch_norm_impl_index native_batch_norm _native_batch_norm_legit
+            _native_batch_norm_legit_no_training native_batch_norm_backward
+            """,
+        ),
+        ("norm", Group.ELEMENT_WISE, (), "layer_norm native_layer_norm native_layer_norm_backward"),
+        ("norm", Group.ELEMENT_WISE, (), "group_norm native_group_norm native_group_norm_backward"),
+        ("norm", Group.ELEMENT_WISE, (), "rms_norm _fused_rms_norm _fused_rms_norm_backward"),
+        ("recurrent", Group.MATMUL, (), "mkldnn_rnn_layer mkldnn_rnn_layer_backward _thnn_fused_lstm_cell"),
+        ("activation", Group.ELEMENT_WISE, (), "gelu gelu_backward silu silu_ silu_backward"),
+        (
+            "loss",
+            Group.ELEMENT_WISE,
+            (Group.LOSS,),
+            "cross_entropy_loss log_softmax _log_softmax _log_softmax_backward_data",
+        ),
+        ("linear", Group.MATMUL, (), "addmm baddbmm"),
     )
-
-
-FUSIONS = (
-    _fusion(
-        "attention",
-        """
-        _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
-        _scaled_dot_product_fused_attention_overrideable _scaled_dot_product_fused_attention_overrideable_backward
-        """,
-        core=Group.MATMUL,
-        groups=(Group.SOFTMAX, Group.ATTENTION),
-    ),
-    _fusion(
-        "norm",
-        """
-        batch_norm _batch_norm_impl_index native_batch_norm _native_batch_norm_legit
-        _native_batch_norm_legit_no_training native_batch_norm_backward
-        """,
-        core=Group.ELEMENT_WISE,
-    ),
-    _fusion("norm", "layer_norm native_layer_norm native_layer_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("norm", "group_norm native_group_norm native_group_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("norm", "rms_norm _fused_rms_norm _fused_rms_norm_backward", core=Group.ELEMENT_WISE),
-    _fusion("recurrent", "mkldnn_rnn_layer mkldnn_rnn_layer_backward _thnn_fused_lstm_cell", core=Group.MATMUL),
-    _fusion("activation", "gelu gelu_backward silu silu_ silu_backward", core=Group.ELEMENT_WISE),
-    _fusion(
-        "loss",
-        "cross_entropy_loss log_softmax _log_softmax _log_softmax_backward_data",
-        core=Group.ELEMENT_WISE,
-        groups=(Group.LOSS,),
-    ),
-    _fusion("linear", "addmm baddbmm", core=Group.MATMUL),
 )
 """Fused ops of torch on CPUs whose loss is a known cause of slow steps."""
 
-CONVOLUTIONS = frozenset(
-    {
-        "mkldnn_convolution",
-        "_nnpack_spatial_convolution",
-        "thnn_conv2d",
-        "_slow_conv2d_forward",
-        "_slow_conv2d_backward",
-        "slow_conv3d",
-        "slow_conv3d_forward",
-        "slow_conv_dilated2d",
-        "slow_conv_dilated3d",
-        "slow_conv_transpose2d",
-        "slow_conv_transpose3d",
-    }
+CONVOLUTIONS = _names(
+    """
+    mkldnn_convolution _nnpack_spatial_convolution thnn_conv2d _slow_conv2d_forward _slow_conv2d_backward slow_conv3d
+    slow_conv3d_forward slow_conv_dilated2d slow_conv_dilated3d slow_conv_transpose2d slow_conv_transpose3d
+    """
 )
 """Ops that each are one way for torch to compute a convolution."""
 
