@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -12,7 +11,7 @@ from scipy import special
 from perfguard.profile.changes.diff import LEVEL, OpDiff
 from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.profile.op_times.typical_steps import FloatArray, typical_steps
-from perfguard.records.steps.ops import PYTHON_OP, StepBalance
+from perfguard.records.steps.ops import StepBalance
 from perfguard.stats.moderated import Differences, estimate_noise, mean_differences
 
 PRECISION = 0.03
@@ -20,28 +19,27 @@ PRECISION = 0.03
 smaller than that are hard to tell from noise, and regressions that are worth a look are hardly smaller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Steps:
-    """One arm's steps, a mean for each process."""
-
-    wall_s: FloatArray
-    idle_s: FloatArray
-
-
 def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> StepBalance:
     """Share out the difference between the unprofiled steps.
 
     Without unprofiled steps the windows of the profiled ones take their place, and idle time is unknown, counted as 0.
     """
-    before, after = _steps(baseline, candidate, diff)
-    step = _difference(after.wall_s - before.wall_s)
-    left = _left(after.wall_s - before.wall_s, diff)
-    ops_s, outside_s = _sums(diff)
-    idle_s = _idle_outside_ops(float(after.idle_s.mean() - before.idle_s.mean()), outside_s)
+    is_bare = baseline.has_bare_steps and candidate.has_bare_steps
+    before_s, idle_before_s = _steps(baseline, diff.pairs.baseline, is_bare=is_bare)
+    after_s, idle_after_s = _steps(candidate, diff.pairs.candidate, is_bare=is_bare)
+    step = _difference(after_s - before_s)
+    # What was taken out as the profiler's cost is one estimate for all ops: its errors add up instead of cancelling.
+    error_s = float(diff.ops.overhead_error_s.sum())
+    left = _difference(after_s - before_s - diff.ops.deltas_s.sum(axis=1), error_s=error_s)
+    python = np.array([diff.ops.is_python(column) for column in range(len(diff.ops.keys))], dtype=np.bool_)
+    ops_s, outside_s = (float(diff.differences.mean[part].sum()) for part in (~python, python))
+    # A thread also waits inside ops (for other threads, for memory). That time is those ops' already, and to take it
+    # from the interpreter would invent a gain there.
+    idle_s = float(np.clip(idle_after_s - idle_before_s, min(0.0, outside_s), max(0.0, outside_s)))
     python_s = outside_s - idle_s
     return StepBalance(
-        baseline_s=float(before.wall_s.mean()),
-        candidate_s=float(after.wall_s.mean()),
+        baseline_s=float(before_s.mean()),
+        candidate_s=float(after_s.mean()),
         delta_s=float(step.mean[0]),
         lower_s=float(step.lower[0]),
         upper_s=float(step.upper[0]),
@@ -55,30 +53,14 @@ def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> Ste
     )
 
 
-def _steps(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> tuple[_Steps, _Steps]:
-    if baseline.has_bare_steps and candidate.has_bare_steps:
-        return (_bare_steps(baseline, diff.pairs.baseline), _bare_steps(candidate, diff.pairs.candidate))
-    return (_windows(baseline, diff.pairs.baseline), _windows(candidate, diff.pairs.candidate))
-
-
-def _bare_steps(arm: ArmProfile, processes: tuple[int, ...]) -> _Steps:
+def _steps(arm: ArmProfile, processes: tuple[int, ...], *, is_bare: bool) -> tuple[FloatArray, float]:
+    """Wall seconds of one arm's step, by process, and idle seconds in the mean."""
+    if not is_bare:
+        return typical_steps(arm.profile.wall_s, arm.profile.process, processes), 0.0
     wall_s, idle_s = (
         typical_steps(values, arm.bare_process, processes) for values in (arm.bare_s, arm.bare_s - arm.bare_thread_s)
     )
-    return _Steps(wall_s=wall_s, idle_s=idle_s)
-
-
-def _windows(arm: ArmProfile, processes: tuple[int, ...]) -> _Steps:
-    wall_s = typical_steps(arm.profile.wall_s, arm.profile.process, processes)
-    return _Steps(wall_s=wall_s, idle_s=np.zeros_like(wall_s))
-
-
-def _left(deltas_s: FloatArray, diff: OpDiff) -> Differences:
-    """What ops and time in none leave of the steps' difference.
-
-    What was taken out as the profiler's cost is one estimate for all ops, so its errors add up instead of cancelling.
-    """
-    return _difference(deltas_s - diff.ops.deltas_s.sum(axis=1), error_s=float(diff.ops.overhead_error_s.sum()))
+    return wall_s, float(idle_s.mean())
 
 
 def _difference(deltas_s: FloatArray, *, error_s: float = 0.0) -> Differences:
@@ -88,23 +70,8 @@ def _difference(deltas_s: FloatArray, *, error_s: float = 0.0) -> Differences:
     return mean_differences(series, np.zeros(1), noise, level=LEVEL, extra_error=np.array([error_s]))
 
 
-def _sums(diff: OpDiff) -> tuple[float, float]:
-    """Difference inside ops, and outside of them."""
-    python = np.array([key.op == PYTHON_OP for key in diff.ops.keys], dtype=np.bool_)
-    return float(diff.differences.mean[~python].sum()), float(diff.differences.mean[python].sum())
-
-
-def _idle_outside_ops(idle_s: float, outside_s: float) -> float:
-    """The idle difference, as far as the time outside ops can hold it.
-
-    A thread also waits inside ops (for other threads, for memory). That time is those ops' already, and to take it from
-    the interpreter would invent a gain there.
-    """
-    return float(np.clip(idle_s, min(0.0, outside_s), max(0.0, outside_s)))
-
-
 def is_settled(baseline_s: Sequence[Sequence[float]], candidate_s: Sequence[Sequence[float]]) -> bool:
-    """Whether the pairs tell the difference of the steps to `PRECISION`.
+    """Whether the pairs give the difference of the steps to `PRECISION`.
 
     Only the width of the interval counts, not where it lies: who goes on until a difference shows will see one where
     there is none.

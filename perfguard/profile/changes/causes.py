@@ -6,25 +6,25 @@ Each rule claims ops from those that no earlier rule took.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 
+from perfguard.profile.changes.counted import grouped
 from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff
-from perfguard.profile.changes.matches import (
+from perfguard.profile.changes.op_names import is_minor
+from perfguard.profile.changes.paired_ops import (
     AFTER,
     BEFORE,
-    CASTS,
+    DTYPE_COPIES,
     LAYOUT_COPIES,
     Property,
-    Twin,
     find_twins,
     implementation_change,
+    short_op,
 )
-from perfguard.profile.changes.op_names import is_minor
-from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, StepPhase
+from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
 
 CULPRIT_LEVEL = 0.025
 """Adjusted p at which an op, or a sum of ops, may be blamed. There are two such families, single ops and sums, so with
@@ -65,18 +65,41 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Ops that changed together."""
+    """Ops that changed together, and what that costs once it is weighed."""
 
     kind: CauseKind
     """Why they are together."""
     certainty: Certainty
     """What it rests on."""
     columns: tuple[int, ...]
-    """Columns of the ops; not empty, of no other cause."""
+    """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
     lost: str = ""
     """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
     gained: str = ""
     """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
+    delta_s: float = 0.0
+    """Seconds in a step, candidate minus baseline."""
+    lower_s: float = -math.inf
+    """Lower end of the 95 % interval; -inf where it is unknown."""
+    upper_s: float = math.inf
+    """Upper end; inf where it is unknown."""
+    p: float = 1.0
+    """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the change is a fact."""
+        return self.certainty is Certainty.EXACT
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether its own interval excludes 0."""
+        return self.lower_s > 0 or self.upper_s < 0
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether its own interval includes 0; not where there is none."""
+        return math.isfinite(self.upper_s) and not self.is_significant
 
 
 def find_causes(diff: OpDiff) -> list[Cause]:
@@ -84,10 +107,14 @@ def find_causes(diff: OpDiff) -> list[Cause]:
     free = set(range(len(diff.ops.keys)))
     causes: list[Cause] = []
     for rule in (_optimizers, _tensors, _implementations, _places, _times):
-        claimed = rule(diff, free)
+        claimed = list(rule(diff, free))
         free.difference_update(column for cause in claimed for column in cause.columns)
         causes.extend(claimed)
     return causes
+
+
+def _exact(kind: CauseKind, columns: Iterable[int], lost: str = "", gained: str = "") -> Cause:
+    return Cause(kind=kind, certainty=Certainty.EXACT, columns=tuple(sorted(columns)), lost=lost, gained=gained)
 
 
 def family_of(diff: OpDiff, column: int) -> Hashable:
@@ -96,83 +123,57 @@ def family_of(diff: OpDiff, column: int) -> Hashable:
     return (key.phase, key.module) if _is_update(key) else (key.phase, key.op)
 
 
-def short_op(key: OpKey) -> str:
-    """`mul_` for `aten::mul_`."""
-    return key.op if key.op == PYTHON_OP else key.op.rpartition("::")[2] or key.op
-
-
-def _exact_columns(diff: OpDiff, free: Iterable[int]) -> list[int]:
-    return [column for column in sorted(free) if diff.is_exact(column)]
-
-
 def _is_update(key: OpKey) -> bool:
     """Whether an optimizer executes it; gradient clipping is in the same phase, but in no optimizer."""
     return key.phase is StepPhase.OPTIMIZER and key.module != ""
 
 
-def _optimizers(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _optimizers(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """One cause for each optimizer that executes other ops than before; one for an optimizer that replaced another."""
-    by_name: dict[str, list[int]] = defaultdict(list)
-    for column in sorted(free):
-        if _is_update(diff.ops.keys[column]):
-            by_name[diff.ops.keys[column].module].append(column)
-    changed = {name: columns for name, columns in by_name.items() if any(diff.is_exact(column) for column in columns)}
-    gone = [name for name, columns in changed.items() if _all_of(diff, columns, ChangeClass.GONE)]
-    new = [name for name, columns in changed.items() if _all_of(diff, columns, ChangeClass.NEW)]
-    found = []
+    keys = diff.ops.keys
+    updates = (column for column in sorted(free) if _is_update(keys[column]))
+    by_name = grouped(updates, lambda column: keys[column].module)
+    changed = {name: columns for name, columns in by_name.items() if any(map(diff.is_exact, columns))}
+
+    def all_of(change: ChangeClass) -> list[str]:
+        return [
+            name
+            for name, columns in changed.items()
+            if all(diff.changes[column] is change for column in columns if not diff.ops.is_python(column))
+        ]
+
+    gone, new = all_of(ChangeClass.GONE), all_of(ChangeClass.NEW)
     if len(gone) == len(new) == 1:
-        found.append((gone[0], new[0], [*changed.pop(gone[0]), *changed.pop(new[0])]))
-    found += [(name, name, columns) for name, columns in changed.items()]
-    return [
-        Cause(kind=CauseKind.OPTIMIZER, certainty=Certainty.EXACT, columns=tuple(columns), lost=lost, gained=gained)
-        for lost, gained, columns in found
-    ]
-
-
-def _all_of(diff: OpDiff, columns: list[int], change: ChangeClass) -> bool:
-    return all(diff.changes[column] is change for column in columns if diff.ops.keys[column].op != PYTHON_OP)
+        columns = [*changed.pop(gone[0]), *changed.pop(new[0])]
+        yield _exact(CauseKind.OPTIMIZER, columns, gone[0], new[0])
+    for name, columns in changed.items():
+        yield _exact(CauseKind.OPTIMIZER, columns, name, name)
 
 
 _TENSOR_KINDS = (
-    (Property.SHAPE, CauseKind.SHAPE, LAYOUT_COPIES | CASTS),
-    (Property.DTYPE, CauseKind.DTYPE, CASTS),
+    (Property.SHAPE, CauseKind.SHAPE, LAYOUT_COPIES | DTYPE_COPIES),
+    (Property.DTYPE, CauseKind.DTYPE, DTYPE_COPIES),
     (Property.LAYOUT, CauseKind.LAYOUT, LAYOUT_COPIES),
 )
 """With the copies that come along."""
 
 
-def _tensors(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _tensors(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """At most one cause for each property: a model loses its memory format once, however many ops feel it.
 
     It takes copies with it that came or went at the places of those ops, above them or below them, and what came or
     went at these very places or with the copies and computes nothing: other tensors need other views and allocations.
     """
-    left = {column for column in _exact_columns(diff, free) if not _is_update(diff.ops.keys[column])}
-    twins = find_twins(diff.ops, diff.changes, left)
-    causes = []
+    left = {column for column in free if diff.is_exact(column) and not _is_update(diff.ops.keys[column])}
+    twins = grouped(find_twins(diff.ops, diff.changes, left), lambda twin: twin.changed)
     for changed, kind, copies in _TENSOR_KINDS:
-        alike = [twin for twin in twins if twin.changed is changed]
-        if not alike:
-            continue
-        columns = {column for twin in alike for column in (*twin.before, *twin.after)}
-        left -= columns
-        companions = _companions(diff, left, columns, copies)
-        left -= companions
-        longest = max(alike, key=lambda twin: _level_s(diff, twin))
-        causes.append(
-            Cause(
-                kind=kind,
-                certainty=Certainty.EXACT,
-                columns=tuple(sorted(columns | companions)),
-                lost=longest.lost,
-                gained=longest.gained,
-            )
-        )
-    return causes
-
-
-def _level_s(diff: OpDiff, twin: Twin) -> float:
-    return float(sum(diff.levels_s[column] for column in (*twin.before, *twin.after)))
+        if changed in twins:
+            columns = {column for twin in twins[changed] for column in twin.columns}
+            left -= columns
+            companions = _companions(diff, left, columns, copies)
+            left -= companions
+            longest = max(twins[changed], key=lambda twin: sum(diff.levels_s[list(twin.columns)].tolist()))
+            yield _exact(kind, columns | companions, longest.lost, longest.gained)
 
 
 def _companions(diff: OpDiff, left: AbstractSet[int], columns: AbstractSet[int], names: AbstractSet[str]) -> set[int]:
@@ -196,19 +197,16 @@ def _with_parents(module: str) -> Iterable[str]:
     yield ""
 
 
-def _implementations(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _implementations(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """One cause for each pair of ISAs: a cap changes every kernel, a fallback to the reference only its own."""
-    by_isa: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for column in sorted(free):
-        if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION:
-            went, came = implementation_change(diff.ops, column)
-            by_isa[_isa(went[0]), _isa(came[0])].append(column)
-    return [
-        Cause(
-            kind=CauseKind.IMPLEMENTATION, certainty=Certainty.EXACT, columns=tuple(columns), lost=lost, gained=gained
-        )
-        for (lost, gained), columns in by_isa.items()
-    ]
+
+    def isas(column: int) -> tuple[str, str]:
+        went, came = implementation_change(diff.ops, column)
+        return _isa(went[0]), _isa(came[0])
+
+    columns = (column for column in sorted(free) if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION)
+    for (lost, gained), there in grouped(columns, isas).items():
+        yield _exact(CauseKind.IMPLEMENTATION, there, lost, gained)
 
 
 def _isa(implementation: str) -> str:
@@ -217,34 +215,28 @@ def _isa(implementation: str) -> str:
     return implementation if kernel in {"", "ref"} or isa == "any" else isa
 
 
-def _places(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _places(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """Exact changes by place, forward and backward together; places that changed in the same manner are one cause.
 
     The time in no op of a place goes with its ops: each op costs some interpreter and dispatch. Where nothing was
     repeated, it may as well be a pause of that one trace, and goes along only if it points the same way.
     """
-    keys = diff.ops.keys
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for column in _exact_columns(diff, free):
-        places[_place(keys[column])].append(column)
-    python = {(keys[column].phase, keys[column].module): column for column in free if keys[column].op == PYTHON_OP}
-    manners: dict[Hashable, list[int]] = defaultdict(list)
-    for columns in places.values():
-        around = {python.get((keys[column].phase, keys[column].module)) for column in columns if keys[column].module}
-        along = (column for column in around if column is not None and _goes_along(diff, column, columns))
-        manners[_manner(diff, columns)].extend([*columns, *along])
-    found = []
-    for columns in manners.values():
-        changed = [column for column in columns if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
-        kind = CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS
-        found.append(Cause(kind=kind, certainty=Certainty.EXACT, columns=tuple(sorted(columns))))
-    return found
+    ops = diff.ops
+    places = grouped(filter(diff.is_exact, sorted(free)), lambda column: _place(ops.keys[column]))
+    python = {ops.place(column): column for column in free if ops.is_python(column)}
+    for there in grouped(places.values(), lambda columns: _manner(diff, columns)).values():
+        found = {column for columns in there for column in columns}
+        for columns in there:
+            around = {ops.place(column) for column in columns if ops.keys[column].module}
+            along = (python[place] for place in around if place in python)
+            found.update(column for column in along if _goes_along(diff, column, columns))
+        changed = [column for column in found if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
+        yield _exact(CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS, found)
 
 
 def _goes_along(diff: OpDiff, python: int, columns: Sequence[int]) -> bool:
-    mean_s = diff.differences.mean
     is_repeated = math.isfinite(float(diff.differences.upper[python]))
-    return is_repeated or float(mean_s[python]) * float(mean_s[list(columns)].sum()) >= 0
+    return is_repeated or diff.mean_s([python]) * diff.mean_s(columns) >= 0
 
 
 def _place(key: OpKey) -> Hashable:
@@ -277,29 +269,22 @@ def _call_factor(diff: OpDiff, columns: Sequence[int]) -> float | None:
     return commonest if 2 * factors.count(commonest) > len(columns) else None
 
 
-def _times(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _times(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """For each op of each phase: what became slower, what became faster, and the rest, still to be tested as a sum.
 
     The rest is where a slowdown hides that is too small to see in any one module.
     """
-    families: dict[Hashable, list[int]] = defaultdict(list)
-    for column in sorted(free):
-        families[family_of(diff, column)].append(column)
-    return [cause for columns in families.values() for cause in _split(diff, columns)]
+    mean, least_s = diff.differences.mean, MATERIAL_RATIO * diff.step_s
 
+    def direction(column: int) -> int:
+        """0 for the rest. What came or went with a place is in it, and what moved: so is its other half."""
+        is_tested = diff.changes[column] in {ChangeClass.SLOWER, ChangeClass.FASTER} and diff.q[column] <= CULPRIT_LEVEL
+        if not is_tested or abs(mean[column]) < least_s:
+            return 0
+        return 1 if mean[column] > 0 else -1
 
-def _split(diff: OpDiff, columns: list[int]) -> list[Cause]:
-    mean = diff.differences.mean
-    least_s = MATERIAL_RATIO * diff.step_s
-    # Not what came or went with a place, nor what moved: its other half is in the rest.
-    seen = [
-        column
-        for column in columns
-        if diff.changes[column] in {ChangeClass.SLOWER, ChangeClass.FASTER}
-        and diff.q[column] <= CULPRIT_LEVEL
-        and abs(mean[column]) >= least_s
-    ]
-    slower, faster = [c for c in seen if mean[c] > 0], [c for c in seen if mean[c] < 0]
-    rest = sorted({*columns} - {*seen})
-    parts = ((slower, Certainty.SIGNIFICANT), (faster, Certainty.SIGNIFICANT), (rest, Certainty.OPEN))
-    return [Cause(kind=CauseKind.TIME, certainty=certainty, columns=tuple(part)) for part, certainty in parts if part]
+    for columns in grouped(sorted(free), lambda column: family_of(diff, column)).values():
+        parts = grouped(columns, direction)
+        for sign, certainty in ((1, Certainty.SIGNIFICANT), (-1, Certainty.SIGNIFICANT), (0, Certainty.OPEN)):
+            if sign in parts:
+                yield Cause(kind=CauseKind.TIME, certainty=certainty, columns=tuple(parts[sign]))

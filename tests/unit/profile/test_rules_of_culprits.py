@@ -6,7 +6,7 @@ import pytest
 
 from perfguard.profile.changes.causes import CauseKind, find_causes
 from perfguard.profile.changes.diff import diff_ops
-from perfguard.profile.changes.matches import find_twins
+from perfguard.profile.changes.paired_ops import find_twins
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import CONV, NET, OPTIMIZER, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
