@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfguard.profile.changes.balance import balance_of
 from perfguard.profile.changes.cause_facts import cause_fact, main_phase, main_phases, moved_fact
-from perfguard.profile.changes.causes import Cause, CauseKind, Certainty, find_causes
+from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.counted import Change
-from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, diff_ops, op_deltas
+from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, balance_of, diff_ops, op_deltas
 from perfguard.profile.changes.op_counts import records_of
+from perfguard.profile.changes.paired_ops import Cause, CauseKind, Certainty
 from perfguard.profile.changes.weighing import MovedCost, established, moved_costs
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.profile.op_times.arm_profile import ArmProfile

@@ -10,18 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from perfguard.profile.changes.causes import Cause, CauseKind
 from perfguard.profile.changes.counted import call_code, change_fact, common_module
-from perfguard.profile.changes.diff import OpDiff
+from perfguard.profile.changes.diff import OpDiff, implementation_change
 from perfguard.profile.changes.fusions import exchange_code, optimizer_code
-from perfguard.profile.changes.paired_ops import (
-    AFTER,
-    BEFORE,
-    DTYPE_COPIES,
-    LAYOUT_COPIES,
-    implementation_change,
-    short_op,
-)
+from perfguard.profile.changes.paired_ops import AFTER, BEFORE, DTYPE_COPIES, LAYOUT_COPIES, Cause, CauseKind, short_op
 from perfguard.profile.changes.weighing import MovedCost
 from perfguard.profile.op_times.typical_steps import FloatArray
 from perfguard.records.facts import Fact, Value, fact

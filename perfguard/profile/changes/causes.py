@@ -8,20 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import replace
 
 from perfguard.profile.changes.counted import grouped
-from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff
+from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, implementation_change
 from perfguard.profile.changes.op_names import is_minor
 from perfguard.profile.changes.paired_ops import (
     AFTER,
     BEFORE,
     DTYPE_COPIES,
     LAYOUT_COPIES,
-    Property,
+    Cause,
+    CauseKind,
+    Certainty,
     find_twins,
-    implementation_change,
     short_op,
 )
 from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
@@ -29,77 +29,6 @@ from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
 CULPRIT_LEVEL = 0.025
 """Adjusted p at which an op, or a sum of ops, may be blamed. There are two such families, single ops and sums, so with
 no change at all something is blamed in at most twice this share of the comparisons."""
-
-
-class CauseKind(str, Enum):
-    """Why ops form one cause; those that bring others with them first."""
-
-    OPTIMIZER = "optimizer"
-    """They belong to one optimizer."""
-    LAYOUT = "layout"
-    """Their tensors have another memory format, or they copy tensors for that."""
-    DTYPE = "dtype"
-    """Their tensors have another dtype, or they cast tensors for that."""
-    SHAPE = "shape"
-    """Their tensors have other shapes."""
-    IMPLEMENTATION = "implementation"
-    """Libraries run them with other kernels, of the same ISA before and of the same ISA after; or one side has none."""
-    CALLS = "calls"
-    """Their places are called more or less often, by the same factor."""
-    REPLACED = "replaced"
-    """They came or went at their place, in the same manner in all of its places."""
-    TIME = "time"
-    """The same op in one phase, executed as before, takes another time."""
-
-
-class Certainty(Enum):
-    """What a cause rests on."""
-
-    EXACT = "exact"
-    """On counts or on what the library chose: a fact. Its cost is an estimate all the same."""
-    SIGNIFICANT = "significant"
-    """Each of its ops differs significantly."""
-    OPEN = "open"
-    """On nothing yet: its sum is still to be tested."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """Ops that changed together, and what that costs once it is weighed."""
-
-    kind: CauseKind
-    """Why they are together."""
-    certainty: Certainty
-    """What it rests on."""
-    columns: tuple[int, ...]
-    """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
-    lost: str = ""
-    """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
-    gained: str = ""
-    """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
-    delta_s: float = 0.0
-    """Seconds in a step, candidate minus baseline."""
-    lower_s: float = -math.inf
-    """Lower end of the 95 % interval; -inf where it is unknown."""
-    upper_s: float = math.inf
-    """Upper end; inf where it is unknown."""
-    p: float = 1.0
-    """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the change is a fact."""
-        return self.certainty is Certainty.EXACT
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether its own interval excludes 0."""
-        return self.lower_s > 0 or self.upper_s < 0
-
-    @property
-    def is_within_noise(self) -> bool:
-        """Whether its own interval includes 0; not where there is none."""
-        return math.isfinite(self.upper_s) and not self.is_significant
 
 
 def find_causes(diff: OpDiff) -> list[Cause]:
@@ -150,12 +79,12 @@ def _optimizers(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
         yield _exact(CauseKind.OPTIMIZER, columns, name, name)
 
 
-_TENSOR_KINDS = (
-    (Property.SHAPE, CauseKind.SHAPE, LAYOUT_COPIES | DTYPE_COPIES),
-    (Property.DTYPE, CauseKind.DTYPE, DTYPE_COPIES),
-    (Property.LAYOUT, CauseKind.LAYOUT, LAYOUT_COPIES),
-)
-"""With the copies that come along."""
+_COPIES = {
+    CauseKind.SHAPE: LAYOUT_COPIES | DTYPE_COPIES,
+    CauseKind.DTYPE: DTYPE_COPIES,
+    CauseKind.LAYOUT: LAYOUT_COPIES,
+}
+"""That come along with other tensors."""
 
 
 def _tensors(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
@@ -165,15 +94,15 @@ def _tensors(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     went at these very places or with the copies and computes nothing: other tensors need other views and allocations.
     """
     left = {column for column in free if diff.is_exact(column) and not _is_update(diff.ops.keys[column])}
-    twins = grouped(find_twins(diff.ops, diff.changes, left), lambda twin: twin.changed)
-    for changed, kind, copies in _TENSOR_KINDS:
-        if changed in twins:
-            columns = {column for twin in twins[changed] for column in twin.columns}
+    twins = grouped(find_twins(diff.ops, diff.changes, left), lambda twin: twin.kind)
+    for kind, copies in _COPIES.items():
+        if kind in twins:
+            columns = {column for twin in twins[kind] for column in twin.columns}
             left -= columns
             companions = _companions(diff, left, columns, copies)
             left -= companions
-            longest = max(twins[changed], key=lambda twin: sum(diff.levels_s[list(twin.columns)].tolist()))
-            yield _exact(kind, columns | companions, longest.lost, longest.gained)
+            longest = max(twins[kind], key=lambda twin: sum(diff.levels_s[list(twin.columns)].tolist()))
+            yield replace(longest, columns=tuple(sorted(columns | companions)))
 
 
 def _companions(diff: OpDiff, left: AbstractSet[int], columns: AbstractSet[int], names: AbstractSet[str]) -> set[int]:

@@ -1,31 +1,29 @@
-"""Every op's difference between two arms, with its interval and what happened to it."""
+"""Every op's difference between two arms, with its interval and what happened to it; where that of the steps went."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
-from perfguard.profile.changes.paired_ops import (
-    AFTER,
-    BEFORE,
-    PairedOps,
-    find_twins,
-    implementation_change,
-    implementation_changes,
-    pair_ops,
-    relocated,
-)
+from perfguard.profile.changes.op_names import computes
+from perfguard.profile.changes.paired_ops import AFTER, BEFORE, PairedOps, find_twins, pair_ops, relocated
+from perfguard.profile.libraries.runners import NO_LIBRARY
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs, pair_processes
 from perfguard.profile.op_times.overhead import Overhead, estimate_overhead
-from perfguard.profile.op_times.typical_steps import BoolArray, FloatArray
-from perfguard.records.steps.ops import ChangeClass, OpDelta
+from perfguard.profile.op_times.typical_steps import BoolArray, FloatArray, typical_steps
+from perfguard.records.steps.ops import ChangeClass, OpDelta, StepBalance
 from perfguard.stats.moderated import Differences, SharedNoise, estimate_noise, mean_differences
 from perfguard.stats.multiple import benjamini_hochberg
 
 LEVEL = 0.95
 """Of every interval."""
+PRECISION = 0.03
+"""Of the step: how far the 95 % interval of a difference may reach to either side. Parts of the difference that are
+smaller than that are hard to tell from noise, and regressions that are worth a look are hardly smaller."""
 MAX_FALSE_SHARE = 0.05
 """Of the ops called slower or faster, this many may be neither, on average: Benjamini-Hochberg over the tested ops."""
 MATERIAL_RATIO = 0.001
@@ -171,8 +169,126 @@ def _details(diff: OpDiff) -> dict[int, str]:
         details |= {pair[0]: f"to {target}", pair[1]: f"from {origin}"}
     counted = [column for column, change in enumerate(diff.changes) if change in EXACT]
     for twin in find_twins(diff.ops, diff.changes, counted):
-        details |= dict.fromkeys(twin.columns, f"{twin.changed.value} {twin.lost} → {twin.gained}")
+        details |= dict.fromkeys(twin.columns, f"{twin.kind.value} {twin.lost} → {twin.gained}")
     for column in counted:
         if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION:
             details[column] = " → ".join(map(", ".join, implementation_change(diff.ops, column)))
     return details
+
+
+def implementation_change(ops: PairedOps, column: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Implementations that went, and those that came; both empty unless the op has some of each.
+
+    A call that could not be placed in the trace is missing from one arm. It must not look like a change, so it takes
+    one that went and one that came. Where all calls are known, `NO_LIBRARY` may be one of them.
+    """
+    before, after = ops.implementations[column]
+    went, came = tuple(sorted({*before} - {*after})), tuple(sorted({*after} - {*before}))
+    return (went, came) if went and came else ((), ())
+
+
+def implementation_changes(ops: PairedOps, counted: Sequence[ChangeClass]) -> frozenset[int]:
+    """Columns of ops that are computed otherwise.
+
+    An op that left the libraries, or came to one, counts only where nothing beside it took over: no op at its place is
+    called more or less often, none went the other way there, and none anywhere took on what it lost. Else a callee may
+    do its work now, or a call of the library was placed in another op than in the other arm.
+
+    Args:
+        ops: Both arms.
+        counted: What the numbers of calls say of each op.
+    """
+    changes = {column: implementation_change(ops, column) for column in range(len(ops.keys))}
+    changes = {column: change for column, change in changes.items() if change[0]}
+    left = {column for column, (_, came) in changes.items() if came == (NO_LIBRARY,)}
+    joined = {column for column, (went, _) in changes.items() if went == (NO_LIBRARY,)}
+    lost = {name for column in left for name in changes[column][0]}
+    won = {name for column in joined for name in changes[column][1]}
+    busy = {
+        ops.place(column)
+        for column, change in enumerate(counted)
+        if change is not ChangeClass.UNCHANGED and not ops.is_python(column) and computes(ops.keys[column].op)
+    }
+    busy |= {ops.place(column) for column in left} & {ops.place(column) for column in joined}
+    doubtful = {
+        column
+        for column in left | joined
+        if ops.place(column) in busy or not (lost & won).isdisjoint((*changes[column][0], *changes[column][1]))
+    }
+    return frozenset(changes) - doubtful
+
+
+def balance_of(baseline: ArmProfile, candidate: ArmProfile, diff: OpDiff) -> StepBalance:
+    """Share out the difference between the unprofiled steps.
+
+    Without unprofiled steps the windows of the profiled ones take their place, and idle time is unknown, counted as 0.
+    """
+    is_bare = baseline.has_bare_steps and candidate.has_bare_steps
+    before_s, idle_before_s = _steps(baseline, diff.pairs.baseline, is_bare=is_bare)
+    after_s, idle_after_s = _steps(candidate, diff.pairs.candidate, is_bare=is_bare)
+    step = _difference(after_s - before_s)
+    # What was taken out as the profiler's cost is one estimate for all ops: its errors add up instead of cancelling.
+    error_s = float(diff.ops.overhead_error_s.sum())
+    left = _difference(after_s - before_s - diff.ops.deltas_s.sum(axis=1), error_s=error_s)
+    python = np.array([diff.ops.is_python(column) for column in range(len(diff.ops.keys))], dtype=np.bool_)
+    ops_s, outside_s = (float(diff.differences.mean[part].sum()) for part in (~python, python))
+    # A thread also waits inside ops (for other threads, for memory). That time is those ops' already, and to take it
+    # from the interpreter would invent a gain there.
+    idle_s = float(np.clip(idle_after_s - idle_before_s, min(0.0, outside_s), max(0.0, outside_s)))
+    python_s = outside_s - idle_s
+    return StepBalance(
+        baseline_s=float(before_s.mean()),
+        candidate_s=float(after_s.mean()),
+        delta_s=float(step.mean[0]),
+        lower_s=float(step.lower[0]),
+        upper_s=float(step.upper[0]),
+        ops_s=ops_s,
+        python_s=python_s,
+        idle_s=idle_s,
+        unexplained_s=float(step.mean[0]) - ops_s - python_s - idle_s,
+        overhead_ratio=diff.overhead.step_ratio,
+        unexplained_lower_s=float(left.lower[0]),
+        unexplained_upper_s=float(left.upper[0]),
+    )
+
+
+def _steps(arm: ArmProfile, processes: tuple[int, ...], *, is_bare: bool) -> tuple[FloatArray, float]:
+    """Wall seconds of one arm's step, by process, and idle seconds in the mean."""
+    if not is_bare:
+        return typical_steps(arm.profile.wall_s, arm.profile.process, processes), 0.0
+    wall_s, idle_s = (
+        typical_steps(values, arm.bare_process, processes) for values in (arm.bare_s, arm.bare_s - arm.bare_thread_s)
+    )
+    return wall_s, float(idle_s.mean())
+
+
+def _difference(deltas_s: FloatArray, *, error_s: float = 0.0) -> Differences:
+    """A mean over pairs of processes, by Student's t."""
+    series = deltas_s[:, np.newaxis]
+    noise = estimate_noise(series, np.zeros(1), np.zeros(1, dtype=np.bool_))
+    return mean_differences(series, np.zeros(1), noise, level=LEVEL, extra_error=np.array([error_s]))
+
+
+def is_settled(baseline_s: Sequence[Sequence[float]], candidate_s: Sequence[Sequence[float]]) -> bool:
+    """Whether the pairs give the difference of the steps to `PRECISION`.
+
+    Only the width of the interval counts, not where it lies: who goes on until a difference shows will see one where
+    there is none.
+
+    Args:
+        baseline_s: Seconds of the baseline's steps, by process.
+        candidate_s: Of the candidate's, in the processes that ran beside those.
+
+    Source: the two stages of Stein (1945), doi:10.1214/aoms/1177731088; the second is of a fixed size here.
+    """
+    pairs = [(before, after) for before, after in zip(baseline_s, candidate_s, strict=True) if before and after]
+    if len(pairs) < 2:
+        return False
+    ratios = np.log([_typical(after) / _typical(before) for before, after in pairs])
+    half_width = -special.stdtrit(len(pairs) - 1, (1 - LEVEL) / 2) * float(ratios.std(ddof=1)) / math.sqrt(len(pairs))
+    return bool(half_width <= PRECISION)
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    values = np.asarray(seconds, dtype=np.float64)
+    return float(typical_steps(values, np.zeros(values.size, dtype=np.int64), (0,))[0])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perfguard.profile.trace.op_groups import Group, group_of
 
@@ -29,61 +32,46 @@ CASTS = frozenset({"to", "_to_copy", "copy_", "type_as"})
 REORDER = "reorder"
 """oneDNN's primitive that copies a tensor into another layout."""
 
-_CALLED_BY: Mapping[str, frozenset[str]] = {
-    op: _names(callers)
-    for op, callers in {
-        "convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
-        "_convolution": "convolution",
-        "mkldnn_convolution": "_convolution convolution",
-        "thnn_conv2d": "_convolution",
-        "_slow_conv2d_forward": "thnn_conv2d _convolution",
-        "slow_conv3d_forward": "slow_conv3d _convolution",
-        "_slow_conv2d_backward": "convolution_backward",
-        "addmm": "linear",
-        "mm": "matmul linear",
-        "bmm": "matmul",
-        "matmul": "_scaled_dot_product_attention_math",
-        "softmax": "_scaled_dot_product_attention_math",
-        "mul": "_scaled_dot_product_attention_math",
-        "baddbmm": "matmul",
-        "_batch_norm_impl_index": "batch_norm",
-        "native_batch_norm": "_batch_norm_impl_index batch_norm",
-        "native_layer_norm": "layer_norm",
-        "native_group_norm": "group_norm",
-        "native_dropout": "dropout",
-        "bernoulli_": "dropout",
-        "clamp_min": "relu",
-        "clamp_min_": "relu_",
-        "max_pool2d_with_indices": "max_pool2d",
-        "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
-        "mean": "adaptive_avg_pool2d",
-        "_softmax": "softmax",
-        "_log_softmax": "log_softmax",
-        "log_softmax": "cross_entropy_loss",
-        "nll_loss_nd": "cross_entropy_loss",
-        "nll_loss": "nll_loss_nd",
-        "nll_loss_forward": "nll_loss",
-        "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
-        "_scaled_dot_product_attention_math": "scaled_dot_product_attention",
-        "index_select": "embedding",
-        "_embedding_bag": "embedding_bag",
-        "mkldnn_rnn_layer": "lstm",
-        "zero_": "zeros zeros_like new_zeros",
-        "fill_": "zero_ ones full ones_like full_like",
-        "linalg_vector_norm": "norm",
-        "_local_scalar_dense": "item",
-        "item": "is_nonzero",
-        "clone": "contiguous reshape",
-        "_to_copy": "to",
-        "to": "type_as",
-        "copy_": "clone _to_copy",
-    }.items()
-}
-"""Direct callers of an op: a wrapper stands for what it calls."""
-_CALLS: Mapping[str, frozenset[str]] = {
-    caller: frozenset(op for op, callers in _CALLED_BY.items() if caller in callers)
-    for caller in frozenset[str]().union(*_CALLED_BY.values())
-}
+_CALLS: dict[str, set[str]] = defaultdict(set)
+"""Ops that an op calls directly: a wrapper stands for what it calls."""
+for _chain in """
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d > convolution
+    convolution > _convolution mkldnn_convolution
+    _convolution > mkldnn_convolution thnn_conv2d _slow_conv2d_forward slow_conv3d_forward
+    thnn_conv2d > _slow_conv2d_forward
+    slow_conv3d > slow_conv3d_forward
+    convolution_backward > _slow_conv2d_backward
+    linear > addmm mm
+    matmul > mm bmm baddbmm
+    scaled_dot_product_attention > _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math
+    _scaled_dot_product_attention_math > matmul softmax mul
+    batch_norm > _batch_norm_impl_index native_batch_norm
+    _batch_norm_impl_index > native_batch_norm
+    layer_norm > native_layer_norm
+    group_norm > native_group_norm
+    dropout > native_dropout bernoulli_
+    relu > clamp_min
+    relu_ > clamp_min_
+    max_pool2d > max_pool2d_with_indices
+    adaptive_avg_pool2d > _adaptive_avg_pool2d mean
+    softmax > _softmax
+    cross_entropy_loss > log_softmax nll_loss_nd
+    log_softmax > _log_softmax
+    nll_loss_nd > nll_loss > nll_loss_forward
+    embedding > index_select
+    embedding_bag > _embedding_bag
+    lstm > mkldnn_rnn_layer
+    zeros zeros_like new_zeros > zero_
+    zero_ ones full ones_like full_like > fill_
+    norm > linalg_vector_norm
+    is_nonzero > item > _local_scalar_dense
+    contiguous reshape > clone
+    type_as > to > _to_copy
+    clone _to_copy > copy_
+    """.strip().splitlines():
+    for _callers, _callees in pairwise(map(_names, _chain.split(">"))):
+        for _caller in _callers:
+            _CALLS[_caller] |= _callees
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +154,7 @@ def computes(op: str) -> bool:
     return not is_minor(op) and not is_copy(op)
 
 
-def callees(op: str) -> frozenset[str]:
+def callees(op: str) -> AbstractSet[str]:
     """Short names of the ops that an op is known to call; empty where none are."""
     return _CALLS.get(short(op), frozenset())
 
@@ -179,6 +167,5 @@ def is_piece_of(op: str, fusion: Fusion) -> bool:
 def leading(ops: Iterable[str]) -> list[str]:
     """The ops to name, sorted: neither minor nor called by another of them; all of them where none is left."""
     names = set(ops)
-    shorts = {short(op) for op in names}
-    major = [op for op in names if not is_minor(op) and not shorts & _CALLED_BY.get(short(op), frozenset())]
-    return sorted(major or names)
+    called = {callee for op in names for callee in callees(op)}
+    return sorted([op for op in names if not is_minor(op) and short(op) not in called] or names)

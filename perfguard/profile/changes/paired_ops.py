@@ -5,6 +5,7 @@ They may differ in their tensors, in their place, or in what computes them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,7 @@ from enum import Enum
 import numpy as np
 
 from perfguard.profile.changes.counted import grouped
-from perfguard.profile.changes.op_names import CASTS, computes
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.changes.op_names import CASTS
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_times.overhead import Overhead, profiler_cost_s
 from perfguard.profile.op_times.typical_steps import FloatArray, IntArray, middle_steps, typical_steps
@@ -143,37 +143,82 @@ def _side(
     return spread(seconds), spread(profile.calls.astype(np.float64)), spread(cost_s.mean(axis=0))
 
 
-class Property(str, Enum):
-    """A property of its tensors in which an op may differ from its twin."""
+class CauseKind(str, Enum):
+    """Why ops form one cause; those that bring others with them first."""
 
+    OPTIMIZER = "optimizer"
+    """They belong to one optimizer."""
     LAYOUT = "layout"
+    """Their tensors have another memory format, or they copy tensors for that."""
     DTYPE = "dtype"
+    """Their tensors have another dtype, or they cast tensors for that."""
     SHAPE = "shape"
+    """Their tensors have other shapes."""
+    IMPLEMENTATION = "implementation"
+    """Libraries run them with other kernels, of the same ISA before and of the same ISA after; or one side has none."""
+    CALLS = "calls"
+    """Their places are called more or less often, by the same factor."""
+    REPLACED = "replaced"
+    """They came or went at their place, in the same manner in all of its places."""
+    TIME = "time"
+    """The same op in one phase, executed as before, takes another time."""
+
+
+class Certainty(Enum):
+    """What a cause rests on."""
+
+    EXACT = "exact"
+    """On counts or on what the library chose: a fact. Its cost is an estimate all the same."""
+    SIGNIFICANT = "significant"
+    """Each of its ops differs significantly."""
+    OPEN = "open"
+    """On nothing yet: its sum is still to be tested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Twin:
-    """One op of one place, on tensors of one kind before and of another kind after."""
+class Cause:
+    """Ops that changed together, and what that costs once it is weighed."""
 
-    changed: Property
-    """The property that changed; of several the first of shape, dtype and layout."""
-    before: tuple[int, ...]
-    """Columns that the baseline has more of, longest first."""
-    after: tuple[int, ...]
-    """Columns that the candidate has more of, longest first."""
-    lost: str
-    """`channels_last`, `bf16`; all shapes where these changed."""
-    gained: str
-    """`contiguous`, `f32`, likewise."""
+    kind: CauseKind
+    """Why they are together."""
+    certainty: Certainty
+    """What it rests on."""
+    columns: tuple[int, ...]
+    """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
+    lost: str = ""
+    """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
+    gained: str = ""
+    """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
+    delta_s: float = 0.0
+    """Seconds in a step, candidate minus baseline."""
+    lower_s: float = -math.inf
+    """Lower end of the 95 % interval; -inf where it is unknown."""
+    upper_s: float = math.inf
+    """Upper end; inf where it is unknown."""
+    p: float = 1.0
+    """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
 
     @property
-    def columns(self) -> tuple[int, ...]:
-        """All columns."""
-        return (*self.before, *self.after)
+    def is_exact(self) -> bool:
+        """Whether the change is a fact."""
+        return self.certainty is Certainty.EXACT
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether its own interval excludes 0."""
+        return self.lower_s > 0 or self.upper_s < 0
+
+    @property
+    def is_within_noise(self) -> bool:
+        """Whether its own interval includes 0; not where there is none."""
+        return math.isfinite(self.upper_s) and not self.is_significant
 
 
-def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> tuple[Twin, ...]:
-    """Twins among the given columns, in the order of their first column.
+def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> Iterable[Cause]:
+    """One op of one place, on tensors of one kind before and of another kind after; in the order of the first columns.
+
+    Of several properties that changed, the first of shape, dtype and layout counts. Columns are the baseline's and then
+    the candidate's, the longest first; `lost` and `gained` are two layouts, two dtypes, or all shapes.
 
     A copy of a tensor of another shape is another copy: one that came is no twin of one that went. Nor is an op on
     numbers, such as an optimizer's count of steps, the twin of one on tensors.
@@ -185,14 +230,14 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
         return grouped(there, lambda column: (ops.place(column), ops.keys[column].op))
 
     before, after = by_op(BEFORE, ops.before_s), by_op(AFTER, ops.after_s)
-    names = sorted(before.keys() & after.keys(), key=lambda name: min(before[name]))
-    twins = (_twin(ops, tuple(before[name]), tuple(after[name])) for name in names)
-    return tuple(twin for twin in twins if twin.changed is not Property.SHAPE or _is_the_same_work(ops, twin))
+    for name in sorted(before.keys() & after.keys(), key=lambda name: min(before[name])):
+        twin = _twin(ops, before[name], after[name])
+        if twin.kind is not CauseKind.SHAPE or _is_the_same_work(ops.keys[before[name][0]], ops.keys[after[name][0]]):
+            yield twin
 
 
-def _is_the_same_work(ops: PairedOps, twin: Twin) -> bool:
+def _is_the_same_work(before: OpKey, after: OpKey) -> bool:
     """Whether an op that has other shapes now may do the same for them as before."""
-    before, after = ops.keys[twin.before[0]], ops.keys[twin.after[0]]
     return short_op(before) not in LAYOUT_COPIES | DTYPE_COPIES and _is_of_numbers(before) == _is_of_numbers(after)
 
 
@@ -201,17 +246,18 @@ def _is_of_numbers(key: OpKey) -> bool:
     return set(key.shapes.split()) <= {"[]"}
 
 
-def _twin(ops: PairedOps, before: tuple[int, ...], after: tuple[int, ...]) -> Twin:
+def _twin(ops: PairedOps, before: list[int], after: list[int]) -> Cause:
     old, new = [ops.keys[column] for column in before], [ops.keys[column] for column in after]
     first = old[0]
     if {key.shapes for key in old} != {key.shapes for key in new}:
-        changed, (lost, gained) = Property.SHAPE, (first.shapes, new[0].shapes)
+        kind, (lost, gained) = CauseKind.SHAPE, (first.shapes, new[0].shapes)
     elif {key.dtypes for key in old} != {key.dtypes for key in new}:
-        changed, (lost, gained) = Property.DTYPE, _words(first.dtypes, new[0].dtypes)
+        kind, (lost, gained) = CauseKind.DTYPE, _words(first.dtypes, new[0].dtypes)
     else:
         alike = [key for key in new if (key.shapes, key.dtypes) == (first.shapes, first.dtypes)]
-        changed, (lost, gained) = Property.LAYOUT, _words(first.layouts, (alike or new)[0].layouts)
-    return Twin(changed=changed, before=before, after=after, lost=lost, gained=gained)
+        kind, (lost, gained) = CauseKind.LAYOUT, _words(first.layouts, (alike or new)[0].layouts)
+    columns = (*before, *after)
+    return Cause(kind=kind, certainty=Certainty.EXACT, columns=columns, lost=lost, gained=gained)
 
 
 def _words(before: str, after: str) -> tuple[str, str]:
@@ -270,45 +316,3 @@ def _matched(ops: PairedOps, gone: Iterable[int], new: Iterable[int], *, within_
         if ops.baseline_calls[origins].tolist() == ops.candidate_calls[targets].tolist():
             moves.update(zip(origins, targets, strict=True))
     return moves
-
-
-def implementation_change(ops: PairedOps, column: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Implementations that went, and those that came; both empty unless the op has some of each.
-
-    A call that could not be placed in the trace is missing from one arm. It must not look like a change, so it takes
-    one that went and one that came. Where all calls are known, `NO_LIBRARY` may be one of them.
-    """
-    before, after = ops.implementations[column]
-    went, came = tuple(sorted({*before} - {*after})), tuple(sorted({*after} - {*before}))
-    return (went, came) if went and came else ((), ())
-
-
-def implementation_changes(ops: PairedOps, counted: Sequence[ChangeClass]) -> frozenset[int]:
-    """Columns of ops that are computed otherwise.
-
-    An op that left the libraries, or came to one, counts only where nothing beside it took over: no op at its place is
-    called more or less often, none went the other way there, and none anywhere took on what it lost. Else a callee may
-    do its work now, or a call of the library was placed in another op than in the other arm.
-
-    Args:
-        ops: Both arms.
-        counted: What the numbers of calls say of each op.
-    """
-    changes = {column: implementation_change(ops, column) for column in range(len(ops.keys))}
-    changes = {column: change for column, change in changes.items() if change[0]}
-    left = {column for column, (_, came) in changes.items() if came == (NO_LIBRARY,)}
-    joined = {column for column, (went, _) in changes.items() if went == (NO_LIBRARY,)}
-    lost = {name for column in left for name in changes[column][0]}
-    won = {name for column in joined for name in changes[column][1]}
-    busy = {
-        ops.place(column)
-        for column, change in enumerate(counted)
-        if change is not ChangeClass.UNCHANGED and not ops.is_python(column) and computes(ops.keys[column].op)
-    }
-    busy |= {ops.place(column) for column in left} & {ops.place(column) for column in joined}
-    doubtful = {
-        column
-        for column in left | joined
-        if ops.place(column) in busy or not (lost & won).isdisjoint((*changes[column][0], *changes[column][1]))
-    }
-    return frozenset(changes) - doubtful

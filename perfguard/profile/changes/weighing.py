@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfguard.profile.changes.causes import CULPRIT_LEVEL, Cause, CauseKind, Certainty, family_of
+from perfguard.profile.changes.causes import CULPRIT_LEVEL, family_of
 from perfguard.profile.changes.counted import grouped
 from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff
+from perfguard.profile.changes.paired_ops import Cause, CauseKind, Certainty
 from perfguard.records.steps.ops import StepBalance
 from perfguard.stats.moderated import IntArray, VariancePrior, mean_differences, noise_of_sums, prior_of_sums
 from perfguard.stats.multiple import benjamini_hochberg

@@ -10,7 +10,7 @@ from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.changes.balance import is_settled
+from perfguard.profile.changes.diff import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.findings import findings_for

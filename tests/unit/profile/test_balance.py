@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.changes.balance import balance_of
-from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.op_times.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
 from tests.simulated_profiles import SILENCE, Arm, Noise, Op, op_key, profiled, python_key
 

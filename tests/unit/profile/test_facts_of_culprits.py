@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from perfguard.profile.changes.attribution import attribute, is_worth_telling
-from perfguard.profile.changes.balance import balance_of
 from perfguard.profile.changes.causes import find_causes
-from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.changes.op_counts import classify
 from perfguard.profile.changes.weighing import MovedCost, established
 from perfguard.records.steps.ops import StepPhase

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.profile.changes.balance import PRECISION, is_settled
+from perfguard.profile.changes.diff import PRECISION, is_settled
 
 
 def arms(rng, *, pairs=4, noise=0.0, effect=0.0, steps=9):
