@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from perfguard.profile.changes.cause_facts import cause_fact, main_phase, main_phases, moved_fact
-from perfguard.profile.changes.causes import find_causes
+from perfguard.profile.changes.causes import MovedCost, established, find_causes
 from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, balance_of, diff_ops, op_deltas
 from perfguard.profile.changes.op_counts import records_of
 from perfguard.profile.changes.paired_ops import Cause, CauseKind, Certainty
-from perfguard.profile.changes.weighing import MovedCost, established, moved_costs
 from perfguard.profile.op_counts.steady import pattern_of
 from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.records.facts import Fact, Severity, fact
@@ -22,25 +20,13 @@ WORTH_NAMING = 0.05
 """Part of the step's difference that a culprit must have beside others."""
 _MOST_OF_IT = 0.5
 """A change may explain the step's difference where its own interval reaches this part of it."""
+SIMILAR = 0.25
+"""A rise and a fall are the same cost where they differ by at most this part of the larger one, and a step is unchanged
+where it differs by at most this part of the rise, if no interval says it."""
+MIRRORED = 0.15
+"""The same where the step did change, so that the rise could as well be its cause: nearer, and no other to choose."""
 _KINDS = tuple(CauseKind)
 """A lost optimizer, dtype or layout brings other kernels, copies and calls with it, not the other way round."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted:
-    """Causes by how far they are to blame."""
-
-    blamed: Sequence[Cause]
-    """To blame, largest part first. Where a certain change may explain most of the difference, not those of next to no
-    part of it, nor those that rest on times alone and are smaller than what the change is estimated to cost; where the
-    steps cannot be distinguished, smaller than what it may cost."""
-    certain: Sequence[Cause]
-    """What changed for certain and is not to blame: its cost is within the noise or, where nothing says how large that
-    is, went the other way. Where noise is known, first what may explain the step's difference, and of that what causes
-    other changes (`_KINDS`): the order of estimates within the noise means nothing; else the largest first."""
-    minor: Sequence[Cause] = ()
-    """What comes behind those. They may well differ, but a free that now returns memory, or a kernel that lies
-    elsewhere, may be what such a change brings with it."""
 
 
 def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes: Sequence[Change] = ()) -> Attribution:
@@ -64,22 +50,21 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     causes = established(diff, find_causes(diff))
     moved = moved_costs(causes, balance)
     excused = {cause for cost in moved for cause in cost.causes}
-    found = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
-    counted = _counted(diff, [*found.blamed, *found.certain, *found.minor], changes)
-    culprits = [
-        _culprit(diff, cause, share, counted.get(cause))
-        for group, has_share in ((found.blamed, True), (found.certain, False), (found.minor, True))
-        for cause in group
-        for share in [_share(cause, balance) if has_share else math.nan]
+    blamed, certain, minor = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
+    shares = [
+        *((cause, _share(cause, balance)) for cause in blamed),
+        *((cause, math.nan) for cause in certain),
+        *((cause, _share(cause, balance)) for cause in minor),
     ]
-    notes = [moved_fact(diff, cost) for cost in moved if is_worth_telling(cost, balance, found.blamed)][:1]
+    counted = _counted(diff, [cause for cause, _ in shares], changes)
+    notes = [moved_fact(diff, cost) for cost in moved if is_worth_telling(cost, balance, blamed)][:1]
     if not math.isfinite(balance.lower_s):
         notes.append(fact("ops.one_process", severity=Severity.NOTABLE))
     moved_columns = {column for cause in excused for column in cause.columns}
     return Attribution(
         case_id=case_id,
         balance=balance,
-        culprits=tuple(culprits),
+        culprits=tuple(_culprit(diff, cause, share, counted.get(cause)) for cause, share in shares),
         deltas=op_deltas(diff, {c for c in moved_columns if diff.changes[c] is not ChangeClass.UNCHANGED}),
         op_count_changes=records_of(changes),
         notes=tuple(notes),
@@ -93,7 +78,20 @@ def is_worth_telling(cost: MovedCost, balance: StepBalance, blamed: Sequence[obj
     return not blamed or cost.moved_s >= WORTH_NAMING * abs(balance.delta_s)
 
 
-def _sorted(diff: OpDiff, balance: StepBalance, causes: Sequence[Cause]) -> _Sorted:
+def _sorted(
+    diff: OpDiff, balance: StepBalance, causes: Sequence[Cause]
+) -> tuple[list[Cause], list[Cause], list[Cause]]:
+    """Causes by how far they are to blame.
+
+    1. To blame, largest part first. Where a certain change may explain most of the difference, not those of next to no
+       part of it, nor those that rest on times alone and are smaller than what the change is estimated to cost; where
+       the steps cannot be distinguished, smaller than what it may cost.
+    2. What changed for certain and is not to blame: its cost is within the noise or, where nothing says how large that
+       is, went the other way. Where noise is known, first what may explain the step's difference, and of that what
+       causes other changes (`_KINDS`): the order of estimates within the noise means nothing; else the largest first.
+    3. What comes behind those. They may well differ, but a free that now returns memory, or a kernel that lies
+       elsewhere, may be what such a change brings with it.
+    """
     sign, most_s = _direction(balance), _MOST_OF_IT * abs(balance.delta_s)
     has_direction = math.isfinite(balance.lower_s)
     blamed = [
@@ -109,20 +107,20 @@ def _sorted(diff: OpDiff, balance: StepBalance, causes: Sequence[Cause]) -> _Sor
         if cause.is_exact and cause not in blamed and (cause.is_within_noise or not has_direction)
     ]
     if not has_direction:
-        return _Sorted(blamed=blamed, certain=certain)
+        return blamed, certain, []
 
     def may_explain(cause: Cause) -> bool:
         """Whether it may have cost most of what the step differs by: four copies fewer did not."""
         return _most_s(cause, sign) >= most_s
 
     certain.sort(key=lambda cause: (not may_explain(cause), _KINDS.index(cause.kind)))
-    in_python, minor = [], []
+    in_python: list[Cause] = []
+    minor: list[Cause] = []
     if certain and may_explain(certain[0]):
         minor = _outweighed(blamed, certain[0], balance, sign)
     elif _is_in_python(diff, blamed, balance):
         in_python, minor = [_python_cause(diff, balance)], _next_to_nothing(blamed, balance)
-    blamed = [*in_python, *(cause for cause in blamed if cause not in minor)]
-    return _Sorted(blamed=blamed, certain=certain, minor=minor)
+    return [*in_python, *(cause for cause in blamed if cause not in minor)], certain, minor
 
 
 def _direction(balance: StepBalance) -> int:
@@ -222,3 +220,52 @@ def _share(cause: Cause, balance: StepBalance) -> float:
     """Part of the step's difference; nan where either is within its noise, or where they went different ways."""
     in_doubt = balance.is_in_doubt or cause.is_within_noise
     return cause.delta_s / balance.delta_s if cause.delta_s * balance.delta_s > 0 and not in_doubt else math.nan
+
+
+def moved_costs(causes: Sequence[Cause], balance: StepBalance) -> tuple[MovedCost, ...]:
+    """Rises and falls that make up for each other, all of them significant where intervals are known.
+
+    The first op that touches fresh memory pays its page faults, and the first that needs a reordered tensor pays for
+    the reorder. Which op that is may change with any small thing, so nothing is blamed for it.
+    """
+    shown = [cause for cause in causes if cause.is_significant or math.isinf(cause.upper_s)]
+    rises = sorted((cause for cause in shown if cause.delta_s > 0), key=lambda cause: -cause.delta_s)
+    falls = sorted((cause for cause in shown if cause.delta_s < 0), key=lambda cause: cause.delta_s)
+    if not rises or not falls:
+        return ()
+    if not _step_is_unchanged(balance, rises[0].delta_s):
+        return tuple(_mirrored(rises, falls))
+    pairs, left = [], []
+    for rise in rises:  # the largest first, each with the fall that is nearest to it in size
+        fall = min(falls, key=lambda cause: abs(cause.delta_s + rise.delta_s), default=None)
+        if fall is not None and _similar([rise], [fall], SIMILAR):
+            falls.remove(fall)
+            pairs.append(MovedCost(rises=(rise,), falls=(fall,)))
+        else:
+            left.append(rise)
+    if left and falls and _similar(left, falls, SIMILAR):
+        pairs.append(MovedCost(rises=tuple(left), falls=tuple(falls)))
+    return tuple(pairs)
+
+
+def _step_is_unchanged(balance: StepBalance, rise_s: float) -> bool:
+    if abs(balance.delta_s) < MATERIAL_RATIO * balance.baseline_s:
+        return True
+    if math.isfinite(balance.lower_s):
+        return balance.lower_s <= 0 <= balance.upper_s
+    return abs(balance.delta_s) <= SIMILAR * rise_s
+
+
+def _mirrored(rises: Sequence[Cause], falls: Sequence[Cause]) -> Iterable[MovedCost]:
+    """Pairs in which each is the only one of about the other's size."""
+    for rise in rises:
+        near = [fall for fall in falls if _similar([rise], [fall], 2 * MIRRORED)]
+        if len(near) == 1 and _similar([rise], near, MIRRORED):
+            rivals = [other for other in rises if _similar([other], near, 2 * MIRRORED)]
+            if len(rivals) == 1:
+                yield MovedCost(rises=(rise,), falls=(near[0],))
+
+
+def _similar(rises: Sequence[Cause], falls: Sequence[Cause], tolerance: float) -> bool:
+    rise_s, fall_s = (sum(cause.delta_s for cause in side) for side in (rises, falls))
+    return abs(rise_s + fall_s) <= tolerance * max(rise_s, -fall_s)

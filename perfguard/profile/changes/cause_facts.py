@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
+from perfguard.profile.changes.causes import MovedCost
 from perfguard.profile.changes.counted import call_code, change_fact, common_module
 from perfguard.profile.changes.diff import OpDiff, implementation_change
 from perfguard.profile.changes.fusions import exchange_code, optimizer_code
 from perfguard.profile.changes.paired_ops import AFTER, BEFORE, DTYPE_COPIES, LAYOUT_COPIES, Cause, CauseKind, short_op
-from perfguard.profile.changes.weighing import MovedCost
 from perfguard.profile.op_times.typical_steps import FloatArray
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import ChangeClass, StepPhase
@@ -33,6 +34,16 @@ _TENSOR_CODES = {CauseKind.LAYOUT: "layout", CauseKind.DTYPE: "dtype", CauseKind
 
 _Told = tuple[str, dict[str, Value]]
 """A code and its values."""
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class _Exchange(NamedTuple):
+    """Ops that went and ops that came, and their calls."""
+
+    lost: tuple[str, ...]
+    gained: tuple[str, ...]
+    before: int | float
+    after: int | float
 
 
 def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None) -> Fact:
@@ -73,18 +84,14 @@ def main_phases(diff: OpDiff, columns: Sequence[int]) -> tuple[StepPhase, ...]:
 
 def _by_phase(diff: OpDiff, columns: Sequence[int]) -> Mapping[StepPhase, float]:
     """Differences by part of the step, in the direction of their sum."""
-    phases: dict[StepPhase, float] = defaultdict(float)
-    for column in columns:
-        phases[diff.ops.keys[column].phase] += float(diff.differences.mean[column])
+    phases = _sums(diff.differences.mean, columns, lambda column: diff.ops.keys[column].phase)
     sign = math.copysign(1.0, sum(phases.values()))
     return {phase: sign * delta_s for phase, delta_s in phases.items()}
 
 
 def _where(diff: OpDiff, columns: Sequence[int]) -> tuple[str, int]:
     """The module that has most of the cause's difference, or what all have in common; and how many they are."""
-    parts: dict[str, float] = defaultdict(float)
-    for column in columns:
-        parts[diff.ops.keys[column].module] += float(diff.differences.mean[column])
+    parts = _sums(diff.differences.mean, columns, lambda column: diff.ops.keys[column].module)
     total = sum(parts.values())
     largest = max(parts, key=lambda module: abs(parts[module]))
     if len(parts) == 1 or parts[largest] * total >= _DOMINANT * total**2 > 0:
@@ -109,7 +116,7 @@ def _origin(diff: OpDiff, columns: Sequence[int]) -> list[int]:
 
 
 def _optimizer(diff: OpDiff, cause: Cause) -> _Told:
-    values = _exchange(diff, cause.columns)
+    values: dict[str, Value] = _exchange(diff, cause.columns)._asdict()
     if cause.lost != cause.gained:
         return "optimizer.replaced", {**values, "replaced": cause.lost}
     fused = [column for column in cause.columns if short_op(diff.ops.keys[column]).startswith(_FUSED)]
@@ -120,7 +127,7 @@ def _optimizer(diff: OpDiff, cause: Cause) -> _Told:
 def _tensors(diff: OpDiff, cause: Cause) -> _Told:
     keys = diff.ops.keys
     known = {keys[column].op for column in cause.columns if diff.changes[column] in BEFORE}
-    _, copies = _gained(diff, [column for column in cause.columns if keys[column].op not in known])
+    copies = _exchange(diff, [column for column in cause.columns if keys[column].op not in known]).after
     values: dict[str, Value] = {"extra_copies": copies} if copies else {}
     if cause.kind is CauseKind.SHAPE:
         return "shapes.changed", {**values, "examples": (f"{cause.lost} → {cause.gained}",)}
@@ -146,7 +153,7 @@ def _calls(diff: OpDiff, cause: Cause) -> _Told:
 
 
 def _replaced(diff: OpDiff, cause: Cause) -> _Told:
-    (lost, before), (gained, after) = _lost(diff, cause.columns), _gained(diff, cause.columns)
+    lost, gained, before, after = _exchange(diff, cause.columns)
     code, names, number = exchange_code(lost, gained), (*lost, *gained), after or before
     if code.startswith("copies."):
         return code, {"before": before, "after": after, "number": number, "by": names[0] if names else None}
@@ -188,43 +195,36 @@ def _main_tensors(diff: OpDiff, columns: Sequence[int]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _exchange(diff: OpDiff, columns: Sequence[int]) -> dict[str, Value]:
-    (lost, before), (gained, after) = _lost(diff, columns), _gained(diff, columns)
-    return {"lost": lost, "gained": gained, "before": before, "after": after}
-
-
-def _lost(diff: OpDiff, columns: Sequence[int]) -> tuple[tuple[str, ...], int | float]:
-    """Ops that went, and how many calls."""
-    changed = [column for column in columns if diff.changes[column] in BEFORE]
-    return _counted(diff, columns, changed, diff.ops.baseline_calls - diff.ops.candidate_calls, diff.ops.before_s)
-
-
-def _gained(diff: OpDiff, columns: Sequence[int]) -> tuple[tuple[str, ...], int | float]:
-    """Ops that came, likewise."""
-    changed = [column for column in columns if diff.changes[column] in AFTER]
-    return _counted(diff, columns, changed, diff.ops.candidate_calls - diff.ops.baseline_calls, diff.ops.after_s)
-
-
-def _counted(
-    diff: OpDiff, columns: Sequence[int], changed: Sequence[int], calls: FloatArray, seconds: FloatArray
-) -> tuple[tuple[str, ...], int | float]:
-    """The ops that take most of the time among those that went or came, and their calls.
+def _exchange(diff: OpDiff, columns: Sequence[int]) -> _Exchange:
+    """The ops that take most of the time among those that went, and among those that came; and how many calls each.
 
     A fused op stands for all that it made needless, and for what it had to prepare.
     """
-    names = [short_op(key) for key in diff.ops.keys]
-    times: dict[str, float] = defaultdict(float)
-    counts: dict[str, float] = defaultdict(float)
-    for column in changed:
-        if not diff.ops.is_python(column):
-            times[names[column]] += float(seconds[column])
-            counts[names[column]] += float(calls[column])
+    names, ops, more = (
+        [short_op(key) for key in diff.ops.keys],
+        diff.ops,
+        diff.ops.candidate_calls - diff.ops.baseline_calls,
+    )
     has_fused = any(names[column].startswith(_FUSED) for column in columns if diff.is_exact(column))
     least_share = _COUNTED_FOR_FUSED if has_fused else _COUNTED
-    fused = [name for name in times if name.startswith(_FUSED)]
-    ranked = sorted(fused or times, key=lambda name: -times[name])
-    named = tuple(name for name in ranked if times[name] >= least_share * times[ranked[0]])
-    return named, _number(sum(counts[name] for name in named))
+    found: list[tuple[tuple[str, ...], int | float]] = []
+    for side, seconds, calls in ((BEFORE, ops.before_s, -more), (AFTER, ops.after_s, more)):
+        changed = [column for column in columns if diff.changes[column] in side and not ops.is_python(column)]
+        times = _sums(seconds, changed, names.__getitem__)
+        ranked = sorted([name for name in times if name.startswith(_FUSED)] or times, key=lambda name: -times[name])
+        named = tuple(name for name in ranked if times[name] >= least_share * times[ranked[0]])
+        counts = _sums(calls, changed, names.__getitem__)
+        found.append((named, _number(sum(counts[name] for name in named))))
+    (lost, before), (gained, after) = found
+    return _Exchange(lost, gained, before, after)
+
+
+def _sums(values: FloatArray, columns: Sequence[int], by: Callable[[int], _Key]) -> dict[_Key, float]:
+    """Values of columns, added up by what they have in common."""
+    sums: dict[_Key, float] = defaultdict(float)
+    for column in columns:
+        sums[by(column)] += float(values[column])
+    return sums
 
 
 def _number(calls: float) -> int | float:

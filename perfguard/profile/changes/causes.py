@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from perfguard.profile.changes.counted import grouped
-from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, implementation_change
+from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff, implementation_change
 from perfguard.profile.changes.op_names import is_minor
 from perfguard.profile.changes.paired_ops import (
     AFTER,
@@ -25,6 +27,8 @@ from perfguard.profile.changes.paired_ops import (
     short_op,
 )
 from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
+from perfguard.stats.moderated import IntArray, VariancePrior, mean_differences, noise_of_sums, prior_of_sums
+from perfguard.stats.multiple import benjamini_hochberg
 
 CULPRIT_LEVEL = 0.025
 """Adjusted p at which an op, or a sum of ops, may be blamed. There are two such families, single ops and sums, so with
@@ -217,3 +221,88 @@ def _times(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
         for sign, certainty in ((1, Certainty.SIGNIFICANT), (-1, Certainty.SIGNIFICANT), (0, Certainty.OPEN)):
             if sign in parts:
                 yield Cause(kind=CauseKind.TIME, certainty=certainty, columns=tuple(parts[sign]))
+
+
+def established(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
+    """Causes that are facts or significant, and matter, with their costs; neighbours in one family become one.
+
+    Args:
+        diff: The comparison.
+        causes: All of them, every op in one.
+    """
+    prior = prior_of_sums(diff.ops.deltas_s, diff.levels_s, diff.noise, [_columns(cause) for cause in causes])
+    weighed = _weighed(diff, causes, prior)
+    q = iter(benjamini_hochberg([cause.p for cause in weighed if cause.certainty is Certainty.OPEN]))
+    kept = [cause for cause in weighed if cause.certainty is not Certainty.OPEN or next(q) <= CULPRIT_LEVEL]
+    least_s = MATERIAL_RATIO * diff.step_s
+    return [_by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior) if _matters(cause, least_s)]
+
+
+def _matters(cause: Cause, least_s: float) -> bool:
+    """Whether its cost is large enough, or what is a fact may cost as much for all that is known."""
+    if cause.is_exact and cause.is_within_noise:
+        return max(-cause.lower_s, cause.upper_s) >= least_s
+    return abs(cause.delta_s) >= least_s
+
+
+def _columns(cause: Cause) -> IntArray:
+    return np.array(cause.columns, dtype=np.intp)
+
+
+def _weighed(diff: OpDiff, causes: Sequence[Cause], prior: VariancePrior | None) -> list[Cause]:
+    groups = [_columns(cause) for cause in causes]
+    if not groups:
+        return []
+    deltas_s = diff.ops.deltas_s
+    found = mean_differences(
+        np.stack([deltas_s[:, columns].sum(axis=1) for columns in groups], axis=1),
+        np.array([diff.levels_s[columns].sum() for columns in groups]),
+        noise_of_sums(deltas_s, diff.levels_s, diff.noise, groups, prior),
+        level=LEVEL,
+        # One cost of an event is taken for all ops, so its error adds up.
+        extra_error=np.array([diff.ops.overhead_error_s[columns].sum() for columns in groups]),
+    )
+    costs = zip(found.mean.tolist(), found.lower.tolist(), found.upper.tolist(), found.p.tolist(), strict=True)
+    return [
+        replace(cause, delta_s=delta_s, lower_s=lower_s, upper_s=upper_s, p=p)
+        for cause, (delta_s, lower_s, upper_s, p) in zip(causes, costs, strict=True)
+    ]
+
+
+def _merged(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
+    """Where all that is known of a family points one way, single ops and their rest are one slowdown."""
+    result = [cause for cause in causes if cause.kind is not CauseKind.TIME]
+    times = (cause for cause in causes if cause.kind is CauseKind.TIME)
+    for parts in grouped(times, lambda cause: family_of(diff, cause.columns[0])).values():
+        if len({diff.mean_s(part.columns) > 0 for part in parts}) > 1:
+            result.extend(parts)
+            continue
+        columns = tuple(sorted(column for part in parts for column in part.columns))
+        result.append(Cause(kind=CauseKind.TIME, certainty=Certainty.SIGNIFICANT, columns=columns))
+    return result
+
+
+def _by_part(diff: OpDiff, cause: Cause) -> Cause:
+    """The cause with those ops first that drive it most in its own direction."""
+    sign = math.copysign(1.0, cause.delta_s)
+    return replace(cause, columns=tuple(sorted(cause.columns, key=lambda column: -sign * diff.mean_s([column]))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedCost:
+    """A cost that left some ops and came to others."""
+
+    rises: tuple[Cause, ...]
+    """Where it came to; not empty."""
+    falls: tuple[Cause, ...]
+    """Where it left; not empty."""
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Both."""
+        return (*self.rises, *self.falls)
+
+    @property
+    def moved_s(self) -> float:
+        """Seconds that came."""
+        return sum(rise.delta_s for rise in self.rises)

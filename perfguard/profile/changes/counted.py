@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from perfguard.profile.libraries.implementations import class_of
@@ -241,17 +242,7 @@ def change_fact(
     line: str | None = None,
     severity: Severity = Severity.NOTABLE,
 ) -> Fact:
-    """A fact about what a step executes.
-
-    Args:
-        code: `optimizer.unfused`, `copies.added`, …
-        values: `before` and `after` are counts of a step.
-        module: Pattern of the module, or of what all modules have in common; empty for none.
-        phases: Of the step, in order.
-        places: Number of modules.
-        line: `train.py:88`, where known.
-        severity: How much it matters.
-    """
+    """A fact about what a step executes in a number of modules (`places`); `module` is what these have in common."""
     names = tuple(phase.value for phase in phases)
     return fact(code, values, severity=severity, op=module or None, place=line, phases=names, places=places)
 
@@ -276,12 +267,8 @@ def phases_of(places: Iterable[Place]) -> tuple[StepPhase, ...]:
 
 def common_module(modules: Iterable[str]) -> str:
     """`ResNet.layer3` for all that is below it; empty where nothing is shared."""
-    shared: list[str] = []
-    for parts in zip(*(module.split(".") for module in modules), strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
+    levels = zip(*(module.split(".") for module in modules), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))
 
 
 def grouped(items: Iterable[_Item], by: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:

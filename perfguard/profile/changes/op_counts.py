@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfguard.profile.changes.counted import (
     Change,
@@ -84,35 +84,15 @@ def records_of(changes: Sequence[Change]) -> tuple[OpCountChange, ...]:
 def classify(before: OpCounts, after: OpCounts) -> Sequence[Change]:
     """The changes with the rows that each of them explains: together, every row that differs; worst first."""
     residue = Residue(before, after)
-    found = [
-        *compile_events(residue),
-        *cache_misses(residue),
-        *moves(residue),
-        *allocations(residue),
-        *optimizers(residue),
-        *fusions(residue),
-        *convolutions(residue),
-        *pair_changes(residue),
-        *left_libraries(residue),
-        *call_changes(residue),
-        *reorders(residue),
-        *copies(residue),
-    ]
-    found = [
-        *attach(residue, found),
-        *pair_changes(residue, minor=True),
-        *minor_calls(residue),
-        *executions(residue),
-        *other_reorders(residue),
-    ]
+    found = [change for rule in _CAUSES for change in rule(residue)]
+    found = _attach(residue, found)
+    found += [*pair_changes(residue, minor=True), *_left_calls(residue), *other_reorders(residue)]
     if before.torch != after.torch:
         versions = {"torch_before": before.torch, "torch_after": after.torch}
-        found = [replace(change, record=_with_values(change.record, versions)) for change in found]
+        for number, change in enumerate(found):
+            told = replace(change.record.fact, values={**change.record.fact.values, **versions})
+            found[number] = replace(change, record=replace(change.record, fact=told))
     return sorted(found, key=lambda change: _reading_order(change.record))
-
-
-def _with_values(record: OpCountChange, values: dict[str, str]) -> OpCountChange:
-    return replace(record, fact=replace(record.fact, values={**record.fact.values, **values}))
 
 
 def _reading_order(change: OpCountChange) -> tuple[int, int, int, str, str]:
@@ -120,21 +100,7 @@ def _reading_order(change: OpCountChange) -> tuple[int, int, int, str, str]:
     return severity, rule, -abs(change.after - change.before), change.module, repr(change.fact)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unit:
-    """What one module calls more often, or less often."""
-
-    ops: tuple[str, ...]
-    """Names of the leading ops in the earliest phase."""
-    counts: Counts
-    """Of these ops."""
-    first: Place
-    """The earliest phase."""
-    rows: frozenset[RowKey]
-    """All that it explains, backward included."""
-
-
-def compile_events(residue: Residue) -> Iterable[Change]:
+def _compile_events(residue: Residue) -> Iterable[Change]:
     """Graph breaks, recompiles and whatever else the compiler reports, a change for each kind of event."""
     for name, rows in grouped(residue.open(OpCountKind.COMPILE), lambda row: row.name).items():
         counts = residue.counts(residue.all(OpCountKind.COMPILE, name))
@@ -144,7 +110,7 @@ def compile_events(residue: Residue) -> Iterable[Change]:
         yield changed(Rule.COMPILE, "compile.changed", residue.take(rows), counts, values)
 
 
-def cache_misses(residue: Residue) -> Iterable[Change]:
+def _cache_misses(residue: Residue) -> Iterable[Change]:
     """Primitives that oneDNN makes again in each steady step: shapes keep changing, or the cache is too small."""
     rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if row.name == CACHE_MISS]
     if rows:
@@ -153,7 +119,7 @@ def cache_misses(residue: Residue) -> Iterable[Change]:
         yield changed(Rule.CACHE_MISSES, "cache_misses.changed", residue.take(rows), counts, values)
 
 
-def allocations(residue: Residue) -> Iterable[Change]:
+def _allocations(residue: Residue) -> Iterable[Change]:
     """What a step allocates, one change: it follows from what it executes, so that one cause shows in many places."""
     rows = residue.open(OpCountKind.ALLOCATION)
     if not rows:
@@ -171,7 +137,7 @@ def allocations(residue: Residue) -> Iterable[Change]:
     yield changed(Rule.ALLOCATIONS, "allocations.changed", residue.take(rows), counts, values, severity=severity)
 
 
-def moves(residue: Residue) -> Iterable[Change]:
+def _moves(residue: Residue) -> Iterable[Change]:
     """The same calls in other modules, one change: a part of the model was renamed, or code went elsewhere.
 
     Ops that compute show where something went; views, copies and primitives go along between the same places. Phases
@@ -208,16 +174,24 @@ def _take_allocations(residue: Residue, places: Iterable[Place]) -> frozenset[Ro
     return residue.take(rows)
 
 
-def call_changes(residue: Residue) -> list[Change]:
+def _call_changes(residue: Residue) -> Iterable[Change]:
     """Ops that are called more or less often: one change for all modules with the same ops.
 
     Backward, reorders and copies that grow with them belong to them.
     """
-    found: dict[Hashable, list[_Unit]] = defaultdict(list)
+    found: dict[tuple[StepPhase, bool, tuple[str, ...]], list[tuple[Place, Counts, frozenset[RowKey]]]]
+    found = defaultdict(list)
     for (_, more), names in _changed_ops(residue).items():
-        unit = _unit(residue, names)
-        found[unit.first.phase, more, unit.ops].append(unit)
-    return [_calls_of(units) for units in found.values()]
+        first = next(place for phase in StepPhase for place in names if place.phase is phase)
+        ops = leading(names[first])
+        counts = residue.counts(row for row in residue.ops_at(first) if row.name in ops)
+        found[first.phase, more, tuple(ops)].append((first, counts, _take_calls(residue, names, counts)))
+    for (phase, _, named), modules in found.items():
+        places, counted, explained = zip(*modules, strict=True)
+        rows, counts = frozenset[RowKey]().union(*explained), sum(counted, Counts())
+        has_backward = phase is not StepPhase.BACKWARD and StepPhase.BACKWARD in phases_of(row.place for row in rows)
+        values: dict[str, Value] = {"ops": tuple(map(short, named)), "with_backward": has_backward}
+        yield changed(Rule.CALLS, call_code(counts.before, counts.after), rows, counts, values, places=places)
 
 
 def _changed_ops(residue: Residue) -> Mapping[tuple[Place, bool], Mapping[Place, Sequence[str]]]:
@@ -246,31 +220,19 @@ def _changes_at(residue: Residue, place: Place) -> Mapping[str, int]:
     return found
 
 
-def _unit(residue: Residue, names: Mapping[Place, Sequence[str]]) -> _Unit:
-    first = next(place for phase in StepPhase for place in names if place.phase is phase)
-    ops = leading(names[first])
-    counts = residue.counts(row for row in residue.ops_at(first) if row.name in ops)
+def _take_calls(residue: Residue, names: Mapping[Place, Sequence[str]], counts: Counts) -> frozenset[RowKey]:
+    """Explain these ops by their calls, with the reorders and copies of which each call has as many as before."""
     rows: frozenset[RowKey] = frozenset()
     for place, there in names.items():
         rows |= residue.take(row for row in residue.ops_at(place) if row.name in there)
         for noun in MOVEMENTS:
             moved = moved_at(residue, place, noun)
-            if moved.before * counts.after == moved.after * counts.before:  # each call moves as much as before
+            if moved.before * counts.after == moved.after * counts.before:
                 rows |= residue.take(open_movements(residue, place, noun))
-    return _Unit(ops=tuple(ops), counts=counts, first=first, rows=rows)
+    return rows
 
 
-def _calls_of(units: Sequence[_Unit]) -> Change:
-    counts = sum((unit.counts for unit in units), Counts())
-    rows = frozenset[RowKey]().union(*(unit.rows for unit in units))
-    phase = units[0].first.phase
-    has_backward = phase is not StepPhase.BACKWARD and StepPhase.BACKWARD in phases_of(row.place for row in rows)
-    values: dict[str, Value] = {"ops": tuple(map(short, units[0].ops)), "with_backward": has_backward}
-    places = {unit.first for unit in units}
-    return changed(Rule.CALLS, call_code(counts.before, counts.after), rows, counts, values, places=places)
-
-
-def attach(residue: Residue, changes: Sequence[Change]) -> list[Change]:
+def _attach(residue: Residue, changes: Sequence[Change]) -> list[Change]:
     """The changes, with what is left at their places: views come with ops, primitives are executed by them.
 
     Calls of libraries that could not be placed can be any op's: they go to the last of the changes of ops.
@@ -290,30 +252,41 @@ def attach(residue: Residue, changes: Sequence[Change]) -> list[Change]:
     return [replace(one, rows=one.rows | residue.take(left[number])) for number, one in enumerate(changes)]
 
 
-def minor_calls(residue: Residue) -> list[Change]:
-    """Views and new tensors that come with nothing else: one change for each phase, more and fewer."""
-    return _left(residue, residue.open(OpCountKind.OP), lambda row: row.place.phase)
+def _left_calls(residue: Residue) -> Iterable[Change]:
+    """Calls that come with nothing else, more and fewer.
+
+    Views and new tensors are one change for each phase; executions by the same ops are one for each primitive.
+    """
+    rows = [row for kind in _CALL_KINDS for row in residue.open(kind) if not is_reorder(row)]
+    for there in grouped(rows, lambda row: (_left_with(row), residue.change(row) > 0)).values():
+        kind, names, places = there[0].kind, leading(row.name for row in there), {row.place for row in there}
+        unexplained = [row for row in there if row.name in names]
+        counts = residue.counts(
+            row for place in places for row in residue.at(place) if row.kind is kind and row.name in names
+        )
+        # Where other changes took a part of these calls, only what is left can be said.
+        if counts.change != sum(map(residue.change, unexplained)):
+            counts = residue.counts(unexplained)
+        code = call_code(counts.before, counts.after)
+        yield changed(Rule.CALLS, code, residue.take(there), counts, {"ops": tuple(map(short, names))})
 
 
-def executions(residue: Residue) -> list[Change]:
-    """Primitives that run more or less often for the same ops: a change for each primitive, more and fewer."""
-    rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if not is_reorder(row)]
-    return _left(residue, rows, lambda row: row.name)
+def _left_with(row: RowKey) -> Hashable:
+    return row.place.phase if row.kind is OpCountKind.OP else (row.name,)
 
 
-def _left(residue: Residue, rows: Iterable[RowKey], by: Callable[[RowKey], Hashable]) -> list[Change]:
-    groups = grouped(rows, lambda row: (by(row), residue.change(row) > 0))
-    return [_rest(residue, there, leading(row.name for row in there)) for there in groups.values()]
-
-
-def _rest(residue: Residue, rows: Sequence[RowKey], names: Sequence[str]) -> Change:
-    places = {row.place for row in rows}
-    unexplained = [row for row in rows if row.name in names]
-    counts = residue.counts(
-        row for place in places for row in residue.at(place) if row.kind is rows[0].kind and row.name in names
-    )
-    # Where other changes took a part of these calls, only what is left can be said.
-    if counts.change != sum(map(residue.change, unexplained)):
-        counts = residue.counts(unexplained)
-    code, values = call_code(counts.before, counts.after), {"ops": tuple(map(short, names))}
-    return changed(Rule.CALLS, code, residue.take(rows), counts, values)
+_CAUSES: Sequence[Callable[[Residue], Iterable[Change]]] = (
+    _compile_events,
+    _cache_misses,
+    _moves,
+    _allocations,
+    optimizers,
+    fusions,
+    convolutions,
+    pair_changes,
+    left_libraries,
+    _call_changes,
+    reorders,
+    copies,
+)
+"""Rules in the order in which they take from the residue."""

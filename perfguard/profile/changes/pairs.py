@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from perfguard.profile.changes.counted import (
     Change,
@@ -40,26 +41,24 @@ _SEVERITY: Mapping[Turn, Severity] = {
 }
 
 
-def _shapes_and_dtypes(row: RowKey) -> Hashable:
+def _tensors(row: RowKey) -> tuple[str, str]:
     detail = op_detail(row.detail)
     return detail.shapes, detail.dtypes
 
 
-def _all_but_memory(row: RowKey) -> Hashable:
+def _problem(row: RowKey) -> tuple[str, str]:
     detail = primitive_detail(row.detail)
-    return detail.problem, detail.attributes, row.implementation
+    return detail.problem, detail.attributes
 
 
-_LIKE_OPS: Sequence[Callable[[RowKey], Hashable]] = (
-    _shapes_and_dtypes,
-    lambda row: op_detail(row.detail).shapes,
-    lambda _: None,
-)
-_LIKE_PRIMITIVES: Sequence[Callable[[RowKey], Hashable]] = (
-    _all_but_memory,
-    lambda row: primitive_detail(row.detail).problem,
-    lambda row: row.implementation,
-    lambda _: None,
+_LIKENESSES: Sequence[tuple[OpCountKind, Callable[[RowKey], Hashable]]] = (
+    (OpCountKind.OP, _tensors),
+    (OpCountKind.OP, lambda row: _tensors(row)[0]),
+    (OpCountKind.OP, lambda _: None),
+    (OpCountKind.PRIMITIVE, lambda row: (_problem(row), row.implementation)),
+    (OpCountKind.PRIMITIVE, lambda row: _problem(row)[0]),
+    (OpCountKind.PRIMITIVE, lambda row: row.implementation),
+    (OpCountKind.PRIMITIVE, lambda _: None),
 )
 """What calls of one name at one place must have in common to be paired, the closest likeness first."""
 
@@ -89,17 +88,24 @@ class Account:
 def account_of(pairs: Iterable[Pair]) -> Account:
     """Count pairs, at least one."""
     pairs = list(pairs)
-    ops = [pair for pair in pairs if pair.lost.kind is OpCountKind.OP]
-    ops = [pair for pair in ops if computes(pair.lost.name)] or ops
-    calls = _leading_calls(ops) if ops else calls_by(pairs, _name)
-    first = phases_of(pair.lost.place for pair in ops or pairs)[0]
-    early = {_name(pair) for pair in ops or pairs if pair.lost.place.phase is first}
+    telling, earliest = _telling(pairs)
+    are_ops = telling[0].lost.kind is OpCountKind.OP
+    calls = _leading_calls(telling) if are_ops else calls_by(telling, _name)
+    early = set(map(_name, earliest))
     names = tuple(sorted(ranked(calls), key=lambda name: name not in early))
     return Account(
         calls=calls.total(),
-        values={f"affected_{'ops' if ops else 'primitives'}": calls.total(), "ops": names},
+        values={f"affected_{'ops' if are_ops else 'primitives'}": calls.total(), "ops": names},
         rows=frozenset(row for pair in pairs for row in (pair.lost, pair.gained)),
     )
+
+
+def _telling(pairs: Sequence[Pair]) -> tuple[Sequence[Pair], Sequence[Pair]]:
+    """Pairs of ops that compute, else of any ops, else of primitives; and of these the ones in the earliest phase."""
+    ops = [pair for pair in pairs if pair.lost.kind is OpCountKind.OP]
+    telling = [pair for pair in ops if computes(pair.lost.name)] or ops or pairs
+    first = phases_of(pair.lost.place for pair in telling)[0]
+    return telling, [pair for pair in telling if pair.lost.place.phase is first]
 
 
 def _leading_calls(pairs: Sequence[Pair]) -> Counter[str]:
@@ -126,14 +132,12 @@ def pair_changes(residue: Residue, *, minor: bool = False) -> list[Change]:
         minor: Whether to pair also ops that only make and describe tensors: they follow others, if there are any.
     """
     pairs: list[Pair] = []
-    for like in _LIKE_OPS:
-        rows = [row for row in residue.open(OpCountKind.OP) if minor or not is_minor(row.name)]
-        pairs += _pairs_alike(residue, rows, like)
-    for like in _LIKE_PRIMITIVES:
-        rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if row.name not in {REORDER, CACHE_MISS}]
-        pairs += _pairs_alike(residue, rows, like)
+    for kind, like in _LIKENESSES:
+        rows = [row for row in residue.open(kind) if row.name not in {REORDER, CACHE_MISS}]
+        rows = [row for row in rows if minor or kind is not OpCountKind.OP or not is_minor(row.name)]
+        pairs += residue.pair(rows, partial(_likeness, like))
     reorders = [row for row in residue.open(OpCountKind.PRIMITIVE) if row.name == REORDER]
-    pairs += _pairs_alike(residue, reorders, lambda row: row.detail)
+    pairs += residue.pair(reorders, lambda row: (row.place, row.detail))
     by_rule = grouped(pairs, _difference)
     return [
         *_implementations(by_rule.get(Rule.IMPLEMENTATION, ())),
@@ -143,8 +147,8 @@ def pair_changes(residue: Residue, *, minor: bool = False) -> list[Change]:
     ]
 
 
-def _pairs_alike(residue: Residue, rows: Iterable[RowKey], like: Callable[[RowKey], Hashable]) -> list[Pair]:
-    return residue.pair(rows, lambda row: (row.place, row.name, like(row)))
+def _likeness(like: Callable[[RowKey], Hashable], row: RowKey) -> Hashable:
+    return row.place, row.name, like(row)
 
 
 def _difference(pair: Pair) -> Rule:
@@ -303,10 +307,7 @@ def _shapes(pairs: Sequence[Pair]) -> list[Change]:
 
 def _examples(pairs: Sequence[Pair]) -> tuple[str, ...]:
     """`relu [32,64] → [64,64]`: of each op of the earliest phase the change with the most calls."""
-    pairs = [pair for pair in pairs if pair.lost.kind is OpCountKind.OP] or pairs
-    pairs = [pair for pair in pairs if computes(pair.lost.name)] or pairs
-    first = phases_of(pair.lost.place for pair in pairs)[0]
-    pairs = [pair for pair in pairs if pair.lost.place.phase is first]
+    _, pairs = _telling(pairs)
     named_ops = set(leading(pair.lost.name for pair in pairs))
     named = (pair for pair in pairs if pair.lost.name in named_ops)
     examples: dict[str, str] = {}
