@@ -30,17 +30,11 @@ _KINDS = tuple(CauseKind)
 
 
 def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes: Sequence[Change] = ()) -> Attribution:
-    """Compare two arms op by op and name what changed.
+    """Compare two arms op by op and name what changed; processes of the same number were interleaved.
 
     What is to blame differs significantly in the step's direction. One process of each arm gives no intervals: then
-    only what is counted differently can be a culprit, if its cost is most of the step's difference.
-
-    Args:
-        case_id: What was profiled.
-        baseline: One arm.
-        candidate: The other one; its processes were interleaved with those of the same number.
-        changes: By op counts, worst first; they say what a culprit is where they show it. Empty where ops were not
-            counted.
+    only what is counted differently can be a culprit, if its cost is most of the step's difference. The changes of op
+    counts, worst first, say what a culprit is where they show it.
 
     Raises:
         MeasurementError: No process was profiled in both arms.
@@ -49,7 +43,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     balance = balance_of(baseline, candidate, diff)
     causes = established(diff, find_causes(diff))
     moved = moved_costs(causes, balance)
-    excused = {cause for cost in moved for cause in cost.causes}
+    excused = {cause for cost in moved for cause in (*cost.rises, *cost.falls)}
     blamed, certain, minor = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
     shares = [
         *((cause, _share(cause, balance)) for cause in blamed),

@@ -224,25 +224,19 @@ def _times(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
 
 
 def established(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
-    """Causes that are facts or significant, and matter, with their costs; neighbours in one family become one.
-
-    Args:
-        diff: The comparison.
-        causes: All of them, every op in one.
-    """
+    """Of all causes those that are facts or significant, and matter, with costs; those of one family become one."""
     prior = prior_of_sums(diff.ops.deltas_s, diff.levels_s, diff.noise, [_columns(cause) for cause in causes])
     weighed = _weighed(diff, causes, prior)
     q = iter(benjamini_hochberg([cause.p for cause in weighed if cause.certainty is Certainty.OPEN]))
     kept = [cause for cause in weighed if cause.certainty is not Certainty.OPEN or next(q) <= CULPRIT_LEVEL]
-    least_s = MATERIAL_RATIO * diff.step_s
-    return [_by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior) if _matters(cause, least_s)]
+    weighed = [_by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior)]
+    return [cause for cause in weighed if _most_s(cause) >= MATERIAL_RATIO * diff.step_s]
 
 
-def _matters(cause: Cause, least_s: float) -> bool:
-    """Whether its cost is large enough, or what is a fact may cost as much for all that is known."""
-    if cause.is_exact and cause.is_within_noise:
-        return max(-cause.lower_s, cause.upper_s) >= least_s
-    return abs(cause.delta_s) >= least_s
+def _most_s(cause: Cause) -> float:
+    """The size of its cost; of a fact whose cost is within the noise, what it may be at most."""
+    is_known = not (cause.is_exact and cause.is_within_noise)
+    return abs(cause.delta_s) if is_known else max(-cause.lower_s, cause.upper_s)
 
 
 def _columns(cause: Cause) -> IntArray:
@@ -290,17 +284,10 @@ def _by_part(diff: OpDiff, cause: Cause) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedCost:
-    """A cost that left some ops and came to others."""
+    """A cost that left some ops (`falls`) and came to others (`rises`)."""
 
     rises: tuple[Cause, ...]
-    """Where it came to; not empty."""
     falls: tuple[Cause, ...]
-    """Where it left; not empty."""
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """Both."""
-        return (*self.rises, *self.falls)
 
     @property
     def moved_s(self) -> float:

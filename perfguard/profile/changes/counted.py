@@ -76,12 +76,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Calls that became other calls."""
+    """Calls of the baseline (`lost`) that became other calls of the candidate (`gained`)."""
 
     lost: RowKey
-    """What the baseline did more often."""
     gained: RowKey
-    """What the candidate did instead."""
     calls: int
 
 
@@ -164,33 +162,23 @@ class Residue:
         return changes
 
     def pair(self, rows: Iterable[RowKey], by: Callable[[RowKey], Hashable]) -> list[Pair]:
-        """Explain open rows by one another: fewer calls of one are more calls of another.
-
-        Args:
-            rows: Open ones.
-            by: Rows that may be paired have the same value. What is left of a group is more calls, or fewer.
-        """
-        return [pair for group in grouped(rows, by).values() for pair in self._pair_group(group)]
-
-    def _pair_group(self, rows: Iterable[RowKey]) -> Iterable[Pair]:
-        ordered = sorted(rows, reverse=True)
-        lost = [row for row in ordered if self.change(row) < 0]
-        gained = [row for row in ordered if self.change(row) > 0]
-        while lost and gained:
-            calls = min(-self.change(lost[-1]), self.change(gained[-1]))
-            yield Pair(lost=lost[-1], gained=gained[-1], calls=calls)
-            for queue, explained in ((lost, calls), (gained, -calls)):
-                self._open[queue[-1]] += explained
-                if self._open[queue[-1]] == 0:
-                    del self._open[queue.pop()]
+        """Explain open rows of one group by one another: fewer calls of one are more calls of another."""
+        pairs = []
+        for group in grouped(sorted(rows, reverse=True), by).values():
+            lost, gained = ([row for row in group if self.change(row) * sign > 0] for sign in (-1, 1))
+            while lost and gained:
+                calls = min(-self.change(lost[-1]), self.change(gained[-1]))
+                pairs.append(Pair(lost=lost[-1], gained=gained[-1], calls=calls))
+                for queue, explained in ((lost, calls), (gained, -calls)):
+                    self._open[queue[-1]] += explained
+                    if self._open[queue[-1]] == 0:
+                        del self._open[queue.pop()]
+        return pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change, and the differing rows that it explains.
-
-    It may explain rows in part, and rows at other places than its own, where effects of it show.
-    """
+    """One change, and the differing rows that it explains, or a part of; also at other places, where effects show."""
 
     record: OpCountChange
     rows: frozenset[RowKey]
@@ -206,10 +194,7 @@ def changed(
     places: Collection[Place] = (),
     severity: Severity | None = None,
 ) -> Change:
-    """A change with its fact.
-
-    It lies at the places of its rows, unless others are given. Less work is no harm, unless a severity is given.
-    """
+    """A change with its fact, at the places of its rows unless others are given."""
     places = set(places) or {row.place for row in rows}
     modules, phases = {place.module for place in places}, phases_of(places)
     path = common_module(modules)

@@ -48,15 +48,13 @@ class OpDiff:
     ops: PairedOps
     """Both arms, one column a key; all the rest is in the same columns."""
     pairs: ProcessPairs
-    """The processes that were paired."""
     overhead: Overhead
     """What was taken out as the profiler's cost."""
     levels_s: FloatArray
     """Mean seconds of both arms, not below 0."""
     noise: SharedNoise
-    """Of the ops' differences."""
     differences: Differences
-    """Seconds in a step."""
+    """Of the ops' seconds in a step."""
     q: FloatArray
     """Adjusted p-values; 1 for ops that were not tested."""
     changes: tuple[ChangeClass, ...]
@@ -133,12 +131,7 @@ def _classified(
 
 
 def op_deltas(diff: OpDiff, moved: Collection[int]) -> tuple[OpDelta, ...]:
-    """One row for each op, largest absolute difference first.
-
-    Args:
-        diff: The comparison.
-        moved: Columns whose cost went to other ops, or came from them.
-    """
+    """One row for each op, largest absolute difference first; the cost of `moved` went to other ops or came from them."""
     details = _details(diff)
     baseline_s, candidate_s, differences = diff.ops.before_s, diff.ops.after_s, diff.differences
     order = np.argsort(-np.abs(differences.mean), kind="stable")
@@ -192,11 +185,8 @@ def implementation_changes(ops: PairedOps, counted: Sequence[ChangeClass]) -> fr
 
     An op that left the libraries, or came to one, counts only where nothing beside it took over: no op at its place is
     called more or less often, none went the other way there, and none anywhere took on what it lost. Else a callee may
-    do its work now, or a call of the library was placed in another op than in the other arm.
-
-    Args:
-        ops: Both arms.
-        counted: What the numbers of calls say of each op.
+    do its work now, or a call of the library was placed in another op than in the other arm. `counted` is what the
+    numbers of calls say of each op.
     """
     changes = {column: implementation_change(ops, column) for column in range(len(ops.keys))}
     changes = {column: change for column, change in changes.items() if change[0]}

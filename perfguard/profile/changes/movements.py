@@ -30,7 +30,8 @@ def reorders(residue: Residue) -> Iterable[Change]:
     """Reorders that nothing else explains: a change for each phase, more and fewer."""
     for rows, counts in _changed(residue, "reorders"):
         moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
-        yield _movement(residue, Rule.REORDERS, rows, counts, {**moved, "number": abs(counts.change)})
+        code, values = _code("reorders", counts), {**moved, "number": abs(counts.change)}
+        yield changed(Rule.REORDERS, code, residue.take(rows), counts, values)
 
 
 def other_reorders(residue: Residue) -> Iterable[Change]:
@@ -52,14 +53,11 @@ def copies(residue: Residue) -> Iterable[Change]:
         detail = op_detail(example.detail)
         tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
         values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
-        yield _movement(residue, Rule.COPIES, rows, counts, values)
+        yield changed(Rule.COPIES, _code("copies", counts), residue.take(rows), counts, values)
 
 
-def _movement(
-    residue: Residue, rule: Rule, rows: Iterable[RowKey], counts: Counts, values: Mapping[str, Value]
-) -> Change:
-    code = f"{rule.value}.{'added' if counts.change > 0 else 'removed'}"
-    return changed(rule, code, residue.take(rows), counts, values)
+def _code(noun: str, counts: Counts) -> str:
+    return f"{noun}.{'added' if counts.change > 0 else 'removed'}"
 
 
 def _changed(residue: Residue, noun: str) -> Iterable[tuple[list[RowKey], Counts]]:
@@ -70,10 +68,8 @@ def _changed(residue: Residue, noun: str) -> Iterable[tuple[list[RowKey], Counts
     places = sorted({row.place for kind in OpCountKind for row in residue.open(kind) if MOVEMENTS[noun](row)})
     counts = {place: moved_at(residue, place, noun) for place in places}
 
-    def group(place: Place) -> tuple[StepPhase, bool]:
-        return place.phase, counts[place].change > 0
-
-    for there in grouped((place for place in places if counts[place].change), group).values():
+    places = [place for place in places if counts[place].change]
+    for there in grouped(places, lambda place: (place.phase, counts[place].change > 0)).values():
         rows = [row for place in there for row in open_movements(residue, place, noun)]
         yield rows, sum((counts[place] for place in there), Counts())
 

@@ -40,14 +40,11 @@ class PairedOps:
     keys: tuple[OpKey, ...]
     """The baseline's keys, then those that only the candidate has."""
     baseline_s: FloatArray
-    """Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op. The
-    profiler's cost is taken out, as far as the op's time can hold it."""
     candidate_s: FloatArray
-    """The same of the candidate."""
+    """Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op."""
     baseline_calls: FloatArray
-    """Calls in a step, shape `(keys,)`."""
     candidate_calls: FloatArray
-    """The same of the candidate."""
+    """Calls in a step, shape `(keys,)`."""
     count_change: IntArray
     """1 where every step of the candidate has more calls than any of the baseline, -1 where fewer, else 0."""
     overhead_error_s: FloatArray
@@ -65,14 +62,12 @@ class PairedOps:
     @property
     def before_s(self) -> FloatArray:
         """Mean seconds of the baseline, shape `(keys,)`."""
-        mean: FloatArray = self.baseline_s.mean(axis=0)
-        return mean
+        return np.asarray(self.baseline_s.mean(axis=0))
 
     @property
     def after_s(self) -> FloatArray:
         """Mean seconds of the candidate, shape `(keys,)`."""
-        mean: FloatArray = self.candidate_s.mean(axis=0)
-        return mean
+        return np.asarray(self.candidate_s.mean(axis=0))
 
     def place(self, column: int) -> tuple[StepPhase, str]:
         """Phase and module of an op."""
@@ -116,8 +111,8 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
 
 def _changed_lines(baseline: ArmProfile, candidate: ArmProfile) -> dict[OpKey, str]:
     before, after = baseline.profile.python_lines, candidate.profile.python_lines
-    found = {key: changed_line(before.get(key, {}), after.get(key, {})) for key in {*before, *after}}
-    return {key: line for key, line in found.items() if line is not None}
+    lines = ((key, changed_line(before.get(key, {}), after.get(key, {}))) for key in {*before, *after})
+    return {key: line for key, line in lines if line is not None}
 
 
 def _side(
@@ -180,9 +175,7 @@ class Cause:
     """Ops that changed together, and what that costs once it is weighed."""
 
     kind: CauseKind
-    """Why they are together."""
     certainty: Certainty
-    """What it rests on."""
     columns: tuple[int, ...]
     """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
     lost: str = ""
@@ -190,11 +183,9 @@ class Cause:
     gained: str = ""
     """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
     delta_s: float = 0.0
-    """Seconds in a step, candidate minus baseline."""
     lower_s: float = -math.inf
-    """Lower end of the 95 % interval; -inf where it is unknown."""
     upper_s: float = math.inf
-    """Upper end; inf where it is unknown."""
+    """Seconds in a step, candidate minus baseline, with the 95 % interval; infinite where it is unknown."""
     p: float = 1.0
     """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
 

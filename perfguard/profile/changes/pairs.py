@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from perfguard.profile.changes.counted import (
@@ -67,22 +67,12 @@ _LIKENESSES: Sequence[tuple[OpCountKind, Callable[[RowKey], Hashable]]] = (
 class Account:
     """Pairs as a change counts them."""
 
-    calls: int
-    """Of leading ops: a wrapper and what it calls are one. Of primitives, where no op differs."""
+    counts: Counts
+    """Of leading ops, before as after: a wrapper and what it calls are one. Of primitives, where no op differs."""
     values: Mapping[str, Value]
     """What a fact says of them; ops of the earliest phase first, whose names people know, then the most frequent."""
     rows: frozenset[RowKey]
-    """The rows of all pairs."""
-
-    @property
-    def places(self) -> frozenset[Place]:
-        """Where they are."""
-        return frozenset(row.place for row in self.rows)
-
-    @property
-    def counts(self) -> Counts:
-        """As many calls before as after."""
-        return Counts(before=self.calls, after=self.calls)
+    places: frozenset[Place]
 
 
 def account_of(pairs: Iterable[Pair]) -> Account:
@@ -93,10 +83,12 @@ def account_of(pairs: Iterable[Pair]) -> Account:
     calls = _leading_calls(telling) if are_ops else calls_by(telling, _name)
     early = set(map(_name, earliest))
     names = tuple(sorted(ranked(calls), key=lambda name: name not in early))
+    rows, total = frozenset(row for pair in pairs for row in (pair.lost, pair.gained)), calls.total()
     return Account(
-        calls=calls.total(),
-        values={f"affected_{'ops' if are_ops else 'primitives'}": calls.total(), "ops": names},
-        rows=frozenset(row for pair in pairs for row in (pair.lost, pair.gained)),
+        counts=Counts(before=total, after=total),
+        values={f"affected_{'ops' if are_ops else 'primitives'}": total, "ops": names},
+        rows=rows,
+        places=frozenset(row.place for row in rows),
     )
 
 
@@ -125,11 +117,7 @@ def pair_changes(residue: Residue, *, minor: bool = False) -> list[Change]:
     """Changes of ops and primitives that are paired at each place.
 
     Reorders are only paired where nothing but their implementation differs: between which layouts they lead is a matter
-    of its own.
-
-    Args:
-        residue: What is not explained.
-        minor: Whether to pair also ops that only make and describe tensors: they follow others, if there are any.
+    of its own. `minor` ops that only make and describe tensors are paired later: they follow others, if there are any.
     """
     pairs: list[Pair] = []
     for kind, like in _LIKENESSES:
@@ -187,7 +175,7 @@ def _implementations(pairs: Sequence[Pair]) -> Iterable[Change]:
         account = account_of(group)
         (lost, gained), *others = _choices_of(group)
         values: dict[str, Value] = {"primitive": primitive, "lost": lost, "gained": gained}
-        values |= {"others": len(others) or None, "calls": account.calls}
+        values |= {"others": len(others) or None, "calls": account.counts.after}
         yield changed(
             Rule.IMPLEMENTATION,
             "implementation.changed",
@@ -235,7 +223,7 @@ def _layout(residue: Residue, pairs: Sequence[Pair], direction: int) -> Change:
         Rule.LAYOUT,
         {-1: "layout.lost", 0: "layout.changed", 1: "layout.gained"}[direction],
         rows,
-        Counts(before=0 if direction > 0 else account.calls, after=0 if direction < 0 else account.calls),
+        replace(account.counts, **{-1: {"after": 0}, 0: {}, 1: {"before": 0}}[direction]),
         values,
         places=account.places,
         severity=Severity.INFO if direction > 0 else Severity.NOTABLE,
