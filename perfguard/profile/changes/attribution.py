@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from perfguard.profile.changes.cause_facts import cause_fact, main_phase, main_phases, moved_fact
-from perfguard.profile.changes.causes import MovedCost, established, find_causes
+from perfguard.profile.changes.causes import MovedCost, by_part, established, find_causes
 from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, balance_of, diff_ops, op_deltas
 from perfguard.profile.changes.op_counts import records_of
@@ -156,10 +156,9 @@ def _is_in_python(diff: OpDiff, blamed: Sequence[Cause], balance: StepBalance) -
 
 def _python_cause(diff: OpDiff, balance: StepBalance) -> Cause:
     """All time in no op."""
-    columns = filter(diff.ops.is_python, range(len(diff.ops.keys)))
-    sign = math.copysign(1.0, balance.python_s)
-    ordered = tuple(sorted(columns, key=lambda column: -sign * diff.mean_s([column])))
-    return Cause(kind=CauseKind.TIME, certainty=Certainty.OPEN, columns=ordered, delta_s=balance.python_s)
+    columns = tuple(filter(diff.ops.is_python, range(len(diff.ops.keys))))
+    cause = Cause(kind=CauseKind.TIME, certainty=Certainty.OPEN, columns=columns, delta_s=balance.python_s)
+    return by_part(diff, cause)
 
 
 def _counted(diff: OpDiff, causes: Sequence[Cause], changes: Sequence[Change]) -> dict[Cause, Fact]:

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from perfguard.profile.changes.causes import MovedCost
 from perfguard.profile.changes.counted import call_code, change_fact, common_module
@@ -35,15 +35,6 @@ _TENSOR_CODES = {CauseKind.LAYOUT: "layout", CauseKind.DTYPE: "dtype", CauseKind
 _Told = tuple[str, dict[str, Value]]
 """A code and its values."""
 _Key = TypeVar("_Key", bound=Hashable)
-
-
-class _Exchange(NamedTuple):
-    """Ops that went and ops that came, and their calls."""
-
-    lost: tuple[str, ...]
-    gained: tuple[str, ...]
-    before: int | float
-    after: int | float
 
 
 def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None) -> Fact:
@@ -116,7 +107,8 @@ def _origin(diff: OpDiff, columns: Sequence[int]) -> list[int]:
 
 
 def _optimizer(diff: OpDiff, cause: Cause) -> _Told:
-    values: dict[str, Value] = _exchange(diff, cause.columns)._asdict()
+    (lost, before), (gained, after) = _exchange(diff, cause.columns)
+    values: dict[str, Value] = {"lost": lost, "gained": gained, "before": before, "after": after}
     if cause.lost != cause.gained:
         return "optimizer.replaced", {**values, "replaced": cause.lost}
     fused = [column for column in cause.columns if short_op(diff.ops.keys[column]).startswith(_FUSED)]
@@ -127,7 +119,7 @@ def _optimizer(diff: OpDiff, cause: Cause) -> _Told:
 def _tensors(diff: OpDiff, cause: Cause) -> _Told:
     keys = diff.ops.keys
     known = {keys[column].op for column in cause.columns if diff.changes[column] in BEFORE}
-    copies = _exchange(diff, [column for column in cause.columns if keys[column].op not in known]).after
+    _, (_, copies) = _exchange(diff, [column for column in cause.columns if keys[column].op not in known])
     values: dict[str, Value] = {"extra_copies": copies} if copies else {}
     if cause.kind is CauseKind.SHAPE:
         return "shapes.changed", {**values, "examples": (f"{cause.lost} → {cause.gained}",)}
@@ -153,7 +145,7 @@ def _calls(diff: OpDiff, cause: Cause) -> _Told:
 
 
 def _replaced(diff: OpDiff, cause: Cause) -> _Told:
-    lost, gained, before, after = _exchange(diff, cause.columns)
+    (lost, before), (gained, after) = _exchange(diff, cause.columns)
     code, names, number = exchange_code(lost, gained), (*lost, *gained), after or before
     if code.startswith("copies."):
         return code, {"before": before, "after": after, "number": number, "by": names[0] if names else None}
@@ -195,7 +187,7 @@ def _main_tensors(diff: OpDiff, columns: Sequence[int]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _exchange(diff: OpDiff, columns: Sequence[int]) -> _Exchange:
+def _exchange(diff: OpDiff, columns: Sequence[int]) -> list[tuple[tuple[str, ...], int | float]]:
     """The ops that take most of the time among those that went, and among those that came; and how many calls each.
 
     A fused op stands for all that it made needless, and for what it had to prepare.
@@ -215,8 +207,7 @@ def _exchange(diff: OpDiff, columns: Sequence[int]) -> _Exchange:
         named = tuple(name for name in ranked if times[name] >= least_share * times[ranked[0]])
         counts = _sums(calls, changed, names.__getitem__)
         found.append((named, _number(sum(counts[name] for name in named))))
-    (lost, before), (gained, after) = found
-    return _Exchange(lost, gained, before, after)
+    return found
 
 
 def _sums(values: FloatArray, columns: Sequence[int], by: Callable[[int], _Key]) -> dict[_Key, float]:

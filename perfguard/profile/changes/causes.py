@@ -229,7 +229,7 @@ def established(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
     weighed = _weighed(diff, causes, prior)
     q = iter(benjamini_hochberg([cause.p for cause in weighed if cause.certainty is Certainty.OPEN]))
     kept = [cause for cause in weighed if cause.certainty is not Certainty.OPEN or next(q) <= CULPRIT_LEVEL]
-    weighed = [_by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior)]
+    weighed = [by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior)]
     return [cause for cause in weighed if _most_s(cause) >= MATERIAL_RATIO * diff.step_s]
 
 
@@ -276,7 +276,7 @@ def _merged(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
     return result
 
 
-def _by_part(diff: OpDiff, cause: Cause) -> Cause:
+def by_part(diff: OpDiff, cause: Cause) -> Cause:
     """The cause with those ops first that drive it most in its own direction."""
     sign = math.copysign(1.0, cause.delta_s)
     return replace(cause, columns=tuple(sorted(cause.columns, key=lambda column: -sign * diff.mean_s([column]))))

@@ -131,7 +131,7 @@ def _classified(
 
 
 def op_deltas(diff: OpDiff, moved: Collection[int]) -> tuple[OpDelta, ...]:
-    """One row for each op, largest absolute difference first; the cost of `moved` went to other ops or came from them."""
+    """One row for each op, largest difference first; the cost of `moved` went to other ops or came from them."""
     details = _details(diff)
     baseline_s, candidate_s, differences = diff.ops.before_s, diff.ops.after_s, diff.differences
     order = np.argsort(-np.abs(differences.mean), kind="stable")

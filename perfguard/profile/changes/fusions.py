@@ -53,24 +53,20 @@ _BIAS_GRADIENT = "aten::sum"
 """oneDNN computes it along with that of the weights."""
 
 
-def fusions(residue: Residue) -> list[Change]:
+def fusions(residue: Residue) -> Iterable[Change]:
     """One change for each fused op, whether it was taken to pieces or put together.
 
     Copies and views at the same places belong to it: within a fused op there is no need for any.
     """
-    return [change for fusion in FUSIONS for change in _changes_of(residue, fusion)]
-
-
-def _changes_of(residue: Residue, fusion: Fusion) -> Iterable[Change]:
-    found: dict[int, set[Place]] = defaultdict(set)
-    fused = (row for row in residue.open(OpCountKind.OP) if short(row.name) in fusion.fused)
-    for place in sorted({row.place for row in fused}):
-        for direction in (_BROKEN, _JOINED):
-            pieces = _place_of_pieces(residue, place, fusion, direction)
-            if pieces is not None:
-                found[direction] |= {place, pieces}
-    for direction, places in sorted(found.items()):
-        yield _fusion_change(residue, fusion, places, direction)
+    for fusion in FUSIONS:
+        fused = {row.place for row in residue.open(OpCountKind.OP) if short(row.name) in fusion.fused}
+        replaced = {
+            sign: [(place, found) for place in fused if (found := _place_of_pieces(residue, place, fusion, sign))]
+            for sign in (_BROKEN, _JOINED)
+        }
+        for direction, places in replaced.items():
+            if places:
+                yield _fusion_change(residue, fusion, {place for both in places for place in both}, direction)
 
 
 def _place_of_pieces(residue: Residue, place: Place, fusion: Fusion, direction: int) -> Place | None:
@@ -122,39 +118,27 @@ def _most_called(calls: Counter[str]) -> tuple[str, ...]:
     return tuple(short(op) for op in ranked({op: calls[op] for op in leading(calls)}))
 
 
-def optimizers(residue: Residue) -> list[Change]:
+def optimizers(residue: Residue) -> Iterable[Change]:
     """One change for each optimizer that updates in another way, or does the same for other parameters."""
     places = {row.place for row in residue.open(OpCountKind.OP) if row.place.phase is StepPhase.OPTIMIZER}
-    found = (_optimizer(residue, place) for place in sorted(places) if place.module)
-    return [change for change in found if change is not None]
-
-
-def _optimizer(residue: Residue, place: Place) -> Change | None:
-    rows = residue.ops_at(place)
-    (style, calls), (new_style, new_calls) = (_update(residue, rows, side) for side in _SIDES)
-    # An optimizer that only one side has is no other way of updating.
-    if not calls or not new_calls:
-        return None
-    if style != new_style:
-        code = optimizer_code(was_fused=style == 0, is_fused=new_style == 0)
-        counts = Counts(before=sum(calls.values()), after=sum(new_calls.values()))
-        names: dict[str, Value] = {"lost": tuple(calls), "gained": tuple(new_calls)}
-        severity = severity_of(new_style - style)
-        return changed(Rule.FUSION, code, residue.take(rows), counts, names, places=[place], severity=severity)
-    was, now = (_longest_list(residue, rows, side) for side in _SIDES)
-    if was is None or now is None or was == now:
-        return None
-    (elements_before, before), (elements_after, after) = was, now
-    values: dict[str, Value] = {"elements_before": elements_before, "elements_after": elements_after}
-    return changed(
-        Rule.SHAPES,
-        "optimizer.parameters_changed",
-        residue.take(rows),
-        Counts(before=before, after=after),
-        values,
-        places=[place],
-        severity=severity_of(elements_after - elements_before),
-    )
+    for place in sorted(place for place in places if place.module):
+        rows = residue.ops_at(place)
+        (style, calls), (new_style, new_calls) = (_update(residue, rows, side) for side in _SIDES)
+        lists = [_longest_list(residue, rows, side) for side in _SIDES]
+        if not calls or not new_calls:
+            continue  # an optimizer that only one side has is no other way of updating
+        if style != new_style:
+            code = optimizer_code(was_fused=style == 0, is_fused=new_style == 0)
+            counts = Counts(before=sum(calls.values()), after=sum(new_calls.values()))
+            names: dict[str, Value] = {"lost": tuple(calls), "gained": tuple(new_calls)}
+            severity = severity_of(new_style - style)
+            yield changed(Rule.FUSION, code, residue.take(rows), counts, names, places=[place], severity=severity)
+        elif all(lists) and lists[0] != lists[1]:
+            (elements_before, before), (elements_after, after) = lists
+            counts, severity = Counts(before=before, after=after), severity_of(elements_after - elements_before)
+            values: dict[str, Value] = {"elements_before": elements_before, "elements_after": elements_after}
+            code, taken = "optimizer.parameters_changed", residue.take(rows)
+            yield changed(Rule.SHAPES, code, taken, counts, values, places=[place], severity=severity)
 
 
 def optimizer_code(*, was_fused: bool, is_fused: bool) -> str:
@@ -175,10 +159,10 @@ def _update(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], i
     return style, {name: calls[name] for name in names if _STYLES[style] in name}
 
 
-def _longest_list(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], int]) -> tuple[int, int] | None:
-    """Elements and tensors of the longest list of tensors that ops of a side take."""
+def _longest_list(residue: Residue, rows: Iterable[RowKey], side: Callable[[Counts], int]) -> tuple[int, ...]:
+    """Elements and tensors of the longest list of tensors that ops of a side take; empty where none takes a list."""
     lists = (_LIST.match(op_detail(row.detail).shapes) for row in rows if side(residue.counts([row])))
-    return max(((int(found["elements"]), int(found["tensors"])) for found in lists if found), default=None)
+    return max(((int(found["elements"]), int(found["tensors"])) for found in lists if found), default=())
 
 
 def convolutions(residue: Residue) -> list[Change]:
@@ -227,26 +211,19 @@ def left_libraries(residue: Residue) -> Iterable[Change]:
     ]
     groups: dict[tuple[str, str], list[RowKey]] = defaultdict(list)
     for place, there in sorted(grouped(executed, lambda row: row.place).items()):
-        gone, new = _gone_and_new(residue, place, {row.name for row in there})
+        names = {row.name for row in there}
+        rows = (row for row in residue.at(place) if row.kind is OpCountKind.PRIMITIVE and row.name in names)
+        both = [(residue.counts(same), same) for _, same in sorted(grouped(rows, lambda row: row.name).items())]
+        gone = [row for counts, same in both if not counts.after for row in same]
+        new = [row for counts, same in both if not counts.before for row in same]
         if gone or new:
             groups[_runner(residue, gone), _runner(residue, new)] += [*gone, *new]
-    for (lost, gained), rows in groups.items():
-        counts = residue.counts(rows)
+    for (lost, gained), changing in groups.items():
+        counts = residue.counts(changing)
         severity = {NO_LIBRARY: Severity.GRAVE}.get(gained, Severity.INFO if lost == NO_LIBRARY else Severity.NOTABLE)
         values: dict[str, Value] = {"lost": lost, "gained": gained, "calls": max(counts.before, counts.after)}
-        yield changed(Rule.IMPLEMENTATION, "library.changed", residue.take(rows), counts, values, severity=severity)
-
-
-def _gone_and_new(residue: Residue, place: Place, names: Iterable[str]) -> tuple[list[RowKey], list[RowKey]]:
-    gone, new = [], []
-    for name in sorted(names):
-        rows = [row for row in residue.at(place) if row.kind is OpCountKind.PRIMITIVE and row.name == name]
-        counts = residue.counts(rows)
-        if not counts.after:
-            gone += rows
-        elif not counts.before:
-            new += rows
-    return gone, new
+        taken = residue.take(changing)
+        yield changed(Rule.IMPLEMENTATION, "library.changed", taken, counts, values, severity=severity)
 
 
 def _runner(residue: Residue, rows: Sequence[RowKey]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from perfguard.profile.changes.counted import (
@@ -211,7 +211,7 @@ def _layouts(residue: Residue, pairs: Sequence[Pair]) -> list[Change]:
 
 def _layout(residue: Residue, pairs: Sequence[Pair], direction: int) -> Change:
     account = account_of(pairs)
-    rows, values = account.rows, dict(account.values)
+    rows, values, calls = account.rows, dict(account.values), account.counts.after
     if direction:
         moved, more = take_movements(residue, around(account.places))
         rows, values = rows | more, values | moved
@@ -223,7 +223,7 @@ def _layout(residue: Residue, pairs: Sequence[Pair], direction: int) -> Change:
         Rule.LAYOUT,
         {-1: "layout.lost", 0: "layout.changed", 1: "layout.gained"}[direction],
         rows,
-        replace(account.counts, **{-1: {"after": 0}, 0: {}, 1: {"before": 0}}[direction]),
+        Counts(before=0 if direction > 0 else calls, after=0 if direction < 0 else calls),
         values,
         places=account.places,
         severity=Severity.INFO if direction > 0 else Severity.NOTABLE,
