@@ -103,40 +103,30 @@ def _sorted(
     if not has_direction:
         return blamed, certain, []
 
-    def may_explain(cause: Cause) -> bool:
-        """Whether it may have cost most of what the step differs by: four copies fewer did not."""
-        return _most_s(cause, sign) >= most_s
+    def may_cost_s(cause: Cause) -> float:
+        """At most; where the step became faster, what it may have saved."""
+        return cause.upper_s if sign > 0 else -cause.lower_s
 
-    certain.sort(key=lambda cause: (not may_explain(cause), _KINDS.index(cause.kind)))
-    in_python: list[Cause] = []
-    minor: list[Cause] = []
-    if certain and may_explain(certain[0]):
-        minor = _outweighed(blamed, certain[0], balance, sign)
+    # Four copies fewer did not cost most of what the step differs by.
+    certain.sort(key=lambda cause: (may_cost_s(cause) < most_s, _KINDS.index(cause.kind)))
+    minor = [] if balance.is_in_doubt else _next_to_nothing(blamed, balance)
+    if certain and may_cost_s(certain[0]) >= most_s:
+        # Only its cost is uncertain; of a cause that rests on times alone even that it exists is an estimate.
+        limit_s = may_cost_s(certain[0]) if balance.is_in_doubt else sign * certain[0].delta_s
+        minor += [cause for cause in blamed if not cause.is_exact and sign * cause.delta_s <= limit_s]
+        in_python = []
     elif _is_in_python(diff, blamed, balance):
-        in_python, minor = [_python_cause(diff, balance)], _next_to_nothing(blamed, balance)
-    return [*in_python, *(cause for cause in blamed if cause not in minor)], certain, minor
+        in_python = [_python_cause(diff, balance)]
+    else:
+        return blamed, certain, []
+    left = [cause for cause in blamed if cause not in minor]
+    return [*in_python, *left], certain, [cause for cause in blamed if cause in minor]
 
 
 def _direction(balance: StepBalance) -> int:
     """-1 where the step became faster beyond doubt, or measurably if no interval is known; else 1."""
     limit_s = balance.upper_s if math.isfinite(balance.upper_s) else balance.delta_s
     return -1 if limit_s < 0 and -balance.delta_s >= MATERIAL_RATIO * balance.baseline_s else 1
-
-
-def _most_s(cause: Cause, sign: int) -> float:
-    """What the cause may have cost at most; where the step became faster, saved."""
-    return cause.upper_s if sign > 0 else -cause.lower_s
-
-
-def _outweighed(blamed: Sequence[Cause], certain: Cause, balance: StepBalance, sign: int) -> list[Cause]:
-    """Causes that come after a certain change which may explain the step's difference.
-
-    Only its cost is uncertain; of a cause that rests on times alone even that it exists is an estimate.
-    """
-    in_doubt = balance.is_in_doubt
-    limit_s = _most_s(certain, sign) if in_doubt else sign * certain.delta_s
-    tiny = [] if in_doubt else _next_to_nothing(blamed, balance)
-    return [cause for cause in blamed if cause in tiny or (not cause.is_exact and sign * cause.delta_s <= limit_s)]
 
 
 def _next_to_nothing(blamed: Sequence[Cause], balance: StepBalance) -> list[Cause]:
@@ -226,7 +216,11 @@ def moved_costs(causes: Sequence[Cause], balance: StepBalance) -> tuple[MovedCos
     falls = sorted((cause for cause in shown if cause.delta_s < 0), key=lambda cause: cause.delta_s)
     if not rises or not falls:
         return ()
-    if not _step_is_unchanged(balance, rises[0].delta_s):
+    if math.isfinite(balance.lower_s):
+        is_unchanged = balance.lower_s <= 0 <= balance.upper_s
+    else:
+        is_unchanged = abs(balance.delta_s) <= SIMILAR * rises[0].delta_s
+    if not is_unchanged and abs(balance.delta_s) >= MATERIAL_RATIO * balance.baseline_s:
         return tuple(_mirrored(rises, falls))
     pairs, left = [], []
     for rise in rises:  # the largest first, each with the fall that is nearest to it in size
@@ -239,14 +233,6 @@ def moved_costs(causes: Sequence[Cause], balance: StepBalance) -> tuple[MovedCos
     if left and falls and _similar(left, falls, SIMILAR):
         pairs.append(MovedCost(rises=tuple(left), falls=tuple(falls)))
     return tuple(pairs)
-
-
-def _step_is_unchanged(balance: StepBalance, rise_s: float) -> bool:
-    if abs(balance.delta_s) < MATERIAL_RATIO * balance.baseline_s:
-        return True
-    if math.isfinite(balance.lower_s):
-        return balance.lower_s <= 0 <= balance.upper_s
-    return abs(balance.delta_s) <= SIMILAR * rise_s
 
 
 def _mirrored(rises: Sequence[Cause], falls: Sequence[Cause]) -> Iterable[MovedCost]:

@@ -161,15 +161,12 @@ def _places(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
         found = {column for columns in there for column in columns}
         for columns in there:
             around = {ops.place(column) for column in columns if ops.keys[column].module}
-            along = (python[place] for place in around if place in python)
-            found.update(column for column in along if _goes_along(diff, column, columns))
+            for column in (python[place] for place in around if place in python):
+                is_repeated = math.isfinite(float(diff.differences.upper[column]))
+                if is_repeated or diff.mean_s([column]) * diff.mean_s(columns) >= 0:
+                    found.add(column)
         changed = [column for column in found if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
         yield _exact(CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS, found)
-
-
-def _goes_along(diff: OpDiff, python: int, columns: Sequence[int]) -> bool:
-    is_repeated = math.isfinite(float(diff.differences.upper[python]))
-    return is_repeated or diff.mean_s([python]) * diff.mean_s(columns) >= 0
 
 
 def _place(key: OpKey) -> Hashable:

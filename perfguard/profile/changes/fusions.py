@@ -27,8 +27,6 @@ from perfguard.profile.changes.op_names import (
     REORDER,
     Fusion,
     computes,
-    is_copy,
-    is_minor,
     is_piece_of,
     leading,
     short,
@@ -98,20 +96,18 @@ def _fusion_change(residue: Residue, fusion: Fusion, places: set[Place], directi
                 pieces[op] += abs(change)
     lost, gained = (whole, pieces) if direction == _BROKEN else (pieces, whole)
     rows = [row for place in places for row in residue.ops_at(place)]
+    belonging = [row for row in rows if short(row.name) in fusion.fused or is_piece_of(row.name, fusion)]
+    belonging += [row for row in rows if not computes(row.name)]
     named_ops = {*leading(whole), *leading(pieces)}
     return changed(
         Rule.FUSION,
         f"{fusion.kind}.{'unfused' if direction == _BROKEN else 'fused'}",
-        residue.take(row for row in rows if _belongs(row.name, fusion)),
+        residue.take(belonging),
         residue.counts(row for row in rows if row.name in named_ops),
         {"lost": _most_called(lost), "gained": _most_called(gained)},
         places=places,
         severity=severity_of(-direction),
     )
-
-
-def _belongs(op: str, fusion: Fusion) -> bool:
-    return short(op) in fusion.fused or is_piece_of(op, fusion) or is_minor(op) or is_copy(op)
 
 
 def _most_called(calls: Counter[str]) -> tuple[str, ...]:

@@ -258,7 +258,12 @@ def _left_calls(residue: Residue) -> Iterable[Change]:
     Views and new tensors are one change for each phase; executions by the same ops are one for each primitive.
     """
     rows = [row for kind in _CALL_KINDS for row in residue.open(kind) if not is_reorder(row)]
-    for there in grouped(rows, lambda row: (_left_with(row), residue.change(row) > 0)).values():
+
+    def group(row: RowKey) -> Hashable:
+        with_it = row.place.phase if row.kind is OpCountKind.OP else row.name
+        return row.kind, with_it, residue.change(row) > 0
+
+    for there in grouped(rows, group).values():
         kind, names, places = there[0].kind, leading(row.name for row in there), {row.place for row in there}
         unexplained = [row for row in there if row.name in names]
         counts = residue.counts(
@@ -269,10 +274,6 @@ def _left_calls(residue: Residue) -> Iterable[Change]:
             counts = residue.counts(unexplained)
         code = call_code(counts.before, counts.after)
         yield changed(Rule.CALLS, code, residue.take(there), counts, {"ops": tuple(map(short, names))})
-
-
-def _left_with(row: RowKey) -> Hashable:
-    return row.place.phase if row.kind is OpCountKind.OP else (row.name,)
 
 
 _CAUSES: Sequence[Callable[[Residue], Iterable[Change]]] = (

@@ -229,12 +229,8 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
 
 def _is_the_same_work(before: OpKey, after: OpKey) -> bool:
     """Whether an op that has other shapes now may do the same for them as before."""
-    return short_op(before) not in LAYOUT_COPIES | DTYPE_COPIES and _is_of_numbers(before) == _is_of_numbers(after)
-
-
-def _is_of_numbers(key: OpKey) -> bool:
-    """Whether none of its tensors has a dimension."""
-    return set(key.shapes.split()) <= {"[]"}
+    are_of_numbers = {set(key.shapes.split()) <= {"[]"} for key in (before, after)}  # no tensor has a dimension
+    return short_op(before) not in LAYOUT_COPIES | DTYPE_COPIES and len(are_of_numbers) == 1
 
 
 def _twin(ops: PairedOps, before: list[int], after: list[int]) -> Cause:

@@ -142,24 +142,17 @@ def _likeness(like: Callable[[RowKey], Hashable], row: RowKey) -> Hashable:
 def _difference(pair: Pair) -> Rule:
     """What differs between the two calls of a pair; where it is several things, the one that explains the others."""
     lost, gained = pair.lost, pair.gained
-    if lost.kind is OpCountKind.PRIMITIVE:
-        return _difference_of_primitives(lost, gained)
-    was, now = op_detail(lost.detail), op_detail(gained.detail)
-    if was.shapes != now.shapes:
-        return Rule.SHAPES
-    return Rule.DTYPE if was.dtypes != now.dtypes else Rule.LAYOUT
-
-
-def _difference_of_primitives(lost: RowKey, gained: RowKey) -> Rule:
-    was, now = primitive_detail(lost.detail), primitive_detail(gained.detail)
+    if lost.kind is OpCountKind.OP:
+        (shapes, dtypes), (shapes_after, dtypes_after) = _tensors(lost), _tensors(gained)
+        return Rule.SHAPES if shapes != shapes_after else Rule.DTYPE if dtypes != dtypes_after else Rule.LAYOUT
     # A fallback is a change of its own, whatever led to it.
     if turn_of(lost.implementation, gained.implementation) in {Turn.FALLBACK, Turn.RECOVERED}:
         return Rule.IMPLEMENTATION
-    if was.problem == now.problem:
-        if was.channels_last != now.channels_last:
-            return Rule.LAYOUT
-        if was.dtypes != now.dtypes:
-            return Rule.DTYPE
+    was, now = primitive_detail(lost.detail), primitive_detail(gained.detail)
+    if was.problem == now.problem and was.channels_last != now.channels_last:
+        return Rule.LAYOUT
+    if was.problem == now.problem and was.dtypes != now.dtypes:
+        return Rule.DTYPE
     if lost.implementation != gained.implementation or was.attributes != now.attributes:
         return Rule.IMPLEMENTATION
     return Rule.SHAPES if was.problem != now.problem else Rule.LAYOUT
