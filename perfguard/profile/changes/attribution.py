@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from perfguard.profile.changes.cause_facts import cause_fact, main_phase, main_phases, moved_fact
+from perfguard.profile.changes.cause_facts import cause_fact, main_phases, moved_fact
 from perfguard.profile.changes.causes import MovedCost, by_part, established, find_causes
 from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff, balance_of, diff_ops, op_deltas
@@ -45,12 +45,9 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     moved = moved_costs(causes, balance)
     excused = {cause for cost in moved for cause in (*cost.rises, *cost.falls)}
     blamed, certain, minor = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
-    shares = [
-        *((cause, _share(cause, balance)) for cause in blamed),
-        *((cause, math.nan) for cause in certain),
-        *((cause, _share(cause, balance)) for cause in minor),
-    ]
-    counted = _counted(diff, [cause for cause, _ in shares], changes)
+    told = [*blamed, *certain, *minor]
+    counted = _counted(diff, told, changes)
+    shares = {cause: math.nan if cause in certain else _share(cause, balance) for cause in told}
     notes = [moved_fact(diff, cost) for cost in moved if is_worth_telling(cost, balance, blamed)][:1]
     if not math.isfinite(balance.lower_s):
         notes.append(fact("ops.one_process", severity=Severity.NOTABLE))
@@ -58,7 +55,7 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     return Attribution(
         case_id=case_id,
         balance=balance,
-        culprits=tuple(_culprit(diff, cause, share, counted.get(cause)) for cause, share in shares),
+        culprits=tuple(_culprit(diff, cause, share, counted.get(cause)) for cause, share in shares.items()),
         deltas=op_deltas(diff, {c for c in moved_columns if diff.changes[c] is not ChangeClass.UNCHANGED}),
         op_count_changes=records_of(changes),
         notes=tuple(notes),
@@ -116,7 +113,9 @@ def _sorted(
         minor += [cause for cause in blamed if not cause.is_exact and sign * cause.delta_s <= limit_s]
         in_python = []
     elif _is_in_python(diff, blamed, balance):
-        in_python = [_python_cause(diff, balance)]
+        python = tuple(filter(diff.ops.is_python, range(len(diff.ops.keys))))
+        cause = Cause(kind=CauseKind.TIME, certainty=Certainty.OPEN, columns=python, delta_s=balance.python_s)
+        in_python = [by_part(diff, cause)]
     else:
         return blamed, certain, []
     left = [cause for cause in blamed if cause not in minor]
@@ -142,13 +141,6 @@ def _is_in_python(diff: OpDiff, blamed: Sequence[Cause], balance: StepBalance) -
     explained_s = sum(cause.delta_s for cause in blamed)
     is_most = balance.python_s * balance.delta_s >= _MOST_OF_IT * balance.delta_s**2 > 0
     return is_most and abs(explained_s) < WORTH_NAMING * abs(balance.delta_s)
-
-
-def _python_cause(diff: OpDiff, balance: StepBalance) -> Cause:
-    """All time in no op."""
-    columns = tuple(filter(diff.ops.is_python, range(len(diff.ops.keys))))
-    cause = Cause(kind=CauseKind.TIME, certainty=Certainty.OPEN, columns=columns, delta_s=balance.python_s)
-    return by_part(diff, cause)
 
 
 def _counted(diff: OpDiff, causes: Sequence[Cause], changes: Sequence[Change]) -> dict[Cause, Fact]:
@@ -186,11 +178,12 @@ def _culprit(diff: OpDiff, cause: Cause, share: float, counted: Fact | None) -> 
     change = ChangeClass.SLOWER if cause.delta_s > 0 else ChangeClass.FASTER
     if cause.is_exact:  # that of the op which drives the cause most, of those that changed for certain
         change = next(diff.changes[column] for column in cause.columns if diff.is_exact(column))
+    phase, phases = main_phases(diff, cause.columns)
     return Culprit(
         fact=cause_fact(diff, cause, counted),
         change=change,
-        phase=main_phase(diff, cause.columns),
-        phases=main_phases(diff, cause.columns),
+        phase=phase,
+        phases=phases,
         delta_s=cause.delta_s,
         lower_s=cause.lower_s,
         upper_s=cause.upper_s,

@@ -48,7 +48,8 @@ def cause_fact(diff: OpDiff, cause: Cause, counted: Fact | None = None) -> Fact:
     module, places = _where(diff, cause.columns)
     if cause.kind is CauseKind.OPTIMIZER:
         module = cause.gained
-    return change_fact(code, values, module=module, phases=main_phases(diff, cause.columns), places=places, line=line)
+    _, phases = main_phases(diff, cause.columns)
+    return change_fact(code, values, module=module, phases=phases, places=places, line=line)
 
 
 def moved_fact(diff: OpDiff, cost: MovedCost) -> Fact:
@@ -56,28 +57,16 @@ def moved_fact(diff: OpDiff, cost: MovedCost) -> Fact:
     values: dict[str, Value] = {}
     for name, columns in (("source", cost.falls[0].columns), ("target", cost.rises[0].columns)):
         values[name] = "Python" if diff.ops.is_python(columns[0]) else short_op(diff.ops.keys[columns[0]])
-        values[f"{name}_module"] = _where(diff, columns)[0] or main_phase(diff, columns).value
+        values[f"{name}_module"] = _where(diff, columns)[0] or main_phases(diff, columns)[0].value
     return fact("cost.moved", values, moved_s=cost.moved_s)
 
 
-def main_phase(diff: OpDiff, columns: Sequence[int]) -> StepPhase:
-    """The part of the step that has most of the cause's difference."""
-    phases = _by_phase(diff, columns)
-    return max(phases, key=lambda phase: phases[phase])
-
-
-def main_phases(diff: OpDiff, columns: Sequence[int]) -> tuple[StepPhase, ...]:
-    """The parts of the step that each have a good part of the cause's difference, in the order of a step."""
-    phases = _by_phase(diff, columns)
-    least_s = _GOOD_PART * max(phases.values())
-    return tuple(phase for phase in StepPhase if phase in phases and phases[phase] >= least_s)
-
-
-def _by_phase(diff: OpDiff, columns: Sequence[int]) -> Mapping[StepPhase, float]:
-    """Differences by part of the step, in the direction of their sum."""
+def main_phases(diff: OpDiff, columns: Sequence[int]) -> tuple[StepPhase, tuple[StepPhase, ...]]:
+    """The part of the step that has most of the cause's difference; and all that have a good part of it, in order."""
     phases = _sums(diff.differences.mean, columns, lambda column: diff.ops.keys[column].phase)
     sign = math.copysign(1.0, sum(phases.values()))
-    return {phase: sign * delta_s for phase, delta_s in phases.items()}
+    main = max(phases, key=lambda phase: sign * phases[phase])
+    return main, tuple(p for p in StepPhase if p in phases and sign * phases[p] >= _GOOD_PART * sign * phases[main])
 
 
 def _where(diff: OpDiff, columns: Sequence[int]) -> tuple[str, int]:

@@ -90,9 +90,9 @@ class Residue:
     """
 
     def __init__(self, before: OpCounts, after: OpCounts) -> None:
-        spelling: dict[str, str] = {}  # of each choice of oneDNN the first in the alphabet, whichever side has it
-        for name in sorted({row.implementation for op_counts in (before, after) for row in op_counts.rows}):
-            spelling.setdefault(class_of(name), name)
+        # Of each choice of oneDNN the spelling that comes first in the alphabet, whichever side has it.
+        names = sorted({row.implementation for row in (*before.rows, *after.rows)}, reverse=True)
+        spelling = {class_of(name): name for name in names}
         counts: dict[RowKey, Counts] = defaultdict(Counts)
         self._sizes: dict[RowKey, Counts] = defaultdict(Counts)
         for side, op_counts in (("before", before), ("after", after)):
@@ -129,13 +129,9 @@ class Residue:
         """The unexplained part of a row's difference; 0 for a row that is not open."""
         return self._open.get(row, 0)
 
-    def at(self, place: Place) -> Collection[RowKey]:
-        """All rows of a place, equal ones too."""
-        return self._at.get(place, ())
-
-    def ops_at(self, place: Place) -> list[RowKey]:
-        """All rows of ops of a place, equal ones too."""
-        return [row for row in self.at(place) if row.kind is OpCountKind.OP]
+    def at(self, place: Place, kind: OpCountKind | None = None) -> list[RowKey]:
+        """All rows of a place, or those of a kind, equal ones too."""
+        return [row for row in self._at.get(place, ()) if kind is None or row.kind is kind]
 
     def open_at(self, place: Place) -> list[RowKey]:
         """Open rows of a place, sorted."""
@@ -156,7 +152,7 @@ class Residue:
     def op_changes(self, place: Place) -> Mapping[str, int]:
         """The unexplained changes of the ops of a place, by name; 0 for an op whose details alone changed."""
         changes: dict[str, int] = defaultdict(int)
-        for row in self.ops_at(place):
+        for row in self.at(place, OpCountKind.OP):
             if row in self._open:
                 changes[row.name] += self._open[row]
         return changes

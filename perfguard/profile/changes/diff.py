@@ -263,11 +263,7 @@ def is_settled(baseline_s: Sequence[Sequence[float]], candidate_s: Sequence[Sequ
     """Whether the pairs give the difference of the steps to `PRECISION`.
 
     Only the width of the interval counts, not where it lies: who goes on until a difference shows will see one where
-    there is none.
-
-    Args:
-        baseline_s: Seconds of the baseline's steps, by process.
-        candidate_s: Of the candidate's, in the processes that ran beside those.
+    there is none. Seconds are of steps, by process; those of one position ran side by side.
 
     Source: the two stages of Stein (1945), doi:10.1214/aoms/1177731088; the second is of a fixed size here.
     """

@@ -95,7 +95,7 @@ def _fusion_change(residue: Residue, fusion: Fusion, places: set[Place], directi
             elif is_piece_of(op, fusion) and change * direction < 0:
                 pieces[op] += abs(change)
     lost, gained = (whole, pieces) if direction == _BROKEN else (pieces, whole)
-    rows = [row for place in places for row in residue.ops_at(place)]
+    rows = [row for place in places for row in residue.at(place, OpCountKind.OP)]
     belonging = [row for row in rows if short(row.name) in fusion.fused or is_piece_of(row.name, fusion)]
     belonging += [row for row in rows if not computes(row.name)]
     named_ops = {*leading(whole), *leading(pieces)}
@@ -118,7 +118,7 @@ def optimizers(residue: Residue) -> Iterable[Change]:
     """One change for each optimizer that updates in another way, or does the same for other parameters."""
     places = {row.place for row in residue.open(OpCountKind.OP) if row.place.phase is StepPhase.OPTIMIZER}
     for place in sorted(place for place in places if place.module):
-        rows = residue.ops_at(place)
+        rows = residue.at(place, OpCountKind.OP)
         (style, calls), (new_style, new_calls) = (_update(residue, rows, side) for side in _SIDES)
         lists = [_longest_list(residue, rows, side) for side in _SIDES]
         if not calls or not new_calls:
@@ -174,7 +174,9 @@ def convolutions(residue: Residue) -> list[Change]:
 
 
 def _convolution(residue: Residue, lost: tuple[str, ...], gained: tuple[str, ...], places: list[Place]) -> Change:
-    counts = residue.counts(row for place in places for row in residue.ops_at(place) if row.name in lost + gained)
+    counts = residue.counts(
+        row for place in places for row in residue.at(place, OpCountKind.OP) if row.name in lost + gained
+    )
     # The backward of oneDNN's convolution is no op of its own: it goes with the module.
     around = {*places, *(replace(place, phase=StepPhase.BACKWARD) for place in places)}
     rows = residue.take(row for place in around for row in residue.at(place) if _belongs_to_convolution(row))
@@ -208,7 +210,7 @@ def left_libraries(residue: Residue) -> Iterable[Change]:
     groups: dict[tuple[str, str], list[RowKey]] = defaultdict(list)
     for place, there in sorted(grouped(executed, lambda row: row.place).items()):
         names = {row.name for row in there}
-        rows = (row for row in residue.at(place) if row.kind is OpCountKind.PRIMITIVE and row.name in names)
+        rows = (row for row in residue.at(place, OpCountKind.PRIMITIVE) if row.name in names)
         both = [(residue.counts(same), same) for _, same in sorted(grouped(rows, lambda row: row.name).items())]
         gone = [row for counts, same in both if not counts.after for row in same]
         new = [row for counts, same in both if not counts.before for row in same]

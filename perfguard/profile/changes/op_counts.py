@@ -184,7 +184,7 @@ def _call_changes(residue: Residue) -> Iterable[Change]:
     for (_, more), names in _changed_ops(residue).items():
         first = next(place for phase in StepPhase for place in names if place.phase is phase)
         ops = leading(names[first])
-        counts = residue.counts(row for row in residue.ops_at(first) if row.name in ops)
+        counts = residue.counts(row for row in residue.at(first, OpCountKind.OP) if row.name in ops)
         found[first.phase, more, tuple(ops)].append((first, counts, _take_calls(residue, names, counts)))
     for (phase, _, named), modules in found.items():
         places, counted, explained = zip(*modules, strict=True)
@@ -211,7 +211,7 @@ def _changes_at(residue: Residue, place: Place) -> Mapping[str, int]:
     it, the same is computed.
     """
     changes = residue.op_changes(place)
-    there = {short(row.name): row.name for row in residue.ops_at(place)}
+    there = {short(row.name): row.name for row in residue.at(place, OpCountKind.OP)}
     found = {}
     for op, change in changes.items():
         below = [there[callee] for callee in callees(op) if callee in there]
@@ -224,7 +224,7 @@ def _take_calls(residue: Residue, names: Mapping[Place, Sequence[str]], counts: 
     """Explain these ops by their calls, with the reorders and copies of which each call has as many as before."""
     rows: frozenset[RowKey] = frozenset()
     for place, there in names.items():
-        rows |= residue.take(row for row in residue.ops_at(place) if row.name in there)
+        rows |= residue.take(row for row in residue.at(place, OpCountKind.OP) if row.name in there)
         for noun in MOVEMENTS:
             moved = moved_at(residue, place, noun)
             if moved.before * counts.after == moved.after * counts.before:
@@ -266,9 +266,7 @@ def _left_calls(residue: Residue) -> Iterable[Change]:
     for there in grouped(rows, group).values():
         kind, names, places = there[0].kind, leading(row.name for row in there), {row.place for row in there}
         unexplained = [row for row in there if row.name in names]
-        counts = residue.counts(
-            row for place in places for row in residue.at(place) if row.kind is kind and row.name in names
-        )
+        counts = residue.counts(row for place in places for row in residue.at(place, kind) if row.name in names)
         # Where other changes took a part of these calls, only what is left can be said.
         if counts.change != sum(map(residue.change, unexplained)):
             counts = residue.counts(unexplained)
