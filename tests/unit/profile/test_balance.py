@@ -51,6 +51,18 @@ def test_time_in_ops_and_time_in_none_are_told_apart_and_nothing_is_left():
     assert balance.delta_s == pytest.approx(2.5e-3)
 
 
+def test_without_noise_nothing_is_unexplained_for_certain():
+    balance = balanced(*profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), SILENCE))
+    assert balance.unexplained_lower_s == pytest.approx(0, abs=1e-9)
+    assert balance.unexplained_upper_s == pytest.approx(0, abs=1e-9)
+
+
+def test_steps_of_an_arm_without_bare_ones_are_compared_with_windows():
+    baseline, candidate = profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), replace(SILENCE, idle_ratio=0.5))
+    balance = balanced(baseline, without_bare_steps(candidate))
+    assert (balance.idle_s, balance.delta_s) == (0, pytest.approx(2e-3, rel=1e-3))
+
+
 @pytest.mark.parametrize(
     ("slept_s", "in_python_s", "idle_s", "python_s"),
     [(1e-3, 3e-3, 1e-3, 2e-3), (3e-3, 3e-3, 3e-3, 0.0), (3e-3, 1e-3, 1e-3, 0.0), (3e-3, 0.0, 0.0, 0.0)],

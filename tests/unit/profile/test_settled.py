@@ -39,6 +39,13 @@ def test_the_limit_is_the_half_width_of_the_interval():
         assert is_settled([[1.0]] * 4, [[ratio] for ratio in ratios]) is settled
 
 
+def test_three_percent_to_either_side_are_enough():
+    for half_width, settled in ((0.029, True), (0.031, False)):
+        d = half_width / (3.1824463 * np.sqrt(4 / 3) / 2)
+        ratios = np.exp(np.array([1, -1, 1, -1]) * d)
+        assert is_settled([[1.0]] * 4, [[ratio] for ratio in ratios]) is settled
+
+
 @pytest.mark.parametrize("pairs", [0, 1])
 def test_fewer_than_two_pairs_settle_nothing(pairs):
     assert not is_settled([[1.0]] * pairs, [[1.0]] * pairs)
