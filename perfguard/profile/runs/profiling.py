@@ -14,7 +14,7 @@ from perfguard.host.parsers.software import decode_software
 from perfguard.profile.advice.advise import advise
 from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.changes.balance import is_settled
+from perfguard.profile.changes.diff import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined

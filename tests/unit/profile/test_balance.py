@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.changes.balance import balance_of
-from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.op_times.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
 from tests.simulated_profiles import SILENCE, Arm, Noise, Op, children_of, op_key, profiled, python_key
 
@@ -50,6 +49,18 @@ def test_time_in_ops_and_time_in_none_are_told_apart_and_nothing_is_left():
     assert balance.idle_s == pytest.approx(0, abs=1e-12)
     assert balance.unexplained_s == pytest.approx(0, abs=1e-9)
     assert balance.delta_s == pytest.approx(2.5e-3)
+
+
+def test_without_noise_nothing_is_unexplained_for_certain():
+    balance = balanced(*profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), SILENCE))
+    assert balance.unexplained_lower_s == pytest.approx(0, abs=1e-9)
+    assert balance.unexplained_upper_s == pytest.approx(0, abs=1e-9)
+
+
+def test_steps_of_an_arm_without_bare_ones_are_compared_with_windows():
+    baseline, candidate = profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), replace(SILENCE, idle_ratio=0.5))
+    balance = balanced(baseline, without_bare_steps(candidate))
+    assert (balance.idle_s, balance.delta_s) == (0, pytest.approx(2e-3, rel=1e-3))
 
 
 @pytest.mark.parametrize(
