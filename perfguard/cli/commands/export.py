@@ -9,7 +9,7 @@ import click
 from perfguard.cli.options import load
 
 FORMATS = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "openmetrics", "csv", "parquet")
-"""As `perfguard.integrations.formats.formats.WRITERS` names them, which is not imported for help."""
+"""As `perfguard.integrations.formats.exporting.WRITERS` names them, which is not imported for help."""
 
 _EPILOG = """\b
 pyperf         raw times of one arm, for `python -m pyperf stats` and `compare_to`
@@ -45,7 +45,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.interchange import write_export
     from perfguard.gate.show import find_run
-    from perfguard.integrations.formats.exchange import export
+    from perfguard.integrations.formats.exporting import export
 
     loaded = load(options, keys=())
     content = export(

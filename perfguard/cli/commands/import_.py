@@ -9,7 +9,7 @@ import click
 from perfguard.cli.options import load
 
 FORMATS = ("auto", "pyperf", "asv", "pytest-benchmark", "google-benchmark", "pytorch", "bencher")
-"""As `perfguard.integrations.formats.formats.READERS` names them, which is not imported for help."""
+"""As `perfguard.integrations.formats.importing.READERS` names them, which is not imported for help."""
 
 _EPILOG = """\b
 pyperf            what pyperf's runners write with -o
@@ -41,7 +41,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.interchange import show_import
     from perfguard.errors import UsageError
-    from perfguard.integrations.formats.exchange import import_files
+    from perfguard.integrations.formats.importing import import_files
 
     if len(options["files"]) > 2:
         raise UsageError(f"{len(options['files'])} files were named; one is shown, two are compared")

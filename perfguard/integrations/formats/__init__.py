@@ -1,4 +1,4 @@
-"""Files of other tools: readers and writers, one format a module.
+"""Files of other tools: readers and writers, one module for formats of a kind.
 
 Entered by `perfguard import`, `export` and `profile`.
 """

@@ -5,23 +5,18 @@ The stack of an op is its phase, the parts of its module's path, and itself.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from perfguard import __version__
+from perfguard.integrations.formats.tables import csv_text, text_cell
 from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
 from perfguard.units import printable
 
 COLUMNS = ("phase", "module", "op", "shapes", "dtypes", "layouts", "calls", "self_s", "source", "implementations")
 """Of the CSV."""
-
-_SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
-_FORMULA = ("=", "+", "-", "@")
-_US_PER_S = 1e6
-_PHASE_ORDER = {phase: position for position, phase in enumerate(StepPhase)}
+_PHASES = list(StepPhase)
 
 
 def to_collapsed(totals: Iterable[OpTotal]) -> str:
@@ -33,8 +28,7 @@ def to_collapsed(totals: Iterable[OpTotal]) -> str:
     for total in totals:
         stack = ";".join(printable(part).replace(";", ":").replace(" ", "_") for part in _stack(total.key))
         times_s[stack] += total.self_s
-    lines = ((stack, round(seconds * _US_PER_S)) for stack, seconds in sorted(times_s.items()))
-    return "".join(f"{stack} {microseconds}\n" for stack, microseconds in lines if microseconds > 0)
+    return "".join(f"{stack} {us}\n" for stack, time_s in sorted(times_s.items()) if (us := round(time_s * 1e6)) > 0)
 
 
 def to_speedscope(totals: Sequence[OpTotal], *, name: str) -> str:
@@ -48,14 +42,14 @@ def to_speedscope(totals: Sequence[OpTotal], *, name: str) -> str:
     """
     frames: dict[tuple[str, str | None], int] = {}
     samples, weights = [], []
-    for total in sorted(totals, key=_order):
+    for total in sorted(totals, key=lambda one: (_PHASES.index(one.key.phase), one.key.module, one.key.op)):
         *places, op = _stack(total.key)
-        stack: list[tuple[str, str | None]] = [(place, None) for place in places]
-        stack.append((_with_shapes(op, total.key), total.source))
+        shown = printable(f"{op} {total.key.shapes}".rstrip())
+        stack: list[tuple[str, str | None]] = [*((place, None) for place in places), (shown, total.source)]
         samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
-        weights.append(total.self_s * _US_PER_S)
+        weights.append(total.self_s * 1e6)
     document = {
-        "$schema": _SPEEDSCOPE,
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
         "exporter": f"perfguard {__version__}",
         "name": printable(name),
         "activeProfileIndex": 0,
@@ -77,39 +71,22 @@ def to_speedscope(totals: Sequence[OpTotal], *, name: str) -> str:
 
 def to_csv(totals: Iterable[OpTotal]) -> str:
     """One row for each op, in the order given, with a header; several implementations are separated by a space."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Iterable[str]] = [COLUMNS]
     for total in totals:
         key = total.key
         texts = (key.phase.value, key.module, key.op, key.shapes, key.dtypes, key.layouts)
         found = (total.source or "", " ".join(total.implementations))
-        writer.writerow([*map(_cell, texts), f"{total.calls:.10g}", f"{total.self_s:.9g}", *map(_cell, found)])
-    return text.getvalue()
+        numbers = (f"{total.calls:.10g}", f"{total.self_s:.9g}")
+        rows.append([*map(text_cell, texts), *numbers, *map(text_cell, found)])
+    return csv_text(rows)
 
 
 def _stack(key: OpKey) -> list[str]:
     return [key.phase.value, *(part for part in key.module.split(".") if part), key.op]
 
 
-def _order(total: OpTotal) -> tuple[int, str, str]:
-    return _PHASE_ORDER[total.key.phase], total.key.module, total.key.op
-
-
-def _with_shapes(op: str, key: OpKey) -> str:
-    return printable(f"{op} {key.shapes}".rstrip())
-
-
 def _frame(name: str, source: str | None) -> dict[str, str | int]:
-    frame: dict[str, str | int] = {"name": printable(name)}
     file, _, line = (source or "").rpartition(":")
-    if file and line.isdecimal():
-        frame["file"] = printable(file)
-        frame["line"] = int(line)
-    return frame
-
-
-def _cell(text: str) -> str:
-    """Text that a spreadsheet takes as text: names are the user's, and one may look like a formula."""
-    text = printable(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    if not (file and line.isdecimal()):
+        return {"name": printable(name)}
+    return {"name": printable(name), "file": printable(file), "line": int(line)}

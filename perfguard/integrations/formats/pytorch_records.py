@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from perfguard.codec import from_builtins
-from perfguard.errors import StoreError
-from perfguard.integrations.formats.checks import (
+from perfguard.integrations.formats.reading import (
     MAX_NAME,
     SECONDS_IN,
     checked_name,
@@ -32,7 +31,8 @@ from perfguard.integrations.formats.series import (
     ProcessSamples,
     RunExport,
     process_medians,
-    summarize,
+    series_of_samples,
+    times_of,
 )
 from perfguard.records.case_names import split_case_id
 from perfguard.records.facts import fact
@@ -71,12 +71,6 @@ class _Record(msgspec.Struct):
     dependencies: dict[str, Any] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Whether a document has the shape of a record, or of a list of them."""
-    records = document if isinstance(document, list) else [document]
-    return bool(records) and all(isinstance(r, dict) and {"benchmark", "model", "metric"} <= r.keys() for r in records)
-
-
 def read(document: Any, *, source: str) -> ImportedSuite:
     """All records of a file.
 
@@ -88,18 +82,15 @@ def read(document: Any, *, source: str) -> ImportedSuite:
     first = records[0] if records else None
     runner = first.runners[0] if first and first.runners else {}
     torch = (first.dependencies or {}).get("torch") if first else None
-    is_ours = first is not None and first.benchmark.name == OUR_BENCHMARK
     return checked_suite(
-        ImportedSuite(
-            tool="pytorch",
-            version="v3",
-            source=source,
-            series=tuple(_series(record, source=source) for record in records if record.metric.benchmark_values),
-            machine=text_or_none(runner.get("cpu_info")) or text_or_none(runner.get("type")),
-            machine_id=text_or_none(runner.get("name")) if is_ours else None,
-            torch=text_or_none(torch.get("version")) if isinstance(torch, dict) else None,
-            what_is_missing=left_out_empty(empty),
-        )
+        "pytorch",
+        source,
+        [_series(record, source=source) for record in records if record.metric.benchmark_values],
+        version="v3",
+        machine=text_or_none(runner.get("cpu_info"), runner.get("type")),
+        machine_id=runner.get("name") if first is not None and first.benchmark.name == OUR_BENCHMARK else None,
+        torch=torch.get("version") if isinstance(torch, dict) else None,
+        what_is_missing=left_out_empty(empty),
     )
 
 
@@ -111,20 +102,13 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
         (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
     )
     is_per_process = (record.metric.extra_info or {}).get("values") == _PER_PROCESS
-    samples = (
-        tuple(ProcessSamples(values=(value,)) for value in values)
-        if is_per_process
-        else (ProcessSamples(values=values),)
-    )
-    return ImportedSeries(
-        name=name,
+    return series_of_samples(
+        name,
+        [ProcessSamples(values=of_one) for of_one in (zip(values) if is_per_process else (values,))],
         parameters=parameters,
         metric=checked_name(metric, source=source, what="a metric"),
         unit=unit,
-        samples=samples,
         has_processes=is_per_process,
-        summary=summarize(samples),
-        n=len(values),
         what_is_missing=() if unit else (fact("import.no_unit", kept_in=None),),
     )
 
@@ -160,26 +144,24 @@ def _metric(name: str) -> tuple[str, str, float]:
     return (found["name"], SECONDS, SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
 
 
-def write(run: RunExport, suite: ImportedSuite, *, arm: str) -> bytes:
+def write(run: RunExport) -> bytes:
     """Records of one arm: a value is the median of one process, in seconds for one iteration.
 
     Raises:
         StoreError: There is nothing to write.
     """
-    records = [_record(run, suite, series, arm) for series in suite.series if series.unit == SECONDS and series.samples]
-    if not records:
-        raise StoreError(f"{suite.source} holds no times that the format could hold")
+    records = [_record(run, series) for series, _ in times_of(run.suite, raw=True)]
     return (json.dumps(records, indent=1) + "\n").encode()
 
 
-def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: str) -> dict[str, Any]:
+def _record(run: RunExport, series: ImportedSeries) -> dict[str, Any]:
     parameters = {printable(key): printable(value) for key, value in series.parameters}
     return {
         "benchmark": {
             "name": OUR_BENCHMARK,
             "mode": "training",
             "dtype": parameters.get("dtype", ""),
-            "extra_info": {"suite": printable(run.result.suite), "arm": arm, "run": run.result.run_id},
+            "extra_info": {"suite": printable(run.result.suite), "arm": run.arm, "run": run.result.run_id},
         },
         "model": {
             "name": printable(series.name),
@@ -189,7 +171,7 @@ def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: s
         },
         "metric": {
             "name": _METRIC,
-            "benchmark_values": list(process_medians(series.samples or ())),
+            "benchmark_values": list(process_medians(series.samples)),
             "extra_info": {"values": _PER_PROCESS},
         },
         "runners": [
@@ -201,7 +183,7 @@ def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: s
             }
         ],
         "dependencies": {
-            "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": suite.torch or ""},
+            "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": run.suite.torch or ""},
             "perfguard": {"repo": "", "branch": "", "sha": "", "version": run.perfguard},
         },
     }

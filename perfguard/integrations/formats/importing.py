@@ -1,22 +1,20 @@
-"""`export` and `import`: recorded runs as files of other tools, and files of other tools looked at and compared."""
+"""`perfguard import`: files of other tools looked at, and two of them compared."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from perfguard import __version__
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.show import show_run
-from perfguard.integrations.formats.documents import MAX_FILE_BYTES
-from perfguard.integrations.formats.formats import AUTO, ExportRequest, export_run, import_suite
-from perfguard.integrations.formats.recorded_arms import arms_of, measured_until
+from perfguard.integrations.formats import asv_results, charts, one_process, pyperf_json, pytorch_records
+from perfguard.integrations.formats.reading import MAX_FILE_BYTES, parse
 from perfguard.integrations.formats.series import (
     SECONDS,
     TIME,
@@ -26,19 +24,18 @@ from perfguard.integrations.formats.series import (
     ImportedSuite,
     ImportReport,
     Objection,
-    RunExport,
 )
 from perfguard.records.facts import Fact, fact
-from perfguard.records.result import RunResult
 from perfguard.records.run import Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Outcome, Policy, Verdict
 from perfguard.report.messages.catalog import describe
-from perfguard.runner.run_folder import read_events
 from perfguard.units import printable
-from perfguard.watch.sources.event_sources import EVENTS_FILE
 
+AUTO = "auto"
 STDIN = "-"
+MIN_PROCESSES = 2
+"""Fewer say nothing on how processes differ."""
 _UNKNOWN_SPEED = 1.0
 """Stands for the control workload where none was timed: the same on both sides, so it says that the machine was as
 fast."""
@@ -51,40 +48,60 @@ _DIFFERENCES = {
 }
 
 
-def export(
-    loaded: LoadedConfig, folder: Path, name: str, *, arm: str, samples: bool = False, commit: str | None = None
-) -> bytes:
-    """A recorded run in the format of another tool.
+class Reader(NamedTuple):
+    """One format that can be imported."""
 
-    Args:
-        loaded: The configuration, by whose rule the run is judged.
-        folder: The run's.
-        name: The format.
-        arm: Role of the arm that formats with one side get.
-        samples: Raw samples instead of verdicts, where a format has both.
-        commit: Commit of that arm, where a format asks for one; None takes the one that was measured, if it was
-            measured as committed.
+    recognises: Callable[[Any], bool]
+    """Whether a document has its shape."""
+    read: Callable[..., ImportedSuite]
+    """Called with the document and `source`."""
+
+
+def _holds(document: Any, *keys: str) -> bool:
+    return isinstance(document, dict) and all(key in document for key in keys)
+
+
+def _lists(document: Any, *keys: str) -> bool:
+    """Whether a document holds the keys, and a list of benchmarks."""
+    return _holds(document, "benchmarks", *keys) and isinstance(document["benchmarks"], list)
+
+
+def _each_holds(documents: list[Any], *keys: str) -> bool:
+    return bool(documents) and all(_holds(document, *keys) for document in documents)
+
+
+READERS: dict[str, Reader] = {
+    "pyperf": Reader(
+        lambda found: _lists(found, "version") and _each_holds(found["benchmarks"], "runs"), pyperf_json.read
+    ),
+    "asv": Reader(lambda found: _holds(found, "result_columns", "results"), asv_results.read),
+    "pytest-benchmark": Reader(lambda found: _lists(found, "machine_info"), one_process.read_pytest),
+    "google-benchmark": Reader(lambda found: _lists(found, "context"), one_process.read_google),
+    "pytorch": Reader(
+        lambda found: _each_holds(found if isinstance(found, list) else [found], "benchmark", "model", "metric"),
+        pytorch_records.read,
+    ),
+    "bencher": Reader(charts.is_bencher, charts.read_bencher),
+}
+"""By name, in the order in which a document is tried; no document has the shape of two of them."""
+
+
+def import_suite(content: bytes, *, source: str, name: str = AUTO) -> ImportedSuite:
+    """What a file holds, in the format `name`, a key of `READERS`, or `auto`; `source` is the file as named.
 
     Raises:
-        StoreError: The run cannot be read, or holds nothing that the format could hold.
-        UsageError: The options do not go together, or what writes the format is not installed.
+        StoreError: It cannot be read, or is of none of the formats.
     """
-    result = show_run(loaded, folder)
-    events = tuple(read_events(folder / EVENTS_FILE))
-    run = RunExport(
-        result=result,
-        arms=arms_of(events, result, perfguard=__version__),
-        perfguard=__version__,
-        measured_until=measured_until(events),
-        commit=commit or _measured_commit(result, arm),
+    document = parse(content, source=source)
+    if name != AUTO:
+        return READERS[name].read(document, source=source)
+    for reader in READERS.values():
+        if reader.recognises(document):
+            return reader.read(document, source=source)
+    raise StoreError(
+        f"{source} has the shape of none of {', '.join(READERS)}; --format NAME says what is wrong with it as one of "
+        "them"
     )
-    return export_run(ExportRequest(run=run, arm=arm, samples=samples), name)
-
-
-def _measured_commit(result: RunResult, arm: str) -> str | None:
-    """The commit of an arm; None where it held changes that are in no commit, or lies outside git."""
-    summary = result.arms.get(arm)
-    return None if summary is None or "+" in (summary.source_id or "+") else summary.commit
 
 
 def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> ImportReport:
@@ -100,20 +117,32 @@ def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO
         UsageError: The two cannot be compared; the message says why.
     """
     suites = tuple(import_suite(_content(path), source=_source(path), name=name) for path in names)
+    objections = tuple(objections_of(suite) for suite in suites)
     if len(suites) < 2:
-        return ImportReport(suites=suites, objections=tuple(objections_of(suite) for suite in suites))
+        return ImportReport(suites=suites, objections=objections)
     comparisons = compare_suites(suites[0], suites[1], policy_of(loaded.config))
-    assumed = any(entry.log_ratio is not None and not entry.has_control for entry in comparisons)
-    return ImportReport(
-        suites=suites,
-        objections=tuple(objections_of(suite) for suite in suites),
-        comparisons=comparisons,
-        notes=(
-            *((fact("import.speed_assumed"),) if assumed else ()),
-            *_other_machine(*suites),
-            fact("import.not_a_gate"),
-        ),
-    )
+    notes = [fact("import.not_a_gate")]
+    old, new = (suite.machine_id or suite.machine for suite in suites)
+    if old is not None and new is not None and old != new:
+        notes.insert(0, fact("import.other_machine", baseline=old, candidate=new))
+    if any(entry.log_ratio is not None and not entry.has_control for entry in comparisons):
+        notes.insert(0, fact("import.speed_assumed"))
+    return ImportReport(suites=suites, objections=objections, comparisons=comparisons, notes=tuple(notes))
+
+
+def _source(path: str) -> str:
+    return "stdin" if path == STDIN else printable(path)
+
+
+def _content(path: str) -> bytes:
+    try:
+        if path == STDIN:
+            return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        with Path(path).open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(f"{_source(path)} cannot be read: {reason}") from error
 
 
 def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Policy) -> tuple[ImportedComparison, ...]:
@@ -137,37 +166,26 @@ def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Po
             f"{baseline.source} and {candidate.source} have no time in common: the first has {_named(old)}, the second "
             f"{_named(new)}"
         )
-    objections = {name: found for name in common if (found := _objection(old[name], new[name], baseline, candidate))}
+    objections: dict[str, Fact] = {}
+    for name in common:
+        found = comparison_objection(old[name], place=baseline.source)
+        found = found or comparison_objection(new[name], place=candidate.source)
+        if found:
+            objections[name] = found
     if len(objections) == len(common):
         name, why = next(iter(objections.items()))
         more = f" (and {len(common) - 1} more)" if len(common) > 1 else ""
         raise UsageError(f"the two cannot be compared: {name}{more}: {describe(why)}")
-    return tuple(_comparisons(old, new, common, objections, policy))
-
-
-def _comparisons(
-    old: Mapping[str, ImportedSeries],
-    new: Mapping[str, ImportedSeries],
-    common: Sequence[str],
-    objections: Mapping[str, Fact],
-    policy: Policy,
-) -> list[ImportedComparison]:
-    compared = [name for name in common if name not in objections]
-    timed = {name: has_control(old[name]) and has_control(new[name]) for name in compared}
-    cases = [Case(benchmark=name, target="") for name in compared]
-    comparisons = compare_rounds(
-        {name: _rounds(old[name], with_control=timed[name]) for name in compared},
-        {name: _rounds(new[name], with_control=timed[name]) for name in compared},
-        cases,
-        policy,
-    )
+    timed = {name: has_control(old[name]) and has_control(new[name]) for name in common if name not in objections}
+    before, after = ({name: _rounds(side[name], with_control=timed[name]) for name in timed} for side in (old, new))
+    comparisons = compare_rounds(before, after, [Case(benchmark=name, target="") for name in timed], policy)
     verdicts = {verdict.case_id: verdict for verdict in decide_cases(comparisons, policy)}
-    return [
+    return tuple(
         _compared(verdicts[name], has_control=timed[name])
         if name in verdicts
         else ImportedComparison(name=name, difference=Difference.NOT_COMPARED, reasons=(objections[name],))
         for name in common
-    ]
+    )
 
 
 def _compared(verdict: Verdict, *, has_control: bool) -> ImportedComparison:
@@ -197,12 +215,6 @@ def _rounds(series: ImportedSeries, *, with_control: bool) -> tuple[Round, ...]:
     )
 
 
-def _objection(
-    old: ImportedSeries, new: ImportedSeries, baseline: ImportedSuite, candidate: ImportedSuite
-) -> Fact | None:
-    return comparison_objection(old, place=baseline.source) or comparison_objection(new, place=candidate.source)
-
-
 def _times(suite: ImportedSuite) -> dict[str, ImportedSeries]:
     return {
         series.name if series.metric == TIME else f"{series.name} {series.metric}": series
@@ -217,38 +229,10 @@ def _named(series: Mapping[str, ImportedSeries]) -> str:
     return (", ".join(names[:2]) or "none") + more
 
 
-def _other_machine(baseline: ImportedSuite, candidate: ImportedSuite) -> tuple[Fact, ...]:
-    old, new = (suite.machine_id or suite.machine for suite in (baseline, candidate))
-    if old is None or new is None or old == new:
-        return ()
-    return (fact("import.other_machine", baseline=old, candidate=new),)
-
-
-def _source(path: str) -> str:
-    return "stdin" if path == STDIN else printable(path)
-
-
-def _content(path: str) -> bytes:
-    try:
-        if path == STDIN:
-            return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-        with Path(path).open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        reason = getattr(error, "strerror", None) or error
-        raise StoreError(f"{_source(path)} cannot be read: {reason}") from error
-
-
-MIN_PROCESSES = 2
-"""Fewer say nothing on how processes differ."""
-
-
 def comparison_objection(series: ImportedSeries, *, place: str | None = None) -> Fact | None:
     """Why a series cannot be compared with another file's at all; None where it can.
 
-    Args:
-        series: The series.
-        place: The file, where two are compared.
+    `place` is the file, where two are compared.
     """
     if series.unit != SECONDS:
         return fact("import.not_a_time", place=place)
@@ -263,8 +247,7 @@ def comparison_objection(series: ImportedSeries, *, place: str | None = None) ->
 
 def gate_objection(series: ImportedSeries) -> Fact | None:
     """Why a gate could not judge by a series; None where it could, as by rounds of a stored baseline."""
-    objection = comparison_objection(series)
-    return objection if objection is not None or has_control(series) else fact("import.no_control")
+    return comparison_objection(series) or (None if has_control(series) else fact("import.no_control"))
 
 
 def has_control(series: ImportedSeries) -> bool:
@@ -274,11 +257,15 @@ def has_control(series: ImportedSeries) -> bool:
 
 def objections_of(suite: ImportedSuite) -> tuple[Objection, ...]:
     """What a gate would object to, each with its series; empty where it could judge by all of them."""
-    found: dict[str, list[str]] = {}
+    found = by_fact((series.name, objection) for series in suite.series if (objection := gate_objection(series)))
+    return tuple(Objection(fact=why, series=tuple(names)) for why, names in found)
+
+
+def by_fact(found: Iterable[tuple[str, Fact]]) -> list[tuple[Fact, list[str]]]:
+    """Each fact once, by its code, with the names that it holds for; the last fact of a code stands for all."""
     facts: dict[str, Fact] = {}
-    for series in suite.series:
-        objection = gate_objection(series)
-        if objection is not None:
-            facts[objection.code] = objection
-            found.setdefault(objection.code, []).append(series.name)
-    return tuple(Objection(fact=facts[code], series=tuple(names)) for code, names in found.items())
+    names: dict[str, list[str]] = {}
+    for name, why in found:
+        facts[why.code] = why
+        names.setdefault(why.code, []).append(name)
+    return [(facts[code], names[code]) for code in names]
