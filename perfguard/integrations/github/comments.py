@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.github.api import Artifact, Comment, GitHub, PullRequest
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
-from perfguard.integrations.github.events import WorkflowRunEvent
+from perfguard.integrations.github.job import WorkflowRunEvent
 from perfguard.integrations.github.pull_requests import reproducing
 from perfguard.report.comment.comment import CommentContext, marker_line, render_comment
 from perfguard.store.artifacts import result_in_zip

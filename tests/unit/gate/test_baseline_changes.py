@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.cli.commands.baseline import print_changes
+from perfguard.cli.commands.baselines import print_changes
 from perfguard.config import load_config
 from perfguard.gate.stored.changes import CountedBaseline, changes_between
 from perfguard.gate.stored.lookup import named_baseline

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.cli.commands.export import FORMATS as EXPORTED
-from perfguard.cli.commands.import_ import FORMATS as IMPORTED
+from perfguard.cli.commands.interchange import EXPORTED, IMPORTED
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.formats.exporting import WRITERS
 from perfguard.integrations.formats.importing import (

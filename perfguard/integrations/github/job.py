@@ -1,9 +1,15 @@
-"""What GitHub tells a job about the event that started it: the file that GITHUB_EVENT_PATH names."""
+"""A step of a GitHub job: what the runner tells it by variables and by the event's file.
+
+Nothing that is read of a pull request is text that its author could have chosen: only people with a role in the
+repository can set labels. All of a workflow run is GitHub's own word.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,21 +19,19 @@ from perfguard.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestEvent:
-    """The pull request that a gate runs for. Nothing of it is text that the author could have chosen."""
+    """The pull request that a gate runs for."""
 
     number: int
-    """Its number."""
     head_sha: str
     """The commit that was pushed, not the merge of it."""
     from_fork: bool
     """Whether it comes from another repository."""
     labels: tuple[str, ...]
-    """Labels, which only people with a role in the repository can set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRunEvent:
-    """The workflow run that has ended. All of it is GitHub's own word."""
+    """The workflow run that has ended."""
 
     id: int
     """Its number, which grows."""
@@ -39,8 +43,56 @@ class WorkflowRunEvent:
     """`owner/name` that it was pushed to; None where that is deleted."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the runner tells a step; everything is None outside GitHub."""
+
+    repository: str | None
+    """`owner/name`."""
+    api_url: str | None
+    """Where this GitHub's API is."""
+    server_url: str | None
+    """Where its pages are."""
+    run_id: int | None
+    """This workflow run."""
+    base_ref: str | None
+    """Branch that the pull request goes into."""
+    ref_name: str | None
+    """Branch that the run is for."""
+    token: str | None
+    """Of the job."""
+    pull_request: PullRequestEvent | None
+    """The pull request that the run is for."""
+    workflow_run: WorkflowRunEvent | None
+    """The run that this one reports on."""
+
+    def run_url(self, run_id: int) -> str | None:
+        """Page of a workflow run."""
+        if not (self.server_url and self.repository):
+            return None
+        return f"{self.server_url}/{self.repository}/actions/runs/{run_id}"
+
+
+def this_job(environment: Mapping[str, str] = os.environ) -> Job:
+    """The job that this process is a step of.
+
+    Raises:
+        UsageError: The runner's variables make no sense.
+    """
+    path = environment.get("GITHUB_EVENT_PATH")
+    event = read_event(Path(path)) if path else {}
+    run_id = environment.get("GITHUB_RUN_ID") or ""
+    texts = ("repository", "api_url", "server_url", "base_ref", "ref_name", "token")
+    return Job(
+        **{name: environment.get(f"GITHUB_{name.upper()}") or None for name in texts},
+        run_id=int(run_id) if run_id.isdigit() else None,
+        pull_request=pull_request_of(event),
+        workflow_run=workflow_run_of(event),
+    )
+
+
 def read_event(path: Path) -> Mapping[str, Any]:
-    """The event.
+    """The event in a file.
 
     Raises:
         UsageError: It cannot be read, or is no JSON object.
@@ -59,7 +111,7 @@ def pull_request_of(event: Mapping[str, Any]) -> PullRequestEvent | None:
     pull = event.get("pull_request")
     if not isinstance(pull, dict):
         return None
-    try:
+    with _complete("pull request"):
         head, base = pull["head"], pull["base"]
         # A fork that was deleted meanwhile has no repository any more.
         home = (head.get("repo") or {}).get("full_name")
@@ -69,8 +121,6 @@ def pull_request_of(event: Mapping[str, Any]) -> PullRequestEvent | None:
             from_fork=home != base["repo"]["full_name"],
             labels=tuple(str(label["name"]) for label in pull.get("labels") or ()),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the event's pull request lacks {error}; is GITHUB_EVENT_PATH the runner's own?") from error
 
 
 def workflow_run_of(event: Mapping[str, Any]) -> WorkflowRunEvent | None:
@@ -78,12 +128,18 @@ def workflow_run_of(event: Mapping[str, Any]) -> WorkflowRunEvent | None:
     run = event.get("workflow_run")
     if not isinstance(run, dict):
         return None
-    try:
+    with _complete("workflow run"):
         return WorkflowRunEvent(
             id=int(run["id"]),
             attempt=int(run["run_attempt"]),
             head_sha=str(run["head_sha"]),
             head_repository=(run.get("head_repository") or {}).get("full_name"),
         )
+
+
+@contextmanager
+def _complete(what: str) -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the event's workflow run lacks {error}; is GITHUB_EVENT_PATH the runner's own?") from error
+        raise UsageError(f"the event's {what} lacks {error}; is GITHUB_EVENT_PATH the runner's own?") from error
