@@ -265,7 +265,7 @@ def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> Workfl
 @_repository_option
 def propose(**options: Any) -> None:
     """Open a pull request with the changes of `perfguard baseline update`, or update the open one."""
-    from perfguard.integrations.github.proposed_baselines import propose_baseline
+    from perfguard.integrations.github.pull_requests import propose_baseline
 
     job = this_job()
     loaded = load(options, keys=("suite",))
@@ -278,8 +278,9 @@ def propose(**options: Any) -> None:
     if proposed is None:
         click.echo("the baseline did not change; nothing to propose")
         return
-    click.echo(f"proposed {proposed.files} files as #{proposed.number}, from {proposed.branch}")
-    _set_outputs({"pull-request": str(proposed.number), "branch": proposed.branch})
+    number, changed = proposed
+    click.echo(f"proposed {changed} files as #{number}, from {branch}")
+    _set_outputs({"pull-request": str(number), "branch": branch})
 
 
 def _github(job: Job, repository: str | None) -> GitHub:

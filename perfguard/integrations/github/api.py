@@ -6,7 +6,7 @@ import base64
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -23,16 +23,12 @@ _SLACK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A zip that a workflow run left."""
+    """A zip that a workflow run left, under a name that the run chose; `expired` where it is gone."""
 
     id: int
-    """Number by which it is downloaded."""
     name: str
-    """Its name; the run chose it."""
     size_bytes: int
-    """Size, as GitHub says."""
     expired: bool
-    """Whether it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,42 +36,29 @@ class PullRequest:
     """An open pull request."""
 
     number: int
-    """Its number."""
     head_sha: str
     """Its newest commit."""
     head_repository: str | None
     """`owner/name` that the commit was pushed to; None where that is deleted."""
     from_fork: bool
-    """Whether it comes from another repository."""
     labels: tuple[str, ...]
-    """Its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A comment on a pull request."""
+    """A comment on a pull request: its Markdown, who wrote it, and whether that is an app."""
 
     id: int
-    """Its number."""
     body: str
-    """Its Markdown."""
     author: str
-    """Login of who wrote it."""
     by_bot: bool
-    """Whether that is an app."""
 
 
 class GitHub:
     """One repository."""
 
     def __init__(self, *, repository: str, token: str | None, url: str = DEFAULT_URL, wait_s: float = 1.0) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            repository: `owner/name`.
-            token: Of the job, or of an app; None asks as anybody.
-            url: GITHUB_API_URL of this GitHub.
-            wait_s: Pause between changes; GitHub asks for a second.
+        """Nothing is asked yet; `token`, `url` and `wait_s` are those of a `Connection`.
 
         Raises:
             UsageError: The repository is no `owner/name`, or ghreq is missing.
@@ -93,12 +76,8 @@ class GitHub:
     def open_pull_request(self, head_sha: str, head_repository: str | None = None) -> PullRequest | None:
         """The open pull request whose newest commit this is; None where there is none, or it has moved on.
 
-        `workflow_run` events of forks name no pull request, and an artifact's word is not taken for it.
-
-        Args:
-            head_sha: The commit.
-            head_repository: The repository that it was pushed to, where that is known: somebody else may open a pull
-                request with the same commit.
+        `workflow_run` events of forks name no pull request, and an artifact's word is not taken for it. The repository
+        is the one that the commit was pushed to: somebody else may open a pull request with the same commit.
         """
         query = {"state": "open", "sort": "updated", "direction": "desc"}
         for pull in self._connection.each(f"{self._place}/pulls", query, self._pull_request):
@@ -150,19 +129,13 @@ class GitHub:
 
     def remove_comment(self, comment: Comment) -> None:
         """Delete a comment; nothing happens where it is gone."""
-        try:
+        with suppress(NotFoundError):
             self._change("DELETE", f"/issues/comments/{comment.id}")
-        except NotFoundError:
-            return
 
     def commit(self, *, branch: str, parent: str, message: str, files: Mapping[str, bytes | None]) -> str:
-        """Put a commit on a branch, which is made or moved; gives the commit's id.
+        """Put a commit after `parent` on a branch, which is made or moved; gives the commit's id.
 
-        Args:
-            branch: Name of the branch.
-            parent: The commit that it comes after.
-            message: Of the commit.
-            files: Content by path in the repository; None removes a file.
+        `files` holds content by path in the repository; None removes a file.
         """
         entries = [
             {"path": path, "mode": "100644", "type": "blob", "sha": None if content is None else self._blob(content)}
@@ -181,11 +154,11 @@ class GitHub:
         """Open a pull request for a branch, or rewrite the one that is open; gives its number."""
         owner = self.repository.partition("/")[0]
         query = {"head": f"{owner}:{branch}", "base": into, "state": "open"}
-        for number in self._connection.each(f"{self._place}/pulls", query, _number):
+        for number in self._connection.each(f"{self._place}/pulls", query, lambda found: int(found["number"])):
             self._change("PATCH", f"/pulls/{number}", {"title": title, "body": body})
             return number
         text = {"head": branch, "base": into, "title": title, "body": body}
-        return self._connection.change("POST", f"{self._place}/pulls", text, _number)
+        return self._connection.change("POST", f"{self._place}/pulls", text, lambda found: int(found["number"]))
 
     def _blob(self, content: bytes) -> str:
         encoded = base64.b64encode(content).decode("ascii")
@@ -232,7 +205,3 @@ def _comment(found: dict[str, Any]) -> Comment:
         author=str(author.get("login") or ""),
         by_bot=author.get("type") == "Bot",
     )
-
-
-def _number(found: dict[str, Any]) -> int:
-    return int(found["number"])

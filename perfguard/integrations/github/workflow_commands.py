@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
-from perfguard.records.steps.ops import Attribution, OpKey
+from perfguard.records.steps.ops import Attribution
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import culprit_texts
 from perfguard.report.messages.catalog import describe_all
@@ -35,28 +35,21 @@ class Level(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """A remark that GitHub shows in the pull request, at a line where one is known."""
+    """A remark that GitHub shows in the pull request, at a line of a file where one is known."""
 
     level: Level
-    """How grave it is."""
     title: str
     """One line."""
     message: str
-    """What was found."""
     file: str | None = None
     """Path in the repository."""
     line: int | None = None
-    """Line in it."""
 
 
 def annotation_line(annotation: Annotation) -> str:
     """The workflow command that makes an annotation."""
-    places = {
-        "file": annotation.file,
-        "line": str(annotation.line) if annotation.line is not None else None,
-        "title": annotation.title,
-    }
-    properties = ",".join(f"{name}={_property(value)}" for name, value in places.items() if value)
+    places = {"file": annotation.file, "line": annotation.line, "title": annotation.title}
+    properties = ",".join(f"{name}={_property(str(value))}" for name, value in places.items() if value)
     return f"::{annotation.level.value} {properties}::{_data(annotation.message[:_LONGEST_MESSAGE])}"
 
 
@@ -130,17 +123,11 @@ def _place(attribution: Attribution | None) -> tuple[str | None, int | None]:
     if attribution is None:
         return None, None
     sources = {delta.key: delta.source for delta in attribution.deltas}
-    for source in _in_order(attribution, sources):
-        found = _PLACE.fullmatch(source or "")
-        if found and not _leads_outside(found["file"]):
+    for key in (key for culprit in attribution.culprits for key in culprit.ops):
+        found = _PLACE.fullmatch(sources.get(key) or "")
+        if found is None:
+            continue
+        path = PurePosixPath(found["file"])
+        if not path.is_absolute() and ".." not in path.parts:
             return found["file"], int(found["line"])
     return None, None
-
-
-def _in_order(attribution: Attribution, sources: dict[OpKey, str | None]) -> Iterable[str | None]:
-    return (sources.get(key) for culprit in attribution.culprits for key in culprit.ops)
-
-
-def _leads_outside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts
