@@ -28,21 +28,8 @@ ARM is one of, or several joined by '+':
   env:KEY=VALUE,…    variables; an empty value unsets one
   stack:ipex         the environment of `perfguard env create ipex`
 """
-MEASURING_KEYS = (
-    "suite",
-    "budget_s",
-    "cpus",
-    "threads",
-    "numa",
-    "env_profile",
-    "samples",
-    "sample_s",
-    "max_blocks",
-    "seed",
-    "setup",
-    "python",
-    "confine",
-)
+_MACHINE_KEYS = ("cpus", "threads", "numa", "env_profile", "python", "setup", "confine")
+MEASURING_KEYS = ("suite", "budget_s", "samples", "sample_s", "max_blocks", "seed", *_MACHINE_KEYS)
 """Options that are settings of the configuration."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -211,11 +198,7 @@ def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
 
 
 def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> LoadedConfig:
-    """The configuration with this command's options on top.
-
-    Raises:
-        ConfigError: A file or option is wrong.
-    """
+    """The configuration with this command's options on top. Raises ConfigError: A file or option is wrong."""
     return load_config(working_directory(), os.environ, _given(options, keys))
 
 
@@ -229,11 +212,7 @@ def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> d
 
 
 def working_directory() -> Path:
-    """Where the command was started.
-
-    Raises:
-        ConfigError: It is gone.
-    """
+    """Where the command was started. Raises ConfigError: it is gone."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -246,11 +225,7 @@ def command_line() -> tuple[str, ...]:
 
 
 def parse_percentage(option: str, text: str) -> float:
-    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not. Raises UsageError: it is neither."""
     is_percent = text.strip().endswith("%")
     try:
         value = float(text.strip().removesuffix("%")) / (100 if is_percent else 1)

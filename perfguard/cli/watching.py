@@ -127,11 +127,7 @@ def stream(source: EventSource, *, follow: bool, is_plain: bool) -> int:
 
 
 def require_tui() -> None:
-    """Say what the TUI lacks, before anything is started for it.
-
-    Raises:
-        UsageError: No terminal, or no textual.
-    """
+    """Say what the TUI lacks, before anything is started for it. Raises UsageError: no terminal, or no textual."""
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise UsageError(
             "the TUI needs a terminal on stdin and stdout; `perfguard watch --plain` prints the same events as lines"

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import (
-    flag,
-    json_option,
-    load,
-    measuring_options,
-    output_options,
-    parse_percentage,
-    suite_option,
-)
+from perfguard.cli import options as shared
 from perfguard.cli.watching import tui_option
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
@@ -42,14 +34,14 @@ def baseline_command() -> None:
 @baseline_command.command("show")
 @click.option("-s", "--suite", help="Suite whose baseline is shown; without it, all stored baselines are listed.")
 @click.option("--machine", metavar="ID", help="Another machine's baseline.")
-@json_option
+@shared.json_option
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
     from perfguard.gate.stored.anchors import anchor_of
     from perfguard.gate.stored.lookup import require_stored, store_of
     from perfguard.host.probe import probe
 
-    loaded = load({})
+    loaded = shared.load({})
     store = store_of(loaded)
     if suite is None and machine is None:
         _print_stored(store, as_json=as_json)
@@ -80,8 +72,8 @@ def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
 @baseline_command.command("diff")
 @click.argument("before")
 @click.argument("after", required=False)
-@suite_option
-@json_option
+@shared.suite_option
+@shared.json_option
 def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) -> None:
     """Compare two stored baselines: directories, or git:REV for this machine's baseline as it was committed there.
 
@@ -92,17 +84,17 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     from perfguard.gate.stored.lookup import named_baseline
     from perfguard.host.probe import probe
 
-    loaded = load({"suite": suite}, keys=("suite",))
+    loaded = shared.load({"suite": suite}, keys=("suite",))
     machine_id = probe().machine_id
     old, new = (named_baseline(loaded, name, machine_id) for name in (before, after))
     print_changes(changes_between(old, new), as_json=as_json)
 
 
 @baseline_command.command("anchor")
-@suite_option
+@shared.suite_option
 @click.option("--from", "source", metavar="git:REV", help="Freeze the baseline that was committed there.")
-@flag("--replace", help="Replace the existing anchor; this accepts all drift since then.")
-@flag("--remove", help="Remove the anchor.")
+@shared.flag("--replace", help="Replace the existing anchor; this accepts all drift since then.")
+@shared.flag("--remove", help="Remove the anchor.")
 def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool) -> None:
     """Freeze this machine's stored baseline as the anchor, from which drift is measured; then commit the files.
 
@@ -114,7 +106,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 
     if remove and (source is not None or replace):
         raise UsageError("--remove stands alone; leave --from and --replace out")
-    loaded = load({"suite": suite}, keys=("suite",))
+    loaded = shared.load({"suite": suite}, keys=("suite",))
     if remove:
         place = remove_anchor(loaded, probe().machine_id)
         click.echo(f"removed {place}; commit it: git add -A {place}")
@@ -125,18 +117,18 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
 
 
 @baseline_command.command("update")
-@measuring_options
+@shared.measuring_options
 @click.option("--rounds", type=int, metavar="N", help="Independent rounds, each a fresh process.")
 @click.option(
     "--spread", "spread_s", type=float, metavar="SECONDS", help="Minimum time from the first round to the last."
 )
-@flag("--allow-dirty", help="Store even if the tree has uncommitted changes.")
-@flag("--allow-unfit", help="Store even if `perfguard doctor` finds the host unfit.")
-@flag("--allow-few", help="Store even with too few rounds.")
-@flag("--allow-different", help="Store even if a case computes another result than in the old baseline.")
-@flag("-n", "--dry-run", help="Measure and show the changes, but store nothing.")
+@shared.flag("--allow-dirty", help="Store even if the tree has uncommitted changes.")
+@shared.flag("--allow-unfit", help="Store even if `perfguard doctor` finds the host unfit.")
+@shared.flag("--allow-few", help="Store even with too few rounds.")
+@shared.flag("--allow-different", help="Store even if a case computes another result than in the old baseline.")
+@shared.flag("-n", "--dry-run", help="Measure and show the changes, but store nothing.")
 @tui_option
-@output_options
+@shared.output_options
 def update(**options: Any) -> None:
     """Measure independent rounds and store them as this machine's baseline, then commit the files."""
     from perfguard.cli.measuring import build_request, show
@@ -144,7 +136,7 @@ def update(**options: Any) -> None:
 
     if options["patterns"] and not options["dry_run"]:
         raise UsageError("a baseline is stored for a suite; name one with --suite (your own: [suites.NAME])")
-    loaded = load(options)
+    loaded = shared.load(options)
     request = build_request("baseline update", loaded, options)
 
     def confirm(changes: tuple[CaseChange, ...]) -> bool:
@@ -240,9 +232,9 @@ def _times(change: CaseChange) -> str:
 @click.option("--max", "maximum", metavar="SLOWDOWN", help="Largest slowdown that is accepted, such as 3%.")
 @click.option("--until", metavar="DATE", help="Last day, such as 2027-01-31, 30d or 2w; at most a year ahead.")
 @click.option("--reason", metavar="TEXT", help="Why it is accepted; printed in every report.")
-@flag("--list", "listing", help="Print the entries.")
+@shared.flag("--list", "listing", help="Print the entries.")
 @click.option("--remove", metavar="CASE", help="Remove the entry for CASE.")
-@flag("--json", "as_json", help="With --list: JSON instead of text.")
+@shared.flag("--json", "as_json", help="With --list: JSON instead of text.")
 def allow_command(**options: Any) -> None:
     """Accept a slowdown of CASE until a date, in `baselines/allow.toml`; then commit the file.
 
@@ -258,7 +250,7 @@ def allow_command(**options: Any) -> None:
         raise UsageError("give either CASE with --max, --until and --reason, or --list, or --remove CASE")
     if options["as_json"] and not options["listing"]:
         raise UsageError("--json goes with --list")
-    loaded = load({}, keys=())
+    loaded = shared.load({}, keys=())
     if options["listing"]:
         _print_entries(loaded, as_json=options["as_json"])
         return
@@ -276,7 +268,7 @@ def _add_entry(loaded: LoadedConfig, options: dict[str, Any]) -> None:
     """Add the entry of the options; print the cases that it covers and the entry that it replaces."""
     from perfguard.gate.paired.allow_list import allow, utc_today
 
-    maximum = parse_percentage("--max", options["maximum"])
+    maximum = shared.parse_percentage("--max", options["maximum"])
     if maximum > LARGEST_RATIO:
         raise UsageError(
             f"--max {options['maximum']!r} is {format_ratio(maximum)}; at most {format_ratio(LARGEST_RATIO)} can be "
@@ -318,11 +310,7 @@ def _print_entries(loaded: LoadedConfig, *, as_json: bool) -> None:
 
 
 def parse_until(text: str, today: date) -> date:
-    """`2027-01-31`, `30d` or `2w` as a date.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """`2027-01-31`, `30d` or `2w` as a date. Raises UsageError: it is neither."""
     span = _SPAN.fullmatch(text.strip())
     if span:
         days = int(span[1]) * (7 if span[2] == "w" else 1)

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
-from perfguard.cli.options import (
-    flag,
-    format_option,
-    json_option,
-    load,
-    margin_option,
-    measuring_options,
-    parse_percentage,
-    progress_options,
-    setup_option,
-)
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, UsageError
 
@@ -35,12 +25,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Put the identical arms at paths of unequal length, with environments of unequal size.",
 )
-@flag("--resume", help="Include stored gates: --gates is the total.")
-@flag("--show", "only_show", help="Measure nothing; show what is stored.")
-@json_option
-@measuring_options
-@setup_option
-@progress_options
+@shared.flag("--resume", help="Include stored gates: --gates is the total.")
+@shared.flag("--show", "only_show", help="Measure nothing; show what is stored.")
+@shared.json_option
+@shared.measuring_options
+@shared.setup_option
+@shared.progress_options
 def calibrate_command(**options: Any) -> None:
     """Run A/A gates on this machine and store false alarms, noise of each case and detectable effects.
 
@@ -53,7 +43,7 @@ def calibrate_command(**options: Any) -> None:
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
-    request = build_request("calibrate", load(options), options, gate=FOR_CALIBRATION)
+    request = build_request("calibrate", shared.load(options), options, gate=FOR_CALIBRATION)
     if options["only_show"]:
         _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
@@ -100,9 +90,9 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
 @click.option("--power", default="80%", show_default=True, metavar="CHANCE", help="Chance to detect it, such as 95%.")
 @click.option("-s", "--suite", help="Suite to plan for.")
 @click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Budget of one gate; default: the suite's.")
-@margin_option
-@flag("--write", help="Store the plan, so that gates on this machine follow it.")
-@format_option
+@shared.margin_option
+@shared.flag("--write", help="Store the plan, so that gates on this machine follow it.")
+@shared.format_option
 def plan_command(**options: Any) -> None:
     """Compute the blocks and minutes that each gating case needs to detect a slowdown.
 
@@ -114,9 +104,9 @@ def plan_command(**options: Any) -> None:
     from perfguard.gate.plan import plan_suite, write_plan
     from perfguard.report.terminal.calibration import render_plan
 
-    detect_ratio = parse_percentage("--detect", options["detect"])
-    power = parse_percentage("--power", options["power"])
-    loaded = load(options, keys=("suite", "budget_s"))
+    detect_ratio = shared.parse_percentage("--detect", options["detect"])
+    power = shared.parse_percentage("--power", options["power"])
+    loaded = shared.load(options, keys=("suite", "budget_s"))
     request = build_request("plan", loaded, {"verbosity": Verbosity.QUIET})
     plan = plan_suite(request, detect_ratio=detect_ratio, power=power)
     if options["output_format"] == "json":

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfguard.cli.options import (
-    load,
-    load_policy,
-    measuring_options,
-    progress_options,
-    setup_option,
-    verdict_options,
-    working_directory,
-)
+from perfguard.cli import options as shared
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.integrations.github.job import Job, WorkflowRunEvent, this_job
 from perfguard.integrations.github.workflow_commands import (
@@ -83,10 +75,10 @@ def github_command() -> None:
     help="Folder for the run: report.html, result, events, raw samples, traces, summary.",
 )
 @_label_option
-@measuring_options
-@setup_option
-@verdict_options
-@progress_options
+@shared.measuring_options
+@shared.setup_option
+@shared.verdict_options
+@shared.progress_options
 def gate(**options: Any) -> None:
     """Measure the checked-out commit against the base, in interleaved blocks, and judge.
 
@@ -130,12 +122,12 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.runner.arms.arm_spec import parse_arm
     from perfguard.runner.process.launching import can_confine
 
-    require_fresh(options["output_dir"], working_directory())
-    revisions = revisions_of(working_directory(), options["against"], job.base_ref)
-    require_own_folder(working_directory(), revisions)
+    require_fresh(options["output_dir"], shared.working_directory())
+    revisions = revisions_of(shared.working_directory(), options["against"], job.base_ref)
+    require_own_folder(shared.working_directory(), revisions)
     confines = can_confine()
     unconfined = () if confines else (_UNCONFINED,)
-    with load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
+    with shared.load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
         request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
@@ -268,7 +260,7 @@ def propose(**options: Any) -> None:
     from perfguard.integrations.github.pull_requests import propose_baseline
 
     job = this_job()
-    loaded = load(options, keys=("suite",))
+    loaded = shared.load(options, keys=("suite",))
     into = options["into"] or job.ref_name
     if not into:
         raise UsageError("for which branch? give --into")

@@ -182,11 +182,7 @@ def plan_scaffold(
 
 
 def write_scaffold(scaffold: Scaffold) -> None:
-    """Write what is planned; a file is there whole or not at all.
-
-    Raises:
-        UsageError: A file cannot be written.
-    """
+    """Write what is planned; a file is there whole or not at all. Raises UsageError: A file cannot be written."""
     for file in scaffold.changed:
         path = scaffold.directory / file.name
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

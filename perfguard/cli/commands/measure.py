@@ -7,22 +7,11 @@ from typing import Any
 
 import click
 
-from perfguard.cli.options import (
-    ARMS_HELP,
-    flag,
-    load,
-    margin_option,
-    measuring_options,
-    output_options,
-    setup_option,
-    together,
-    trust_options,
-    verdict_options,
-)
+from perfguard.cli import options as shared
 from perfguard.cli.watching import tui_option
 from perfguard.errors import UsageError
 
-_COMPARE_EPILOG = f"""{ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
+_COMPARE_EPILOG = f"""{shared.ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
 """
 _BISECT_EPILOG = """\b
@@ -32,11 +21,11 @@ commits remain, or the cause is outside --path); 2 usage; 3 the two cannot be co
 For instance: perfguard bisect --good v1.4 --bad main -c 'step.bert*' --setup 'pip install .'
 """
 
-_judging_options = together(
-    flag("--anchor", help="Pair with the anchor's revision, with anchor_margin: detects many small slowdowns."),
+_judging_options = shared.together(
+    shared.flag("--anchor", help="Pair with the anchor's revision, with anchor_margin: detects many small slowdowns."),
     click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to judge."),
-    measuring_options,
-    setup_option,
+    shared.measuring_options,
+    shared.setup_option,
     click.option(
         "--inject",
         "injections",
@@ -44,26 +33,26 @@ _judging_options = together(
         metavar="PATTERN=+5%",
         help="Slow down the candidate's cases (negative: the baseline's) to test the gate.",
     ),
-    flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
+    shared.flag("--measure-anyway", help="Measure even if both arms run the same code (A/A)."),
     click.option(
         "--ops/--no-ops", default=None, help="Compare the ops of all cases, or of none; default: of regressed cases."
     ),
-    trust_options,
-    verdict_options,
+    shared.trust_options,
+    shared.verdict_options,
     tui_option,
-    output_options,
+    shared.output_options,
 )
 """Options of `compare` and `gate`, but for the baseline."""
 
 
-@click.command("run", epilog=ARMS_HELP)
-@measuring_options
+@click.command("run", epilog=shared.ARMS_HELP)
+@shared.measuring_options
 @click.option(
     "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
 )
 @click.option("--rounds", type=int, metavar="N", help="Fresh processes to measure in.")
 @tui_option
-@output_options
+@shared.output_options
 def run_command(**options: Any) -> None:
     """Measure a suite in fresh, pinned processes, without a comparison.
 
@@ -74,7 +63,7 @@ def run_command(**options: Any) -> None:
     from perfguard.runner.arms.arm_spec import parse_arm
 
     arm = parse_arm(options["arm"])
-    loaded = load(options)
+    loaded = shared.load(options)
     request = build_request("run", loaded, options)
     show(run_arm(request, arm, rounds=loaded.config.rounds), options)
 
@@ -110,15 +99,15 @@ def gate_command(**options: Any) -> None:
 @click.command("bisect", epilog=_BISECT_EPILOG)
 @click.option("--good", required=True, metavar="REV", help="Revision that is fast.")
 @click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="Revision that is slow.")
-@flag("--first-parent", help="Take each merged branch as one commit.")
+@shared.flag("--first-parent", help="Take each merged branch as one commit.")
 @click.option(
     "--path", "paths", multiple=True, metavar="PATH", help="Test only commits that touch PATH. May be repeated."
 )
-@flag("--fresh", help="Measure everything again; ignore stored answers.")
-@measuring_options
-@setup_option
-@margin_option
-@output_options
+@shared.flag("--fresh", help="Measure everything again; ignore stored answers.")
+@shared.measuring_options
+@shared.setup_option
+@shared.margin_option
+@shared.output_options
 def bisect_command(**options: Any) -> None:
     """Find the commit that made cases slower, by paired gates of the good revision against commits after it.
 
@@ -138,7 +127,7 @@ def bisect_command(**options: Any) -> None:
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")
-    request = build_request("bisect", load(options), options, gate=FOR_BISECTION)
+    request = build_request("bisect", shared.load(options), options, gate=FOR_BISECTION)
     paths = tuple(_absolute(path) for path in options["paths"])
     span = Span(good=options["good"], bad=options["bad"], first_parent=options["first_parent"], paths=paths)
     found = bisect(request, span, is_fresh=options["fresh"])

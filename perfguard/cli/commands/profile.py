@@ -187,7 +187,7 @@ def _print_report(report: ProfileReport, output_format: str, output: Path | None
 
 
 def _text(report: ProfileReport, output_format: str, rows: int) -> str:
-    from perfguard.integrations.formats.profiles import to_collapsed, to_csv, to_speedscope
+    from perfguard.integrations.formats.tables import collapsed_stacks, ops_csv, speedscope_profile
 
     if output_format == "json":
         return to_json(report, indent=1)
@@ -198,9 +198,9 @@ def _text(report: ProfileReport, output_format: str, rows: int) -> str:
             f"{output_format} holds one case, and {len(report.cases)} were profiled; choose one, or use --format json"
         )
     (case,) = report.cases
-    if output_format == "csv":
-        return to_csv(case.ops)
-    return to_collapsed(case.ops) if output_format == "collapsed" else to_speedscope(case.ops, name=case.case_id)
+    if output_format == "speedscope":
+        return speedscope_profile(case.ops, name=case.case_id)
+    return ops_csv(case.ops) if output_format == "csv" else collapsed_stacks(case.ops)
 
 
 def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:

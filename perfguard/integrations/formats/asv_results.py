@@ -18,17 +18,7 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.reading import (
-    MAX_NAME,
-    MAX_SERIES,
-    checked_name,
-    checked_suite,
-    checked_values,
-    count_or_none,
-    left_out_failed,
-    number_or_none,
-    text_or_none,
-)
+from perfguard.integrations.formats import reading
 from perfguard.integrations.formats.series import (
     SECONDS,
     TIME,
@@ -77,9 +67,6 @@ def read(document: Any, *, source: str) -> ImportedSuite:
     """All benchmarks of a file, one series for each element of the product of their parameters.
 
     Values that asv has as null (failed), NaN (skipped) or text are left out, and said so.
-
-    Raises:
-        StoreError: It is not of version 2, or its columns contradict each other.
     """
     version = document.get("version") if isinstance(document, dict) else None
     if version != _VERSION or isinstance(version, bool):
@@ -92,33 +79,33 @@ def read(document: Any, *, source: str) -> ImportedSuite:
     series: list[ImportedSeries] = []
     failed: list[str] = []
     for name, values in file.results.items():
-        checked_name(name, source=source)
+        reading.checked_name(name, source=source)
         row = dict(zip(file.result_columns, values, strict=False))  # asv cuts empty columns off the end
         if row.get("result") is None:
             failed.append(name)
             continue
         for parameters, at in _results(name, row, source=source):
-            shown = f"{name}({', '.join(parameters)})"[:MAX_NAME] if parameters else name
+            shown = f"{name}({', '.join(parameters)})"[: reading.MAX_NAME] if parameters else name
             value = at["result"]
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - nan
                 kind = name.rpartition(".")[2]
                 series.append(_series(shown, kind, parameters, at, is_time=is_ours or _is_time(kind), source=source))
             else:
                 failed.append(shown)
-        if len(series) + len(failed) > MAX_SERIES:
-            raise StoreError(f"{source} holds more than {MAX_SERIES} series")
+        if len(series) + len(failed) > reading.MAX_SERIES:
+            raise StoreError(f"{source} holds more than {reading.MAX_SERIES} series")
     machine = file.params.get("machine")
-    return checked_suite(
+    return reading.checked_suite(
         "asv",
         source,
         series,
         version=str(_VERSION),
         commit=file.commit_hash,
-        machine=text_or_none(file.params.get("cpu"), machine),
+        machine=reading.text_or_none(file.params.get("cpu"), machine),
         machine_id=machine if is_ours else None,
         python=file.python,
         torch=file.params.get("torch"),
-        what_is_missing=left_out_failed(failed),
+        what_is_missing=reading.left_out_failed(failed),
     )
 
 
@@ -156,43 +143,39 @@ def _series(
 ) -> ImportedSeries:
     unit = SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
     median = from_builtins(at["result"], float, source=f"{source}: the result of {printable(name)}")
-    checked_values((median,), name=name, source=source, unit=unit)
+    reading.checked_values((median,), name=name, source=source, unit=unit)
     fields: dict[str, Any] = {
         "parameters": tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
         "metric": TIME if is_time else kind,
         "unit": unit,
         "has_processes": False,
-        "inner_loops": count_or_none(at["stats_number"]) or None,
+        "inner_loops": reading.count_or_none(at["stats_number"]) or None,
     }
     missing = () if is_time or unit else (fact("import.no_unit", kept_in="benchmarks.json"),)
     sampled = f"{source}: the samples of {printable(name)}"
     values = from_builtins(at["samples"], list[float], source=sampled) if at["samples"] is not None else []
     if values:
-        samples = (ProcessSamples(values=checked_values(values, name=name, source=source, unit=unit)),)
+        samples = (ProcessSamples(values=reading.checked_values(values, name=name, source=source, unit=unit)),)
         return series_of_samples(name, samples, what_is_missing=missing, **fields)
     summary = SeriesSummary(
         median=median,
-        q25=number_or_none(at["stats_q_25"]),
-        q75=number_or_none(at["stats_q_75"]),
-        lower=number_or_none(at["stats_ci_99_a"]),
-        upper=number_or_none(at["stats_ci_99_b"]),
+        q25=reading.number_or_none(at["stats_q_25"]),
+        q75=reading.number_or_none(at["stats_q_75"]),
+        lower=reading.number_or_none(at["stats_ci_99_a"]),
+        upper=reading.number_or_none(at["stats_ci_99_b"]),
     )
     return ImportedSeries(
         name=name,
         samples=None,
         summary=summary,
-        n=count_or_none(at["stats_repeat"]),
+        n=reading.count_or_none(at["stats_repeat"]),
         what_is_missing=(*missing, fact("import.no_samples", option="asv run --record-samples")),
         **fields,
     )
 
 
 def write(run: RunExport) -> bytes:
-    """A results file of one arm; each case is a benchmark without parameters, under its full id.
-
-    Raises:
-        StoreError: asv needs a commit, and none is known, or there is nothing to write.
-    """
+    """A results file of one arm; each case is a benchmark without parameters, under its full id."""
     suite = run.suite
     if run.commit is None or not _COMMIT.fullmatch(run.commit):
         raise StoreError(

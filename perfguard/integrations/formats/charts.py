@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perfguard.codec import from_builtins
-from perfguard.integrations.formats.reading import MAX_NAME, checked_name, checked_suite, checked_values, number_or_none
+from perfguard.integrations.formats import reading
 from perfguard.integrations.formats.series import (
     SECONDS,
     TIME,
@@ -57,29 +57,25 @@ def is_bencher(document: Any) -> bool:
 
 
 def read_bencher(document: Any, *, source: str) -> ImportedSuite:
-    """All measures of all benchmarks.
-
-    Raises:
-        StoreError: It is not Bencher's format.
-    """
+    """All measures of all benchmarks."""
     benchmarks = from_builtins(document, dict[str, dict[str, _Metric]], source=source)
     series = [
         _series(name, measure, metric, source=source)
         for name, measures in benchmarks.items()
         for measure, metric in measures.items()
     ]
-    return checked_suite("bencher", source, series, what_is_missing=(fact("import.bare_format"),))
+    return reading.checked_suite("bencher", source, series, what_is_missing=(fact("import.bare_format"),))
 
 
 def _series(name: str, measure: str, metric: _Metric, *, source: str) -> ImportedSeries:
-    checked_name(name, source=source)
+    reading.checked_name(name, source=source)
     unit = _MEASURES.get(measure, "")
     scale = _NS if measure == _LATENCY else 1.0
-    (median,) = checked_values((metric.value / scale,), name=name, source=source, unit=unit)
-    lower, upper = number_or_none(metric.lower_value), number_or_none(metric.upper_value)
+    (median,) = reading.checked_values((metric.value / scale,), name=name, source=source, unit=unit)
+    lower, upper = reading.number_or_none(metric.lower_value), reading.number_or_none(metric.upper_value)
     return ImportedSeries(
         name=name,
-        metric=TIME if measure == _LATENCY else checked_name(measure, source=source, what="a measure"),
+        metric=TIME if measure == _LATENCY else reading.checked_name(measure, source=source, what="a measure"),
         unit=unit,
         samples=None,
         summary=SeriesSummary(
@@ -92,27 +88,19 @@ def _series(name: str, measure: str, metric: _Metric, *, source: str) -> Importe
 
 
 def write_bencher(suite: ImportedSuite) -> bytes:
-    """The latency of each series: its median, with the quartiles of its processes as lower and upper value.
-
-    Raises:
-        StoreError: There is nothing to write.
-    """
+    """The latency of each series: its median, with the quartiles of its processes as lower and upper value."""
     metrics = {}
     for series, median_s in times_of(suite):
         latency = {"value": median_s * _NS}
         medians = sorted(process_medians(series.samples))
         if len(medians) > 1:
             latency |= {"lower_value": quantile(medians, 0.25) * _NS, "upper_value": quantile(medians, 0.75) * _NS}
-        metrics[printable(series.name)[:MAX_NAME]] = {_LATENCY: latency}
+        metrics[printable(series.name)[: reading.MAX_NAME]] = {_LATENCY: latency}
     return (json.dumps(metrics, indent=1) + "\n").encode()
 
 
 def write_github_action(run: RunExport) -> bytes:
-    """Median time of each case; the standard deviation between processes as range, the verdict as extra.
-
-    Raises:
-        StoreError: There is nothing to write.
-    """
+    """Median time of each case; the standard deviation between processes as range, the verdict as extra."""
     verdicts = {verdict.case_id: verdict for verdict in run.result.gate.verdicts} if run.result.gate else {}
     entries = []
     for series, median_s in times_of(run.suite):

@@ -16,18 +16,7 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.reading import (
-    SECONDS_IN,
-    checked_name,
-    checked_suite,
-    checked_values,
-    count_or_none,
-    left_out_empty,
-    left_out_failed,
-    number_or_none,
-    parameters_of,
-    text_or_none,
-)
+from perfguard.integrations.formats import reading
 from perfguard.integrations.formats.series import (
     ImportedSeries,
     ImportedSuite,
@@ -68,55 +57,51 @@ class _PytestFile(msgspec.Struct):
 
 
 def read_pytest(document: Any, *, source: str) -> ImportedSuite:
-    """All tests of a file; those without a median are left out, and said so.
-
-    Raises:
-        StoreError: It is not pytest-benchmark's, or holds what is no time.
-    """
+    """All tests of a file; those without a median are left out, and said so."""
     file = from_builtins(document, _PytestFile, source=source)
     series, empty = [], []
     for test in file.benchmarks:
-        checked_name(test.fullname, source=source)
-        if test.stats.data or number_or_none(test.stats.median) is not None:
+        reading.checked_name(test.fullname, source=source)
+        if test.stats.data or reading.number_or_none(test.stats.median) is not None:
             series.append(_test_series(test, source=source))
         else:
             empty.append(test.fullname)
     cpu = file.machine_info.get("cpu")
     cpu = cpu if isinstance(cpu, dict) else {}
-    return checked_suite(
+    return reading.checked_suite(
         "pytest-benchmark",
         source,
         series,
         version=file.version,
         commit=file.commit_info.get("id"),
         # The key changed with py-cpuinfo 5.
-        machine=text_or_none(cpu.get("brand_raw"), cpu.get("brand"), file.machine_info.get("machine")),
+        machine=reading.text_or_none(cpu.get("brand_raw"), cpu.get("brand"), file.machine_info.get("machine")),
         python=file.machine_info.get("python_version"),
-        what_is_missing=left_out_empty(empty),
+        what_is_missing=reading.left_out_empty(empty),
     )
 
 
 def _test_series(test: _Test, *, source: str) -> ImportedSeries:
-    name, stats, parameters = test.fullname, test.stats, parameters_of(test.params)
-    inner_loops = count_or_none(stats.iterations) or None
+    name, stats, parameters = test.fullname, test.stats, reading.parameters_of(test.params)
+    inner_loops = reading.count_or_none(stats.iterations) or None
     if stats.data:
-        samples = (ProcessSamples(values=checked_values(stats.data, name=name, source=source)),)
+        samples = (ProcessSamples(values=reading.checked_values(stats.data, name=name, source=source)),)
         return series_of_samples(name, samples, parameters=parameters, inner_loops=inner_loops)
-    (median,) = checked_values((float(stats.median),), name=name, source=source)
+    (median,) = reading.checked_values((float(stats.median),), name=name, source=source)
     return ImportedSeries(
         name=name,
         parameters=parameters,
         samples=None,
         summary=SeriesSummary(
             median=median,
-            mean=number_or_none(stats.mean),
-            sd=number_or_none(stats.stddev),
-            minimum=number_or_none(stats.min),
-            maximum=number_or_none(stats.max),
-            q25=number_or_none(stats.q1),
-            q75=number_or_none(stats.q3),
+            mean=reading.number_or_none(stats.mean),
+            sd=reading.number_or_none(stats.stddev),
+            minimum=reading.number_or_none(stats.min),
+            maximum=reading.number_or_none(stats.max),
+            q25=reading.number_or_none(stats.q1),
+            q75=reading.number_or_none(stats.q3),
         ),
-        n=count_or_none(stats.rounds),
+        n=reading.count_or_none(stats.rounds),
         inner_loops=inner_loops,
         what_is_missing=(fact("import.no_samples", option=_KEEPS_SAMPLES),),
     )
@@ -140,11 +125,7 @@ class _GoogleFile(msgspec.Struct):
 
 
 def read_google(document: Any, *, source: str) -> ImportedSuite:
-    """The wall time of all benchmarks of a file; what reported an error is left out, and said so.
-
-    Raises:
-        StoreError: It is not Google Benchmark's, too old to mark aggregates, or holds what is no time.
-    """
+    """The wall time of all benchmarks of a file; what reported an error is left out, and said so."""
     file = from_builtins(document, _GoogleFile, source=source)
     repetitions: dict[str, list[_Row]] = {}
     failed: list[str] = []
@@ -159,21 +140,21 @@ def read_google(document: Any, *, source: str) -> ImportedSuite:
         elif row.run_type == "iteration":
             repetitions.setdefault(row.run_name or row.name, []).append(row)
     cpus, mhz = file.context.get("num_cpus"), file.context.get("mhz_per_cpu")
-    return checked_suite(
+    return reading.checked_suite(
         "google-benchmark",
         source,
         [_repeated_series(name, rows, source=source) for name, rows in repetitions.items()],
         version=file.context.get("library_version"),
         machine=f"{cpus} CPUs of {mhz} MHz" if isinstance(cpus, int) and isinstance(mhz, int) else None,
-        what_is_missing=(*left_out_failed(failed), *_warnings(file.context)),
+        what_is_missing=(*reading.left_out_failed(failed), *_warnings(file.context)),
     )
 
 
 def _repeated_series(name: str, rows: list[_Row], *, source: str) -> ImportedSeries:
-    checked_name(name, source=source)
-    values = checked_values((_seconds(row, source=source) for row in rows), name=name, source=source)
-    loops = {count_or_none(row.iterations) for row in rows}
-    threads = count_or_none(rows[0].threads)
+    reading.checked_name(name, source=source)
+    values = reading.checked_values((_seconds(row, source=source) for row in rows), name=name, source=source)
+    loops = {reading.count_or_none(row.iterations) for row in rows}
+    threads = reading.count_or_none(rows[0].threads)
     return series_of_samples(
         name,
         (ProcessSamples(values=values),),
@@ -184,7 +165,7 @@ def _repeated_series(name: str, rows: list[_Row], *, source: str) -> ImportedSer
 
 
 def _seconds(row: _Row, *, source: str) -> float:
-    scale = SECONDS_IN.get(row.time_unit)
+    scale = reading.SECONDS_IN.get(row.time_unit)
     if row.real_time is None or scale is None:
         raise StoreError(
             f"{source}: {printable(row.name)[:60]} has no real_time in a unit that is known "

@@ -14,13 +14,7 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.reading import (
-    checked_name,
-    checked_suite,
-    checked_values,
-    is_usable,
-    number_or_none,
-)
+from perfguard.integrations.formats import reading
 from perfguard.integrations.formats.series import (
     SECONDS,
     TIME,
@@ -56,11 +50,7 @@ class _File(msgspec.Struct):
 
 
 def read(document: Any, *, source: str) -> ImportedSuite:
-    """All benchmarks of a file; runs that only calibrated loops are passed over, warm-up values too.
-
-    Raises:
-        StoreError: It is not of format 1.0, or holds what is no measurement.
-    """
+    """All benchmarks of a file; runs that only calibrated loops are passed over, warm-up values too."""
     version = document.get("version") if isinstance(document, dict) else None
     if version != _VERSION:
         raise StoreError(
@@ -79,7 +69,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             series.append(found)
     facts = {**metadata, **(file.benchmarks[0].metadata if file.benchmarks else {})}
     missing = fact("import.left_out_calibrations", benchmarks=len(calibrations), names=tuple(calibrations))
-    return checked_suite(
+    return reading.checked_suite(
         "pyperf",
         source,
         series,
@@ -99,16 +89,16 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
     name = first.get("name")
     if not isinstance(name, str):
         raise StoreError(f"{source} holds a benchmark without a name")
-    checked_name(name, source=source)
+    reading.checked_name(name, source=source)
     kind = str(first.get("unit", "second"))
     if kind not in _KINDS:
         raise StoreError(f"{source}: {name} is measured in {printable(kind)[:40]!r}, which pyperf does not know")
     metric, unit = _KINDS[kind]
     samples = [
         ProcessSamples(
-            values=checked_values(values, name=name, source=source, unit=unit),
+            values=reading.checked_values(values, name=name, source=source, unit=unit),
             control_s=_control(metadata),
-            started_at=number_or_none(metadata.get(STARTED_KEY)),
+            started_at=reading.number_or_none(metadata.get(STARTED_KEY)),
         )
         for values, metadata in runs
         if values
@@ -119,8 +109,8 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
 
 
 def _control(metadata: dict[str, Any]) -> tuple[float, ...]:
-    value = number_or_none(metadata.get(CONTROL_KEY))
-    return (value,) if value is not None and is_usable(value) else ()
+    value = reading.number_or_none(metadata.get(CONTROL_KEY))
+    return (value,) if value is not None and reading.is_usable(value) else ()
 
 
 def _loops(metadata: dict[str, Any]) -> int | None:
@@ -130,11 +120,7 @@ def _loops(metadata: dict[str, Any]) -> int | None:
 
 
 def write(suite: ImportedSuite) -> bytes:
-    """A file that `python -m pyperf stats`, `compare_to` and `hist` read; series that are no times are left out.
-
-    Raises:
-        StoreError: There is nothing to write.
-    """
+    """A file that `python -m pyperf stats`, `compare_to` and `hist` read; series that are no times are left out."""
     benchmarks = [_benchmark(series) for series in suite.series if series.unit == SECONDS and series.samples]
     if not benchmarks:
         raise StoreError(f"{suite.source} holds no raw times, and pyperf's format holds nothing else")

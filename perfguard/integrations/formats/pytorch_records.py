@@ -13,16 +13,7 @@ from typing import Any
 import msgspec
 
 from perfguard.codec import from_builtins
-from perfguard.integrations.formats.reading import (
-    MAX_NAME,
-    SECONDS_IN,
-    checked_name,
-    checked_suite,
-    checked_values,
-    left_out_empty,
-    parameters_of,
-    text_or_none,
-)
+from perfguard.integrations.formats import reading
 from perfguard.integrations.formats.series import (
     SECONDS,
     TIME,
@@ -72,25 +63,21 @@ class _Record(msgspec.Struct):
 
 
 def read(document: Any, *, source: str) -> ImportedSuite:
-    """All records of a file.
-
-    Raises:
-        StoreError: A record lacks its benchmark, model or metric.
-    """
+    """All records of a file."""
     records = from_builtins(document if isinstance(document, list) else [document], list[_Record], source=source)
     empty = [f"{record.model.name} {record.metric.name}" for record in records if not record.metric.benchmark_values]
     first = records[0] if records else None
     runner = first.runners[0] if first and first.runners else {}
     torch = (first.dependencies or {}).get("torch") if first else None
-    return checked_suite(
+    return reading.checked_suite(
         "pytorch",
         source,
         [_series(record, source=source) for record in records if record.metric.benchmark_values],
         version="v3",
-        machine=text_or_none(runner.get("cpu_info"), runner.get("type")),
+        machine=reading.text_or_none(runner.get("cpu_info"), runner.get("type")),
         machine_id=runner.get("name") if first is not None and first.benchmark.name == OUR_BENCHMARK else None,
         torch=torch.get("version") if isinstance(torch, dict) else None,
-        what_is_missing=left_out_empty(empty),
+        what_is_missing=reading.left_out_empty(empty),
     )
 
 
@@ -98,7 +85,7 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
     parameters = _parameters(record)
     name = _name(record, parameters, source=source)
     metric, unit, scale = _metric(record.metric.name)
-    values = checked_values(
+    values = reading.checked_values(
         (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
     )
     is_per_process = (record.metric.extra_info or {}).get("values") == _PER_PROCESS
@@ -106,7 +93,7 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
         name,
         [ProcessSamples(values=of_one) for of_one in (zip(values) if is_per_process else (values,))],
         parameters=parameters,
-        metric=checked_name(metric, source=source, what="a metric"),
+        metric=reading.checked_name(metric, source=source, what="a metric"),
         unit=unit,
         has_processes=is_per_process,
         what_is_missing=() if unit else (fact("import.no_unit", kept_in=None),),
@@ -115,12 +102,12 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
 
 def _name(record: _Record, parameters: tuple[tuple[str, str], ...], *, source: str) -> str:
     """The case id where perfguard wrote it, else benchmark, model and what tells records of one model apart."""
-    model = checked_name(record.model.name, source=source)
+    model = reading.checked_name(record.model.name, source=source)
     if record.benchmark.name == OUR_BENCHMARK:
         return model
     chosen = ",".join(f"{key}={value}" for key, value in parameters)
-    shown = f"{checked_name(record.benchmark.name, source=source)}/{model}"
-    return (f"{shown}[{chosen}]" if chosen else shown)[:MAX_NAME]
+    shown = f"{reading.checked_name(record.benchmark.name, source=source)}/{model}"
+    return (f"{shown}[{chosen}]" if chosen else shown)[: reading.MAX_NAME]
 
 
 def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
@@ -133,7 +120,7 @@ def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
         "backend": record.model.backend,
         **(record.benchmark.extra_info or {}),
     }
-    return parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
+    return reading.parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
 
 
 def _metric(name: str) -> tuple[str, str, float]:
@@ -141,15 +128,11 @@ def _metric(name: str) -> tuple[str, str, float]:
     if name == _METRIC:
         return TIME, SECONDS, 1.0
     found = _TIME_METRIC.match(name)
-    return (found["name"], SECONDS, SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
+    return (found["name"], SECONDS, reading.SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
 
 
 def write(run: RunExport) -> bytes:
-    """Records of one arm: a value is the median of one process, in seconds for one iteration.
-
-    Raises:
-        StoreError: There is nothing to write.
-    """
+    """Records of one arm: a value is the median of one process, in seconds for one iteration."""
     records = [_record(run, series) for series, _ in times_of(run.suite, raw=True)]
     return (json.dumps(records, indent=1) + "\n").encode()
 

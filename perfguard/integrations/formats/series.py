@@ -108,15 +108,12 @@ class ImportedSuite:
     series: tuple[ImportedSeries, ...]
     """In the order of the file; not empty."""
     commit: str | None = None
-    """Commit that was measured."""
     machine: str | None = None
     """The machine in the file's own words."""
     machine_id: str | None = None
     """perfguard's identity of the machine; None where another tool measured."""
     python: str | None = None
-    """Python version."""
     torch: str | None = None
-    """torch version."""
     what_is_missing: tuple[Fact, ...] = ()
     """What holds for all series: what was left out of the file, and what the format cannot hold."""
 
@@ -126,7 +123,6 @@ class Objection:
     """Why a gate could not use some series of a file as a baseline."""
 
     fact: Fact
-    """What is missing."""
     series: tuple[str, ...]
     """Names of the series, in the order of the file."""
 
@@ -136,7 +132,6 @@ class ImportedComparison:
     """The same series in two files."""
 
     name: str
-    """Name of the series."""
     difference: Difference
     """What the second file is against the first."""
     reasons: tuple[Fact, ...]
@@ -144,13 +139,11 @@ class ImportedComparison:
     baseline_median_s: float | None = None
     """Median seconds of one iteration in the first file."""
     candidate_median_s: float | None = None
-    """The same in the second file."""
     log_ratio: float | None = None
     """Estimated effect on the log scale."""
     lower: float = -math.inf
-    """Lower end of its interval; -inf when unknown."""
+    """Ends of its interval; infinite when unknown."""
     upper: float = math.inf
-    """Upper end; +inf when unknown."""
     p_adjusted: float | None = None
     """p of a slowdown, corrected for the number of series; None where nothing was tested."""
     has_control: bool = False
@@ -162,7 +155,6 @@ class ImportReport:
     """What `perfguard import` found."""
 
     schema: int = IMPORT_SCHEMA
-    """Version of this layout."""
     suites: tuple[ImportedSuite, ...]
     """One for each file."""
     objections: tuple[tuple[Objection, ...], ...]
@@ -182,7 +174,7 @@ class RunExport:
     arms: Mapping[str, ImportedSuite]
     """What each arm measured in the main stage, by role; arms without any measurement are missing."""
     perfguard: str
-    """Version of perfguard."""
+    """Its version."""
     measured_until: float | None
     """End of the last block, seconds since the epoch; None where none ended."""
     arm: str = "candidate"
@@ -194,11 +186,7 @@ class RunExport:
 
     @property
     def suite(self) -> ImportedSuite:
-        """What the arm measured.
-
-        Raises:
-            StoreError: Nothing.
-        """
+        """What the arm measured. Raises StoreError: nothing."""
         if self.arm not in self.arms:
             known = ", ".join(sorted(self.arms)) or "none"
             raise StoreError(

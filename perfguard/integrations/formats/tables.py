@@ -1,42 +1,39 @@
-"""Verdicts or raw samples as a table: CSV, or Parquet for DuckDB, pandas and polars."""
+"""Verdicts or raw samples as a table: CSV, or Parquet for DuckDB, pandas and polars.
+
+Also a profile's ops: CSV, collapsed stacks for flame graphs, speedscope. The stack of an op is its phase, the parts of
+its module's path, and itself.
+"""
 
 from __future__ import annotations
 
 import csv
 import importlib
 import io
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from perfguard import __version__
 from perfguard.errors import UsageError
 from perfguard.integrations.formats.series import RunExport
+from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
 from perfguard.records.verdict import Verdict
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.units import printable
 
 NO_PYARROW = "Parquet is written by pyarrow, which is not installed: pip install 'perfguard[parquet]'; or use csv"
+OP_COLUMNS = ("phase", "module", "op", "shapes", "dtypes", "layouts", "calls", "self_s", "source", "implementations")
+"""Of the CSV of ops."""
+_PHASES = list(StepPhase)
 _FORMULA = ("=", "+", "-", "@")
 
 _CASE_COLUMNS: Mapping[str, type] = {
-    "run": str,
-    "suite": str,
-    "machine": str,
-    "case": str,
-    "gating": str,
-    "outcome": str,
-    "baseline_median_s": float,
-    "candidate_median_s": float,
-    "effect_ratio": float,
-    "lower_ratio": float,
-    "upper_ratio": float,
-    "interval_level": float,
-    "p_regressed": float,
-    "p_adjusted": float,
-    "margin_ratio": float,
-    "mde_ratio": float,
-    "blocks": int,
-    "blocks_voided": int,
+    **dict.fromkeys(("run", "suite", "machine", "case", "gating", "outcome"), str),
+    **dict.fromkeys(("baseline_median_s", "candidate_median_s", "effect_ratio", "lower_ratio", "upper_ratio"), float),
+    **dict.fromkeys(("interval_level", "p_regressed", "p_adjusted", "margin_ratio", "mde_ratio"), float),
+    **dict.fromkeys(("blocks", "blocks_voided"), int),
     "reason": str,
 }
 """Of a table with one row a case: ratios are candidate over baseline minus one, the interval's too.
@@ -44,11 +41,8 @@ _CASE_COLUMNS: Mapping[str, type] = {
 Where nothing was compared, `outcome` is `measured` or `failed`, and columns of a comparison are empty.
 """
 _SAMPLE_COLUMNS: Mapping[str, type] = {
-    "run": str,
-    "case": str,
-    "arm": str,
-    "block": int,
-    "index": int,
+    **dict.fromkeys(("run", "case", "arm"), str),
+    **dict.fromkeys(("block", "index"), int),
     "value_s": float,
 }
 """Of a table with one row a sample of the main stage: seconds of one iteration, at its place in the block or round."""
@@ -60,15 +54,11 @@ def write_csv(run: RunExport) -> bytes:
     """A table with a line of names; numbers in full precision, what is unknown is empty."""
     columns, rows = _table(run)
     cells = ([_number_or_cell(row.get(name)) for name in columns] for row in rows)
-    return csv_text([[*columns], *cells]).encode()
+    return _csv_text([[*columns], *cells]).encode()
 
 
 def write_parquet(run: RunExport) -> bytes:
-    """The same table with typed columns.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """The same table with typed columns. Raises UsageError: pyarrow is not installed."""
     try:
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
@@ -84,14 +74,14 @@ def write_parquet(run: RunExport) -> bytes:
     return bytes(buffer.getvalue().to_pybytes())
 
 
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
+def _csv_text(rows: Iterable[Iterable[object]]) -> str:
     """Rows as CSV with Unix line ends."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
-def text_cell(text: str) -> str:
+def _text_cell(text: str) -> str:
     """Text that a spreadsheet takes as text: names are the user's, and one may look like a formula."""
     text = printable(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
@@ -167,6 +157,75 @@ def _clean(value: object) -> object:
 
 def _number_or_cell(value: object) -> str:
     if isinstance(value, str):
-        return text_cell(value)
+        return _text_cell(value)
     clean = _clean(value)
     return "" if clean is None else repr(clean)
+
+
+def collapsed_stacks(totals: Iterable[OpTotal]) -> str:
+    """One line for each stack, `forward;ResNet;layer1;0;conv1;aten::conv2d 123`, in whole microseconds of a step.
+
+    Source: https://github.com/brendangregg/FlameGraph, the input of flamegraph.pl.
+    """
+    times_s: dict[str, float] = defaultdict(float)
+    for total in totals:
+        stack = ";".join(printable(part).replace(";", ":").replace(" ", "_") for part in _stack(total.key))
+        times_s[stack] += total.self_s
+    return "".join(f"{stack} {us}\n" for stack, time_s in sorted(times_s.items()) if (us := round(time_s * 1e6)) > 0)
+
+
+def speedscope_profile(totals: Sequence[OpTotal], *, name: str) -> str:
+    """A sampled profile of one step, one sample for each op, phases in their order; weights in microseconds.
+
+    Source: https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources
+    """
+    frames: dict[tuple[str, str | None], int] = {}
+    samples, weights = [], []
+    for total in sorted(totals, key=lambda one: (_PHASES.index(one.key.phase), one.key.module, one.key.op)):
+        *places, op = _stack(total.key)
+        shown = printable(f"{op} {total.key.shapes}".rstrip())
+        stack: list[tuple[str, str | None]] = [*((place, None) for place in places), (shown, total.source)]
+        samples.append([frames.setdefault(frame, len(frames)) for frame in stack])
+        weights.append(total.self_s * 1e6)
+    document = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": f"perfguard {__version__}",
+        "name": printable(name),
+        "activeProfileIndex": 0,
+        "shared": {"frames": [_frame(text, source) for text, source in frames]},
+        "profiles": [
+            {
+                "type": "sampled",
+                "name": printable(name),
+                "unit": "microseconds",
+                "startValue": 0,
+                "endValue": sum(weights),
+                "samples": samples,
+                "weights": weights,
+            }
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def ops_csv(totals: Iterable[OpTotal]) -> str:
+    """One row for each op, in the order given, with a header; several implementations are separated by a space."""
+    rows: list[Iterable[str]] = [OP_COLUMNS]
+    for total in totals:
+        key = total.key
+        texts = (key.phase.value, key.module, key.op, key.shapes, key.dtypes, key.layouts)
+        found = (total.source or "", " ".join(total.implementations))
+        numbers = (f"{total.calls:.10g}", f"{total.self_s:.9g}")
+        rows.append([*map(_text_cell, texts), *numbers, *map(_text_cell, found)])
+    return _csv_text(rows)
+
+
+def _stack(key: OpKey) -> list[str]:
+    return [key.phase.value, *(part for part in key.module.split(".") if part), key.op]
+
+
+def _frame(name: str, source: str | None) -> dict[str, str | int]:
+    file, _, line = (source or "").rpartition(":")
+    if not (file and line.isdecimal()):
+        return {"name": printable(name)}
+    return {"name": printable(name), "file": printable(file), "line": int(line)}

@@ -74,11 +74,7 @@ class Job:
 
 
 def this_job(environment: Mapping[str, str] = os.environ) -> Job:
-    """The job that this process is a step of.
-
-    Raises:
-        UsageError: The runner's variables make no sense.
-    """
+    """The job that this process is a step of. Raises UsageError: the runner's variables make no sense."""
     path = environment.get("GITHUB_EVENT_PATH")
     event = read_event(Path(path)) if path else {}
     run_id = environment.get("GITHUB_RUN_ID") or ""
@@ -92,11 +88,7 @@ def this_job(environment: Mapping[str, str] = os.environ) -> Job:
 
 
 def read_event(path: Path) -> Mapping[str, Any]:
-    """The event in a file.
-
-    Raises:
-        UsageError: It cannot be read, or is no JSON object.
-    """
+    """The event in a file. Raises UsageError: it cannot be read, or is no JSON object."""
     try:
         event = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
