@@ -82,10 +82,7 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
 def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
     """Measure both arms, print the verdicts and exit with their code.
 
-    Args:
-        name: Of the command.
-        options: Of the command.
-        default_baseline: Without `--baseline`; None: the stored baseline where one fits, else the last commit.
+    Without a default baseline: the stored baseline where one fits, else the last commit.
 
     Raises:
         UsageError: `--anchor` with `--baseline`.

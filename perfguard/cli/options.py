@@ -225,7 +225,7 @@ def command_line() -> tuple[str, ...]:
 
 
 def parse_percentage(option: str, text: str) -> float:
-    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not. Raises UsageError: it is neither."""
+    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not. Raises UsageError: it is no ratio."""
     is_percent = text.strip().endswith("%")
     try:
         value = float(text.strip().removesuffix("%")) / (100 if is_percent else 1)

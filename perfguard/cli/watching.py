@@ -45,12 +45,7 @@ source_options = together(
 
 
 def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
-    """Where the run is that the options name.
-
-    Args:
-        loaded: The configuration.
-        options: Of the command.
-        may_wait: Whether the first run of a project may yet be to come.
+    """Where the run is that the options name; with `may_wait` also where the first run of a project will be.
 
     Raises:
         UsageError: Options that exclude each other, or a host that is none.
@@ -76,11 +71,7 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool
 
 
 def parse_speed(text: str) -> float:
-    """Seconds of a recording in one of the clock, from `10x`, `0.5` or `max`.
-
-    Raises:
-        UsageError: It is none of these.
-    """
+    """Seconds of a recording in one of the clock, from `10x`, `0.5` or `max`. Raises UsageError: none of these."""
     if text == "max":
         return _FASTEST
     try:
@@ -95,10 +86,7 @@ def parse_speed(text: str) -> float:
 def stream(source: EventSource, *, follow: bool, is_plain: bool) -> int:
     """Print a run's events as lines; gives the exit code of the run where it is followed to its end.
 
-    Args:
-        source: Where the run is.
-        follow: Whether to go on until the run has ended.
-        is_plain: Whether to leave out colours and signs beyond ASCII.
+    Plain lines have no colours and no signs beyond ASCII.
     """
     from perfguard.watch.housekeeping import keep_off
     from perfguard.watch.view.run_view import RunState

@@ -8,8 +8,13 @@ import click
 
 from perfguard.cli import options as shared
 from perfguard.cli.diagnostics import Verbosity
+from perfguard.cli.measuring import build_request
+from perfguard.cli.output import print_parts
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, UsageError
+from perfguard.records.plan import FOR_CALIBRATION
+from perfguard.report.messages.catalog import describe
+from perfguard.units import printable
 
 if TYPE_CHECKING:
     from perfguard.gate.calibrate import Calibrated
@@ -37,9 +42,7 @@ def calibrate_command(**options: Any) -> None:
     Gates print the result as their error rate while machine, software, CPUs and rule stay the same, for 90 days.
     --budget is the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
-    from perfguard.cli.measuring import build_request
     from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
-    from perfguard.records.plan import FOR_CALIBRATION
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
@@ -59,10 +62,7 @@ def calibrate_command(**options: Any) -> None:
 
 def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
     """The error rate, the table of cases, and whether the calibration holds."""
-    from perfguard.cli.output import print_parts
-    from perfguard.report.messages.catalog import describe
     from perfguard.report.terminal.calibration import render_calibration
-    from perfguard.units import printable
 
     if as_json:
         data = {
@@ -99,8 +99,6 @@ def plan_command(**options: Any) -> None:
     Cases that cannot detect it within the budget become advisory, with the reason. The noise comes from this machine's
     calibration, else from the latest recorded gate of the suite. The confirmation of flags is not included.
     """
-    from perfguard.cli.measuring import build_request
-    from perfguard.cli.output import print_parts
     from perfguard.gate.plan import plan_suite, write_plan
     from perfguard.report.terminal.calibration import render_plan
 

@@ -12,21 +12,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.measuring import build_request
 from perfguard.errors import ExitCode, PerfguardError, UsageError
-from perfguard.integrations.github.job import Job, WorkflowRunEvent, this_job
-from perfguard.integrations.github.workflow_commands import (
-    Annotation,
-    Level,
-    annotation_line,
-    output_lines,
-    stop_and_resume,
+from perfguard.integrations.github import job as github_job
+from perfguard.integrations.github.api import DEFAULT_URL, GitHub
+from perfguard.integrations.github.job import Annotation, Job, Level, WorkflowRunEvent, this_job
+from perfguard.integrations.github.pull_requests import (
+    keep_run,
+    propose_baseline,
+    reproducing,
+    require_fresh,
+    require_no_token,
+    require_own_folder,
+    revisions_of,
+    summary_of,
 )
 from perfguard.records.facts import Severity, fact
+from perfguard.report.escaping import escape
+from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.units import printable
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.integrations.github.api import GitHub
     from perfguard.records.result import RunResult
 
 _UNCONFINED = fact("run.unconfined", severity=Severity.NOTABLE)
@@ -86,7 +93,6 @@ def gate(**options: Any) -> None:
     supports that (Landlock). The command refuses to start if a token is set. Exits like `perfguard gate`.
     """
     from perfguard.cli.output import PLAIN_WIDTH, plain_text
-    from perfguard.integrations.github.pull_requests import require_no_token
     from perfguard.report.terminal.result import render_result
 
     require_no_token(os.environ)
@@ -108,7 +114,7 @@ def _commands_stopped() -> Iterator[None]:
 
     An exception leaves it so for the rest of the step: what is printed of it may hold foreign text too.
     """
-    stop, resume = stop_and_resume()
+    stop, resume = github_job.stop_and_resume()
     click.echo(stop)
     yield
     sys.stderr.flush()
@@ -116,10 +122,7 @@ def _commands_stopped() -> Iterator[None]:
 
 
 def _measured(job: Job, options: dict[str, Any]) -> RunResult:
-    from perfguard.cli.measuring import build_request
     from perfguard.gate.paired.compare_arms import compare_arms
-    from perfguard.integrations.github.pull_requests import keep_run, require_fresh, require_own_folder, revisions_of
-    from perfguard.runner.arms.arm_spec import parse_arm
     from perfguard.runner.process.launching import can_confine
 
     require_fresh(options["output_dir"], shared.working_directory())
@@ -149,8 +152,6 @@ def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> 
 
 def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
     """Write summary, annotations and outputs of the job; gives the exit code."""
-    from perfguard.integrations.github.pull_requests import reproducing, summary_of
-    from perfguard.integrations.github.workflow_commands import annotations_of
     from perfguard.report.comment.comment import SUMMARY_CHARACTERS, CommentContext
 
     destination, label, pull = options["output_dir"], options["accept_label"], job.pull_request
@@ -164,15 +165,13 @@ def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
         accept_label=label or None,
     )
     _add_summary(summary_of(result, context, destination, limit=SUMMARY_CHARACTERS))
-    _annotate(annotations_of(result))
+    _annotate(github_job.annotations_of(result))
     code = 0 if options["exit_zero"] or (accepted and result.exit_code != ExitCode.INTERRUPTED) else result.exit_code
     _set_outputs({"verdict": result.verdict, "exit-code": str(code), "output-dir": str(destination)})
     return code
 
 
 def _report_failure(error: PerfguardError) -> int:
-    from perfguard.report.escaping import escape
-
     code = int(error.exit_code)
     _set_outputs({"verdict": "error", "exit-code": str(code), "output-dir": ""})
     _annotate([Annotation(level=Level.ERROR, title="perfguard could not judge", message=str(error))])
@@ -188,13 +187,13 @@ def _add_summary(text: str) -> None:
 
 def _set_outputs(values: Mapping[str, str]) -> None:
     """Give the step's outputs; nothing happens outside GitHub."""
-    _append("GITHUB_OUTPUT", output_lines(values))
+    _append("GITHUB_OUTPUT", github_job.output_lines(values))
 
 
 def _annotate(annotations: Sequence[Annotation]) -> None:
     """Show annotations in the pull request."""
     for annotation in annotations:
-        click.echo(annotation_line(annotation))
+        click.echo(github_job.annotation_line(annotation))
 
 
 def _append(variable: str, text: str) -> bool:
@@ -257,8 +256,6 @@ def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> Workfl
 @_repository_option
 def propose(**options: Any) -> None:
     """Open a pull request with the changes of `perfguard baseline update`, or update the open one."""
-    from perfguard.integrations.github.pull_requests import propose_baseline
-
     job = this_job()
     loaded = shared.load(options, keys=("suite",))
     into = options["into"] or job.ref_name
@@ -276,8 +273,6 @@ def propose(**options: Any) -> None:
 
 
 def _github(job: Job, repository: str | None) -> GitHub:
-    from perfguard.integrations.github.api import DEFAULT_URL, GitHub
-
     if job.token is None:
         raise UsageError("GITHUB_TOKEN is not set; pass the job's token: env: GITHUB_TOKEN: ${{ github.token }}")
     name = repository or job.repository

@@ -150,17 +150,12 @@ def _print_next(scaffold: Scaffold) -> None:
 def plan_scaffold(
     directory: Path, environment: Mapping[str, str], *, workflows: bool, force: bool, action: str = ACTION
 ) -> Scaffold:
-    """Decide what becomes of each file; writes nothing.
+    """Decide what becomes of each file of a project's directory; writes nothing.
 
-    Args:
-        directory: The project's.
-        environment: As for `load_config`.
-        workflows: Whether GitHub's are wanted; they are left out where GitHub would not read them.
-        force: Replace files that are there. A configuration in `pyproject.toml` stays in any case.
-        action: What the workflows use, `OWNER/NAME@REF`.
+    Workflows are left out where GitHub would not read them; settings in `pyproject.toml` stay even with `force`.
 
     Raises:
-        UsageError: The action is not written like that, or something that is no file is in a file's place.
+        UsageError: The action is not `OWNER/NAME@REF`, or something that is no file is in a file's place.
         ConfigError: There is a configuration already, and it is wrong.
     """
     reference = _ACTION.fullmatch(action)

@@ -8,8 +8,14 @@ from typing import Any
 import click
 
 from perfguard.cli import options as shared
+from perfguard.cli.diagnostics import reader_may_leave
+from perfguard.cli.measuring import build_request, judge, show
 from perfguard.cli.watching import tui_option
+from perfguard.codec import to_json
 from perfguard.errors import UsageError
+from perfguard.records.plan import FOR_BISECTION
+from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.git_bisect import Span
 
 _COMPARE_EPILOG = f"""{shared.ARMS_HELP}  stored             the stored baseline of this machine (baseline only)
 For instance: --baseline git:main --candidate dir:.+env:OMP_NUM_THREADS=4
@@ -58,9 +64,7 @@ def run_command(**options: Any) -> None:
 
     The raw samples are pyperf files in the run's folder.
     """
-    from perfguard.cli.measuring import build_request, show
     from perfguard.gate.stored.rounds import run_arm
-    from perfguard.runner.arms.arm_spec import parse_arm
 
     arm = parse_arm(options["arm"])
     loaded = shared.load(options)
@@ -73,8 +77,6 @@ def run_command(**options: Any) -> None:
 @_judging_options
 def compare_command(**options: Any) -> None:
     """Measure two arms in interleaved blocks and judge each case."""
-    from perfguard.cli.measuring import judge
-
     judge("compare", options, default_baseline="git:HEAD")
 
 
@@ -91,8 +93,6 @@ def gate_command(**options: Any) -> None:
     Exits with 1 on a regression, with 4 if the noise was too high for a verdict. See `perfguard compare --help` for
     arms.
     """
-    from perfguard.cli.measuring import judge
-
     judge("gate", options, default_baseline=None)
 
 
@@ -116,14 +116,9 @@ def bisect_command(**options: Any) -> None:
     be nearer to good than to bad, else skipped. --budget is the length of one gate. Answers are stored in
     .perfguard/bisect/, so the same command continues where it ended.
     """
-    from perfguard.cli.diagnostics import reader_may_leave
-    from perfguard.cli.measuring import build_request
     from perfguard.cli.output import print_parts
-    from perfguard.codec import to_json
     from perfguard.gate.bisect.bisect import bisect
-    from perfguard.records.plan import FOR_BISECTION
     from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
-    from perfguard.runner.arms.git_bisect import Span
 
     if not options["patterns"]:
         raise UsageError("name the cases that became slower with --case; `perfguard list --cases` shows them all")

@@ -44,16 +44,10 @@ _Samples = dict[tuple[str, str], list[ProcessSamples]]
 def export(
     loaded: LoadedConfig, folder: Path, name: str, *, arm: str, samples: bool = False, commit: str | None = None
 ) -> bytes:
-    """A recorded run in the format of another tool.
+    """A recorded run in the format `name`, a key of `WRITERS`, judged by the rule of the configuration.
 
-    Args:
-        loaded: The configuration, by whose rule the run is judged.
-        folder: The run's.
-        name: A key of `WRITERS`.
-        arm: Role of the arm that formats with one side get.
-        samples: Raw samples instead of verdicts, where a format has both.
-        commit: Commit of that arm, where a format asks for one; None takes the one that was measured, if it was
-            measured as committed.
+    Formats with one side get the arm of the role `arm`. Its commit is by default the one that was measured, if it was
+    measured as committed. `samples` asks for raw samples instead of verdicts.
 
     Raises:
         StoreError: The run cannot be read, or holds nothing that the format could hold.
@@ -77,26 +71,16 @@ def export(
 
 
 def export_run(run: RunExport, name: str) -> bytes:
-    """A run in the format `name`, a key of `WRITERS`.
-
-    Raises:
-        StoreError: It holds nothing that the format could hold.
-        UsageError: Raw samples are asked of a format that has none, or what writes it is not installed.
-    """
+    """A run in the format `name`, a key of `WRITERS`; raises what `export` does."""
     if run.samples and name not in WITH_SAMPLES:
         raise UsageError(f"--samples goes with {' and '.join(WITH_SAMPLES)}; {name} has one layout only")
     return WRITERS[name](run)
 
 
 def arms_of(events: Sequence[Event], result: RunResult, *, perfguard: str) -> dict[str, ImportedSuite]:
-    """The main stage's measurements by role; an arm without any is missing.
+    """The main stage's measurements by role; an arm without any is missing, voided blocks are in it.
 
-    Voided blocks are in it: what is raw stays whole. A block of an arm is one process.
-
-    Args:
-        events: The run's, whole or cut off.
-        result: As judged.
-        perfguard: Version that reads them.
+    A block of an arm is one process. `perfguard` is the version that reads the events.
 
     Raises:
         StoreError: A sample holds no time.

@@ -105,12 +105,9 @@ def import_suite(content: bytes, *, source: str, name: str = AUTO) -> ImportedSu
 
 
 def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> ImportReport:
-    """What one file holds and lacks; with two files also the second against the first.
+    """What one file holds and lacks; with two files also the second against the first, by the configured margins.
 
-    Args:
-        loaded: The configuration, whose margins a comparison uses.
-        names: One or two paths; `-` is stdin.
-        name: The format, or `auto`.
+    A file is a path, or `-` for stdin; the format `name` is a key of `READERS`, or `auto`.
 
     Raises:
         StoreError: A file cannot be read.
@@ -150,11 +147,6 @@ def compare_suites(baseline: ImportedSuite, candidate: ImportedSuite, policy: Po
 
     Where a process timed no control workload, the machine is taken to have been as fast both times; each comparison
     says so.
-
-    Args:
-        baseline: The first file.
-        candidate: The second one.
-        policy: Margins and error rate.
 
     Raises:
         UsageError: They have no time in common, or none that can be compared.

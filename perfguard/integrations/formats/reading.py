@@ -39,9 +39,7 @@ _SHOWN = 60
 def parse(content: bytes, *, source: str) -> Any:
     """The JSON document in a file; a list of all documents where each line is one.
 
-    Args:
-        content: The file, at most `MAX_FILE_BYTES` and one byte of it.
-        source: The file as named, for messages.
+    `content` may be cut off after `MAX_FILE_BYTES` and one byte.
 
     Raises:
         StoreError: It is too large, or not JSON.
@@ -172,14 +170,7 @@ def parameters_of(values: Any) -> tuple[tuple[str, str], ...]:
 def checked_suite(
     tool: str, source: str, series: Sequence[ImportedSeries], *, what_is_missing: tuple[Fact, ...] = (), **texts: Any
 ) -> ImportedSuite:
-    """A suite in which each series is named once.
-
-    Args:
-        tool: Who wrote the file.
-        source: The file as named.
-        series: All that it holds.
-        what_is_missing: What was left out.
-        texts: Further fields of `ImportedSuite` as the file gives them, of whatever type.
+    """A suite in which each series is named once; `texts` are further fields as the file gives them, of any type.
 
     Raises:
         StoreError: It is empty, too large, or names a series twice.

@@ -48,13 +48,9 @@ class Reported:
 def comment_on(
     github: GitHub, run: WorkflowRunEvent, *, run_url: str | None, accept_label: str | None
 ) -> tuple[Reported, ...]:
-    """Comment on the pull request of a workflow run. What is wrong with one artifact keeps no other from its comment.
+    """Comment on the pull request of a workflow run, as GitHub describes the run.
 
-    Args:
-        github: The repository.
-        run: The run that measured, as GitHub says.
-        run_url: Its page.
-        accept_label: The label that accepts a slowdown.
+    What is wrong with one artifact keeps no other from its comment.
 
     Raises:
         StoreError: There is no artifact of a gate.
@@ -119,12 +115,7 @@ def _report(github: GitHub, pull: PullRequest, artifact: Artifact, context: Comm
 def put_comment(github: GitHub, number: int, *, marker_line: str, body: str, run: RunNumber) -> str:
     """Write the comment, or update the one that is there; gives what was done, as a sentence.
 
-    Args:
-        github: The repository.
-        number: The pull request.
-        marker_line: First line of `body`, by which the comment is found again.
-        body: Markdown.
-        run: The run that it reports.
+    The comment is found again by the first line of its body, the marker. One of a later run is left alone.
     """
     marked = (c for c in github.comments(number) if c.body.partition("\n")[0].rstrip("\r") == marker_line)
     mine = _written_by_us(github, list(marked))

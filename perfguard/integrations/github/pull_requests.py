@@ -48,12 +48,9 @@ def require_no_token(environment: Mapping[str, str]) -> None:
 
 
 def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
-    """What a pull request is compared with: by default the first parent of the merge commit that GitHub checks out.
+    """What a pull request is compared with: by default the first parent of the merge that GitHub checks out.
 
-    Args:
-        start: Somewhere in the checkout.
-        against: `parent`, `merge-base`, or a revision.
-        base_ref: Name of the branch that the pull request goes into, for `merge-base`.
+    `against` is `parent`, `merge-base` with the branch `base_ref`, or a revision.
 
     Raises:
         ArmError: There is no such commit in the clone.
@@ -150,13 +147,8 @@ def summary_of(result: RunResult, context: CommentContext, destination: Path, *,
 def propose_baseline(loaded: LoadedConfig, github: GitHub, *, into: str, branch: str) -> tuple[int, int] | None:
     """Propose what `perfguard baseline update` changed below the baselines, by GitHub's API: nothing is pushed.
 
-    Gives the number of the pull request and of the changed files; None where nothing changed.
-
-    Args:
-        loaded: The configuration.
-        github: The repository.
-        into: Branch that it is proposed for; its newest commit is the one that is checked out.
-        branch: Branch that takes the commit; made, or moved.
+    The newest commit of the branch `into` is the one that is checked out; `branch` is made, or moved. Gives the number
+    of the pull request and of the changed files; None where nothing changed.
 
     Raises:
         ArmError: There is no repository.
