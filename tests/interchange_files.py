@@ -10,7 +10,7 @@ from perfguard.config import load_config
 from perfguard.gate.show import show_run
 from perfguard.integrations.formats.exporting import arms_of, measured_until
 from perfguard.integrations.formats.importing import AUTO, import_suite
-from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, RunExport, summarize
+from perfguard.integrations.formats.suites import ImportedSeries, ImportedSuite, ProcessSamples, RunExport, summarize
 from perfguard.runner.run_folder import read_events
 from tests.recorded_runs import DATA
 

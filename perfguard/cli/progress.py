@@ -10,18 +10,8 @@ from typing import Any
 import click
 
 from perfguard.cli.diagnostics import Verbosity, is_terminal
+from perfguard.records import events
 from perfguard.records.case_names import short_names
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CaseCalibrated,
-    CaseFinished,
-    Event,
-    InterimAnalysis,
-    Noted,
-    RunFinished,
-    RunStarted,
-)
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.run import CaseFailed
 from perfguard.report.messages.catalog import describe
@@ -55,10 +45,10 @@ class Progress:
     def step(self, what: Fact) -> None:
         """Something begins that has no event of its own."""
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         """One event of the run."""
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: events.RunStarted) -> None:
         self._started, self._budget_s = self._clock(), event.budget_s
         self._names = short_names(event.case_ids)
 
@@ -68,15 +58,15 @@ class Progress:
     def _left(self) -> str:
         return f"at most {format_duration(max(0.0, self._budget_s - (self._clock() - self._started)))} left"
 
-    def _line(self, event: Event) -> str | None:
+    def _line(self, event: events.Event) -> str | None:
         """The line on an event that changes the verdict or a case's part in it; None for all others."""
         match event:
             case CaseFailed(skipped=False):
                 return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
-            case InterimAnalysis() if event.decided:
+            case events.InterimAnalysis() if event.decided:
                 found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in event.decided.items())
                 return f"· answered after {format_count(event.blocks, 'block')}: {found}"
-            case Noted() if event.fact.severity is not Severity.INFO:
+            case events.Noted() if event.fact.severity is not Severity.INFO:
                 return f"! {printable(describe(event.fact))}"
             case _:
                 return None
@@ -96,9 +86,9 @@ class _NowAndThen(Progress):
         if self._clock() >= self._due:
             self._say(f"· {describe(what)}")
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
                 cases = format_count(len(event.case_ids), "case")
                 self._say(f"· measuring {cases}, at most {format_duration(event.budget_s)}")
@@ -106,9 +96,9 @@ class _NowAndThen(Progress):
                 if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
                     click.echo(self._line(event), err=True)
                 self._failed.add(event.case_id)
-            case InterimAnalysis():
+            case events.InterimAnalysis():
                 self._answered |= event.decided.keys()
-            case BlockFinished():
+            case events.BlockFinished():
                 self._blocks += 1
                 if self._clock() >= self._due:
                     answered = f", {len(self._answered)} of {len(self._names)} cases answered" if self._answered else ""
@@ -127,20 +117,20 @@ class _EveryStep(Progress):
     def step(self, what: Fact) -> None:
         click.echo(f"· {describe(what)}", err=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         for line in self._lines(event):
             click.echo(line, err=True)
 
-    def _lines(self, event: Event) -> Iterable[str]:
+    def _lines(self, event: events.Event) -> Iterable[str]:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-            case CaseCalibrated():
+            case events.CaseCalibrated():
                 pace = f"{format_seconds(event.iteration_s)} per iteration, {event.inner_loops} per sample"
                 yield f"· {self._name(event.case_id)}: {pace}"
-            case BlockFinished():
+            case events.BlockFinished():
                 yield f"· block {event.block + 1}: {event.duration_s:.1f} s, {self._left()}"
-            case Noted() if event.fact.severity is Severity.INFO:
+            case events.Noted() if event.fact.severity is Severity.INFO:
                 yield f"· {printable(describe(event.fact))}"
             case _:
                 yield from filter(None, [self._line(event)])
@@ -165,17 +155,17 @@ class _Live(Progress):
         else:
             click.echo(click.style(f"· {text}", dim=True), err=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
                 self._open()
-            case BlockStarted():
+            case events.BlockStarted():
                 self._block = event.block + 1
                 self._show(f"block {self._block}")
-            case CaseFinished():
+            case events.CaseFinished():
                 self._show(f"block {self._block} · {self._name(event.case_id)}")
-            case RunFinished() if self._bar is not None:
+            case events.RunFinished() if self._bar is not None:
                 self._bar.stop()
                 self._bar = None
             case _:

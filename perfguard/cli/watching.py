@@ -15,6 +15,8 @@ import click
 from perfguard.cli.diagnostics import is_terminal
 from perfguard.cli.options import command_line, load, together
 from perfguard.errors import ExitCode, PerfguardError, UsageError
+from perfguard.records.case_names import short_names
+from perfguard.records.events import RunStarted
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
@@ -249,14 +251,11 @@ tui_option = click.option(
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
     """Prints lines as stdout can show them."""
-    from perfguard.records.case_names import short_names
-    from perfguard.records.events import RunStarted
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"
     is_ascii = is_plain or not encoding.lower().startswith("utf")
     is_coloured = not is_plain and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
-
     names: dict[str, str] = {}
 
     def say(line: LogLine) -> None:

@@ -143,18 +143,9 @@ def update(**options: Any) -> None:
         print_changes(changes, as_json=False, to_stderr=options["output_format"] == "json")
         return not options["dry_run"]
 
-    result, place = update_baseline(
-        request,
-        UpdateOptions(
-            rounds=loaded.config.rounds,
-            spread_s=loaded.config.spread_s,
-            allow_dirty=options["allow_dirty"],
-            allow_unfit=options["allow_unfit"],
-            allow_few=options["allow_few"],
-            allow_different=options["allow_different"],
-        ),
-        confirm,
-    )
+    allowed = {name: options[name] for name in ("allow_dirty", "allow_unfit", "allow_few", "allow_different")}
+    size = UpdateOptions(rounds=loaded.config.rounds, spread_s=loaded.config.spread_s, **allowed)
+    result, place = update_baseline(request, size, confirm)
     stored = f"stored at {place}; commit it: git add {place}" if place else "nothing was stored"
     click.echo(stored, err=True)
     show_result(result, options)

@@ -178,6 +178,7 @@ def doctor_command(*, as_json: bool, **options: Any) -> None:
 
     Exits with 3 if a check fails; warnings alone exit with 0.
     """
+    from perfguard.cli.output import print_checks
     from perfguard.runner.doctor import check_host
 
     checks = check_host(load(options))
@@ -185,8 +186,6 @@ def doctor_command(*, as_json: bool, **options: Any) -> None:
         if as_json:
             click.echo(to_json(checks, indent=1))
         else:
-            from perfguard.cli.output import print_checks
-
             print_checks(checks)
     if any(check.status is CheckStatus.FAIL for check in checks):
         raise click.exceptions.Exit(int(ExitCode.INFRASTRUCTURE))
@@ -257,8 +256,5 @@ def version_command(*, as_json: bool) -> None:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    if as_json:
-        click.echo(json.dumps(versions, indent=1))
-        return
-    for name, version in versions.items():
-        click.echo(f"{name:<12} {version}")
+    lines = "\n".join(f"{name:<12} {version}" for name, version in versions.items())
+    click.echo(json.dumps(versions, indent=1) if as_json else lines)

@@ -15,18 +15,9 @@ from perfguard.cli import options as shared
 from perfguard.cli.measuring import build_request
 from perfguard.errors import ExitCode, PerfguardError, UsageError
 from perfguard.integrations.github import job as github_job
+from perfguard.integrations.github import pull_requests
 from perfguard.integrations.github.api import DEFAULT_URL, GitHub
 from perfguard.integrations.github.job import Annotation, Job, Level, WorkflowRunEvent, this_job
-from perfguard.integrations.github.pull_requests import (
-    keep_run,
-    propose_baseline,
-    reproducing,
-    require_fresh,
-    require_no_token,
-    require_own_folder,
-    revisions_of,
-    summary_of,
-)
 from perfguard.records.facts import Severity, fact
 from perfguard.report.escaping import escape
 from perfguard.runner.arms.arm_spec import parse_arm
@@ -40,17 +31,12 @@ _UNCONFINED = fact("run.unconfined", severity=Severity.NOTABLE)
 _repository_option = click.option(
     "--repository", metavar="OWNER/NAME", help="The repository; default: GITHUB_REPOSITORY."
 )
-_LABEL_VARIABLE = "PERFGUARD_ACTION_ACCEPT_LABEL"
-
-
-def _accept_label(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
-    """The label. click reads an empty variable as unset, but here it means that no label accepts."""
-    return os.environ.get(_LABEL_VARIABLE, "perf-accepted") if given is None else given
 
 
 _label_option = click.option(
     "--accept-label",
-    callback=_accept_label,
+    # click reads an empty variable as unset, but here it means that no label accepts.
+    default=lambda: os.environ.get("PERFGUARD_ACTION_ACCEPT_LABEL", "perf-accepted"),
     metavar="LABEL",
     help="A pull request with this label passes, whatever the verdict; default: perf-accepted; empty: no label does.",
 )
@@ -95,7 +81,7 @@ def gate(**options: Any) -> None:
     from perfguard.cli.output import PLAIN_WIDTH, plain_text
     from perfguard.report.terminal.result import render_result
 
-    require_no_token(os.environ)
+    pull_requests.require_no_token(os.environ)
     job = this_job()
     failure: PerfguardError | None = None
     with _commands_stopped():
@@ -125,16 +111,16 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.gate.paired.compare_arms import compare_arms
     from perfguard.runner.process.launching import can_confine
 
-    require_fresh(options["output_dir"], shared.working_directory())
-    revisions = revisions_of(shared.working_directory(), options["against"], job.base_ref)
-    require_own_folder(shared.working_directory(), revisions)
+    pull_requests.require_fresh(options["output_dir"], shared.working_directory())
+    revisions = pull_requests.revisions_of(shared.working_directory(), options["against"], job.base_ref)
+    pull_requests.require_own_folder(shared.working_directory(), revisions)
     confines = can_confine()
     unconfined = () if confines else (_UNCONFINED,)
     with shared.load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
         request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
         result = compare_arms(request, *arms)
-        keep_run(result, options["output_dir"])
+        pull_requests.keep_run(result, options["output_dir"])
         _keep_report(policy.loaded, result, options["output_dir"])
     return result
 
@@ -159,12 +145,12 @@ def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
     context = CommentContext(
         marker=result.suite,
         head_sha=pull.head_sha if pull is not None else None,
-        reproduce=reproducing(result),
+        reproduce=pull_requests.reproducing(result),
         report_url=job.run_url(job.run_id) if job.run_id else None,
         accepted_by=accepted,
         accept_label=label or None,
     )
-    _add_summary(summary_of(result, context, destination, limit=SUMMARY_CHARACTERS))
+    _add_summary(pull_requests.summary_of(result, context, destination, limit=SUMMARY_CHARACTERS))
     _annotate(github_job.annotations_of(result))
     code = 0 if options["exit_zero"] or (accepted and result.exit_code != ExitCode.INTERRUPTED) else result.exit_code
     _set_outputs({"verdict": result.verdict, "exit-code": str(code), "output-dir": str(destination)})
@@ -223,7 +209,11 @@ def comment(**options: Any) -> None:
     from perfguard.integrations.github.comments import comment_on
 
     job = this_job()
-    run = _measuring_run(job, options["run_id"], options["head_sha"])
+    run, run_id, head_sha = job.workflow_run, options["run_id"], options["head_sha"]
+    if run_id is not None and head_sha is not None:
+        run = WorkflowRunEvent(id=run_id, attempt=None, head_sha=head_sha, head_repository=None)
+    elif run is None or run_id is not None or head_sha is not None:
+        raise UsageError("which run? start this on `workflow_run`, or give both --run-id and --head-sha")
     with contextlib.closing(_github(job, options["repository"])) as github:
         reported = comment_on(github, run, run_url=job.run_url(run.id), accept_label=options["accept_label"] or None)
     for one in reported:
@@ -234,14 +224,6 @@ def comment(**options: Any) -> None:
     for one in reported:
         if one.error is not None:
             raise one.error
-
-
-def _measuring_run(job: Job, run_id: int | None, head_sha: str | None) -> WorkflowRunEvent:
-    if run_id is not None and head_sha is not None:
-        return WorkflowRunEvent(id=run_id, attempt=None, head_sha=head_sha, head_repository=None)
-    if job.workflow_run is None or run_id is not None or head_sha is not None:
-        raise UsageError("which run? start this on `workflow_run`, or give both --run-id and --head-sha")
-    return job.workflow_run
 
 
 @github_command.command("propose-baseline")
@@ -263,7 +245,7 @@ def propose(**options: Any) -> None:
         raise UsageError("for which branch? give --into")
     branch = options["branch"] or f"perfguard/baseline-{loaded.config.suite}"
     with contextlib.closing(_github(job, options["repository"])) as github:
-        proposed = propose_baseline(loaded, github, into=into, branch=branch)
+        proposed = pull_requests.propose_baseline(loaded, github, into=into, branch=branch)
     if proposed is None:
         click.echo("the baseline did not change; nothing to propose")
         return

@@ -66,7 +66,6 @@ class PlannedFile:
     name: str
     """Path relative to the directory, with slashes."""
     fate: Fate
-    """Decided before anything is written."""
     content: bytes = b""
     """All that the file will hold; of no use where it is kept."""
     note: str = ""

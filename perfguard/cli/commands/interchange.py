@@ -19,7 +19,7 @@ from perfguard.report.terminal.tables import plain_table
 from perfguard.units import format_bytes, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
-    from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ImportReport
+    from perfguard.integrations.formats.suites import ImportedSeries, ImportedSuite, ImportReport
 
 EXPORTED = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "openmetrics", "csv", "parquet")
 """As `perfguard.integrations.formats.exporting.WRITERS` names them, which is not imported for help."""

@@ -18,18 +18,7 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats import reading
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    RunExport,
-    SeriesSummary,
-    quantile,
-    series_of_samples,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.facts import fact
 from perfguard.units import printable
 
@@ -63,7 +52,7 @@ class _File(msgspec.Struct):
     python: str | None = None
 
 
-def read(document: Any, *, source: str) -> ImportedSuite:
+def read(document: Any, *, source: str) -> suites.ImportedSuite:
     """All benchmarks of a file, one series for each element of the product of their parameters.
 
     Values that asv has as null (failed), NaN (skipped) or text are left out, and said so.
@@ -76,7 +65,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
         )
     file = from_builtins(document, _File, source=source)
     is_ours = "perfguard" in file.params
-    series: list[ImportedSeries] = []
+    series: list[suites.ImportedSeries] = []
     failed: list[str] = []
     for name, values in file.results.items():
         reading.checked_name(name, source=source)
@@ -89,7 +78,9 @@ def read(document: Any, *, source: str) -> ImportedSuite:
             value = at["result"]
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - nan
                 kind = name.rpartition(".")[2]
-                series.append(_series(shown, kind, parameters, at, is_time=is_ours or _is_time(kind), source=source))
+                series.append(
+                    _series(shown, kind, parameters, at, is_time=is_ours or bool(_TIMED.match(kind)), source=source)
+                )
             else:
                 failed.append(shown)
         if len(series) + len(failed) > reading.MAX_SERIES:
@@ -134,19 +125,15 @@ def _results(name: str, row: dict[str, Any], *, source: str) -> list[tuple[tuple
     ]
 
 
-def _is_time(kind: str) -> bool:
-    return bool(_TIMED.match(kind))
-
-
 def _series(
     name: str, kind: str, parameters: tuple[str, ...], at: dict[str, Any], *, is_time: bool, source: str
-) -> ImportedSeries:
-    unit = SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
+) -> suites.ImportedSeries:
+    unit = suites.SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
     median = from_builtins(at["result"], float, source=f"{source}: the result of {printable(name)}")
     reading.checked_values((median,), name=name, source=source, unit=unit)
     fields: dict[str, Any] = {
         "parameters": tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
-        "metric": TIME if is_time else kind,
+        "metric": suites.TIME if is_time else kind,
         "unit": unit,
         "has_processes": False,
         "inner_loops": reading.count_or_none(at["stats_number"]) or None,
@@ -155,16 +142,16 @@ def _series(
     sampled = f"{source}: the samples of {printable(name)}"
     values = from_builtins(at["samples"], list[float], source=sampled) if at["samples"] is not None else []
     if values:
-        samples = (ProcessSamples(values=reading.checked_values(values, name=name, source=source, unit=unit)),)
-        return series_of_samples(name, samples, what_is_missing=missing, **fields)
-    summary = SeriesSummary(
+        samples = (suites.ProcessSamples(values=reading.checked_values(values, name=name, source=source, unit=unit)),)
+        return suites.series_of_samples(name, samples, what_is_missing=missing, **fields)
+    summary = suites.SeriesSummary(
         median=median,
         q25=reading.number_or_none(at["stats_q_25"]),
         q75=reading.number_or_none(at["stats_q_75"]),
         lower=reading.number_or_none(at["stats_ci_99_a"]),
         upper=reading.number_or_none(at["stats_ci_99_b"]),
     )
-    return ImportedSeries(
+    return suites.ImportedSeries(
         name=name,
         samples=None,
         summary=summary,
@@ -174,7 +161,7 @@ def _series(
     )
 
 
-def write(run: RunExport) -> bytes:
+def write(run: suites.RunExport) -> bytes:
     """A results file of one arm; each case is a benchmark without parameters, under its full id."""
     suite = run.suite
     if run.commit is None or not _COMMIT.fullmatch(run.commit):
@@ -182,7 +169,7 @@ def write(run: RunExport) -> bytes:
             "asv files its results by commit, and this arm was not measured at one: it holds changes that are not "
             "committed, or lies outside git; name one: --commit $(git rev-parse HEAD)"
         )
-    rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == SECONDS and s.samples}
+    rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == suites.SECONDS and s.samples}
     if not rows:
         raise StoreError(f"{suite.source} holds no times that asv's format could hold")
     python = suite.python or ""
@@ -212,19 +199,19 @@ def write(run: RunExport) -> bytes:
     return (json.dumps(document) + "\n").encode()  # with the literal Infinity where asv writes it, too
 
 
-def _row(series: ImportedSeries, run: RunExport) -> list[Any]:
+def _row(series: suites.ImportedSeries, run: suites.RunExport) -> list[Any]:
     values = [value for process in series.samples or () for value in process.values]
     ordered = sorted(values)
     at_places: list[Any] = [
         *median_interval(ordered),
-        quantile(ordered, 0.25),
-        quantile(ordered, 0.75),
+        suites.quantile(ordered, 0.25),
+        suites.quantile(ordered, 0.75),
         series.inner_loops or 1,
         len(values),
         values,
     ]
     started = _milliseconds(run.measured_until)
-    return [[quantile(ordered, 0.5)], [], "1", started, None, *([value] for value in at_places)]
+    return [[suites.quantile(ordered, 0.5)], [], "1", started, None, *([value] for value in at_places)]
 
 
 def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float, float]:

@@ -16,25 +16,14 @@ from typing import Any
 import msgspec
 
 from perfguard.codec import from_builtins
-from perfguard.integrations.formats import reading
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    RunExport,
-    SeriesSummary,
-    process_medians,
-    quantile,
-    times_of,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.facts import fact
 from perfguard.units import format_effect, printable
 
 _LATENCY = "latency"
 _NS, _MS = 1e9, 1e3
 """Of Bencher's latency and of charts, in a second."""
-_MEASURES = {_LATENCY: SECONDS, "throughput": "1/s", "file-size": "B", "build-time": SECONDS}
+_MEASURES = {_LATENCY: suites.SECONDS, "throughput": "1/s", "file-size": "B", "build-time": suites.SECONDS}
 """Units of Bencher's built-in measures."""
 
 
@@ -56,7 +45,7 @@ def is_bencher(document: Any) -> bool:
     )
 
 
-def read_bencher(document: Any, *, source: str) -> ImportedSuite:
+def read_bencher(document: Any, *, source: str) -> suites.ImportedSuite:
     """All measures of all benchmarks."""
     benchmarks = from_builtins(document, dict[str, dict[str, _Metric]], source=source)
     series = [
@@ -67,18 +56,18 @@ def read_bencher(document: Any, *, source: str) -> ImportedSuite:
     return reading.checked_suite("bencher", source, series, what_is_missing=(fact("import.bare_format"),))
 
 
-def _series(name: str, measure: str, metric: _Metric, *, source: str) -> ImportedSeries:
+def _series(name: str, measure: str, metric: _Metric, *, source: str) -> suites.ImportedSeries:
     reading.checked_name(name, source=source)
     unit = _MEASURES.get(measure, "")
     scale = _NS if measure == _LATENCY else 1.0
     (median,) = reading.checked_values((metric.value / scale,), name=name, source=source, unit=unit)
     lower, upper = reading.number_or_none(metric.lower_value), reading.number_or_none(metric.upper_value)
-    return ImportedSeries(
+    return suites.ImportedSeries(
         name=name,
-        metric=TIME if measure == _LATENCY else reading.checked_name(measure, source=source, what="a measure"),
+        metric=suites.TIME if measure == _LATENCY else reading.checked_name(measure, source=source, what="a measure"),
         unit=unit,
         samples=None,
-        summary=SeriesSummary(
+        summary=suites.SeriesSummary(
             median=median,
             lower=None if lower is None else lower / scale,
             upper=None if upper is None else upper / scale,
@@ -87,25 +76,28 @@ def _series(name: str, measure: str, metric: _Metric, *, source: str) -> Importe
     )
 
 
-def write_bencher(suite: ImportedSuite) -> bytes:
+def write_bencher(suite: suites.ImportedSuite) -> bytes:
     """The latency of each series: its median, with the quartiles of its processes as lower and upper value."""
     metrics = {}
-    for series, median_s in times_of(suite):
+    for series, median_s in suites.times_of(suite):
         latency = {"value": median_s * _NS}
-        medians = sorted(process_medians(series.samples))
+        medians = sorted(suites.process_medians(series.samples))
         if len(medians) > 1:
-            latency |= {"lower_value": quantile(medians, 0.25) * _NS, "upper_value": quantile(medians, 0.75) * _NS}
+            latency |= {
+                "lower_value": suites.quantile(medians, 0.25) * _NS,
+                "upper_value": suites.quantile(medians, 0.75) * _NS,
+            }
         metrics[printable(series.name)[: reading.MAX_NAME]] = {_LATENCY: latency}
     return (json.dumps(metrics, indent=1) + "\n").encode()
 
 
-def write_github_action(run: RunExport) -> bytes:
+def write_github_action(run: suites.RunExport) -> bytes:
     """Median time of each case; the standard deviation between processes as range, the verdict as extra."""
     verdicts = {verdict.case_id: verdict for verdict in run.result.gate.verdicts} if run.result.gate else {}
     entries = []
-    for series, median_s in times_of(run.suite):
+    for series, median_s in suites.times_of(run.suite):
         entry: dict[str, object] = {"name": printable(series.name), "unit": "ms", "value": median_s * _MS}
-        medians = process_medians(series.samples)
+        medians = suites.process_medians(series.samples)
         if len(medians) > 1:
             entry["range"] = f"± {statistics.stdev(medians) * _MS:.4g}"
         lines = [f"processes: {len(medians)}"]

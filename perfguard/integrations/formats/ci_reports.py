@@ -15,7 +15,7 @@ import math
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 
-from perfguard.integrations.formats.series import SECONDS, RunExport, utc_text
+from perfguard.integrations.formats.suites import SECONDS, RunExport, utc_text
 from perfguard.records.case_names import split_case_id
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
@@ -42,7 +42,11 @@ def write_junit(run: RunExport) -> bytes:
     root = ET.Element("testsuites", name="perfguard")
     suite = ET.SubElement(root, "testsuite", name=printable(f"perfguard.{result.suite}"))
     properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(result).items():
+    facts = {"verdict": result.verdict, "reason": describe_all(result.reasons), "run": result.run_id}
+    facts["machine"] = result.machine_id
+    for role, arm in sorted(result.arms.items()):
+        facts |= {role: arm.text, **({f"{role}_torch": arm.torch} if arm.torch else {})}
+    for name, value in facts.items():
         ET.SubElement(properties, "property", name=name, value=printable(value))
     if result.gate is not None:
         _add_verdicts(suite, result, result.gate)
@@ -88,20 +92,6 @@ def _add_case(
         # What is not printable holds all that XML forbids: control characters, halves of surrogate pairs, U+FFFE.
         said = ET.SubElement(case, element, type=kind, message=printable(reason.partition("\n")[0]))
         said.text = printable(reason, keep="\n")
-
-
-def _properties(result: RunResult) -> dict[str, str]:
-    facts = {
-        "verdict": result.verdict,
-        "reason": describe_all(result.reasons),
-        "run": result.run_id,
-        "machine": result.machine_id,
-    }
-    for role, arm in sorted(result.arms.items()):
-        facts[role] = arm.text
-        if arm.torch:
-            facts[f"{role}_torch"] = arm.torch
-    return facts
 
 
 _FAMILIES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
@@ -12,7 +13,7 @@ from perfguard.errors import UsageError
 from perfguard.gate.show import show_run
 from perfguard.integrations.formats import asv_results, charts, ci_reports, pyperf_json, pytorch_records, tables
 from perfguard.integrations.formats.reading import checked_values, is_usable, number_or_none
-from perfguard.integrations.formats.series import ImportedSuite, ProcessSamples, RunExport, series_of_samples
+from perfguard.integrations.formats.suites import ImportedSuite, ProcessSamples, RunExport, series_of_samples
 from perfguard.records.case_names import split_case_id
 from perfguard.records.events import BlockFinished, Event
 from perfguard.records.result import RunResult
@@ -143,12 +144,6 @@ def _rounds(data: RunData) -> _Samples:
     }
 
 
-def _process(
-    values_s: tuple[float, ...], control_s: tuple[float, ...], started_at: float | None, block: int
-) -> ProcessSamples:
-    return ProcessSamples(
-        values=values_s,
-        control_s=tuple(value for value in control_s if is_usable(value)),
-        started_at=number_or_none(started_at),
-        block=block,
-    )
+def _process(values_s: tuple[float, ...], control_s: Iterable[float], started_at: Any, block: int) -> ProcessSamples:
+    control = tuple(filter(is_usable, control_s))
+    return ProcessSamples(values=values_s, control_s=control, started_at=number_or_none(started_at), block=block)

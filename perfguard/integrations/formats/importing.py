@@ -15,7 +15,7 @@ from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.integrations.formats import asv_results, charts, one_process, pyperf_json, pytorch_records
 from perfguard.integrations.formats.reading import MAX_FILE_BYTES, parse
-from perfguard.integrations.formats.series import (
+from perfguard.integrations.formats.suites import (
     SECONDS,
     TIME,
     Difference,

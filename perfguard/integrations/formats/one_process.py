@@ -16,15 +16,8 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats import reading
-from perfguard.integrations.formats.series import (
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    SeriesSummary,
-    series_of_samples,
-)
-from perfguard.records.facts import Fact, fact
+from perfguard.integrations.formats import reading, suites
+from perfguard.records.facts import fact
 from perfguard.units import printable
 
 _KEEPS_SAMPLES = "--benchmark-json or --benchmark-save-data"
@@ -56,7 +49,7 @@ class _PytestFile(msgspec.Struct):
     version: str | None = None
 
 
-def read_pytest(document: Any, *, source: str) -> ImportedSuite:
+def read_pytest(document: Any, *, source: str) -> suites.ImportedSuite:
     """All tests of a file; those without a median are left out, and said so."""
     file = from_builtins(document, _PytestFile, source=source)
     series, empty = [], []
@@ -81,18 +74,18 @@ def read_pytest(document: Any, *, source: str) -> ImportedSuite:
     )
 
 
-def _test_series(test: _Test, *, source: str) -> ImportedSeries:
+def _test_series(test: _Test, *, source: str) -> suites.ImportedSeries:
     name, stats, parameters = test.fullname, test.stats, reading.parameters_of(test.params)
     inner_loops = reading.count_or_none(stats.iterations) or None
     if stats.data:
-        samples = (ProcessSamples(values=reading.checked_values(stats.data, name=name, source=source)),)
-        return series_of_samples(name, samples, parameters=parameters, inner_loops=inner_loops)
+        samples = (suites.ProcessSamples(values=reading.checked_values(stats.data, name=name, source=source)),)
+        return suites.series_of_samples(name, samples, parameters=parameters, inner_loops=inner_loops)
     (median,) = reading.checked_values((float(stats.median),), name=name, source=source)
-    return ImportedSeries(
+    return suites.ImportedSeries(
         name=name,
         parameters=parameters,
         samples=None,
-        summary=SeriesSummary(
+        summary=suites.SeriesSummary(
             median=median,
             mean=reading.number_or_none(stats.mean),
             sd=reading.number_or_none(stats.stddev),
@@ -124,7 +117,7 @@ class _GoogleFile(msgspec.Struct):
     context: dict[str, Any] = {}
 
 
-def read_google(document: Any, *, source: str) -> ImportedSuite:
+def read_google(document: Any, *, source: str) -> suites.ImportedSuite:
     """The wall time of all benchmarks of a file; what reported an error is left out, and said so."""
     file = from_builtins(document, _GoogleFile, source=source)
     repetitions: dict[str, list[_Row]] = {}
@@ -139,6 +132,10 @@ def read_google(document: Any, *, source: str) -> ImportedSuite:
             failed.append(row.name)
         elif row.run_type == "iteration":
             repetitions.setdefault(row.run_name or row.name, []).append(row)
+    # What the tool itself warns of on the console.
+    warnings = [fact("import.debug_build")] if file.context.get("library_build_type") == "debug" else []
+    if file.context.get("cpu_scaling_enabled") is True:
+        warnings.append(fact("import.frequency_scaling"))
     cpus, mhz = file.context.get("num_cpus"), file.context.get("mhz_per_cpu")
     return reading.checked_suite(
         "google-benchmark",
@@ -146,18 +143,18 @@ def read_google(document: Any, *, source: str) -> ImportedSuite:
         [_repeated_series(name, rows, source=source) for name, rows in repetitions.items()],
         version=file.context.get("library_version"),
         machine=f"{cpus} CPUs of {mhz} MHz" if isinstance(cpus, int) and isinstance(mhz, int) else None,
-        what_is_missing=(*reading.left_out_failed(failed), *_warnings(file.context)),
+        what_is_missing=(*reading.left_out_failed(failed), *warnings),
     )
 
 
-def _repeated_series(name: str, rows: list[_Row], *, source: str) -> ImportedSeries:
+def _repeated_series(name: str, rows: list[_Row], *, source: str) -> suites.ImportedSeries:
     reading.checked_name(name, source=source)
     values = reading.checked_values((_seconds(row, source=source) for row in rows), name=name, source=source)
     loops = {reading.count_or_none(row.iterations) for row in rows}
     threads = reading.count_or_none(rows[0].threads)
-    return series_of_samples(
+    return suites.series_of_samples(
         name,
-        (ProcessSamples(values=values),),
+        (suites.ProcessSamples(values=values),),
         parameters=() if threads is None else (("threads", str(threads)),),
         inner_loops=loops.pop() if len(loops) == 1 else None,
         what_is_missing=(fact("import.one_repetition"),) if len(values) == 1 else (),
@@ -172,11 +169,3 @@ def _seconds(row: _Row, *, source: str) -> float:
             f"({printable(row.time_unit)[:20]!r})"
         )
     return row.real_time * scale
-
-
-def _warnings(context: dict[str, Any]) -> tuple[Fact, ...]:
-    """What the tool itself warns of on the console."""
-    return (
-        *((fact("import.debug_build"),) if context.get("library_build_type") == "debug" else ()),
-        *((fact("import.frequency_scaling"),) if context.get("cpu_scaling_enabled") is True else ()),
-    )

@@ -14,23 +14,14 @@ import msgspec
 
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats import reading
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    series_of_samples,
-    utc_text,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.facts import fact
 from perfguard.units import printable
 
 CONTROL_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
 _VERSION = "1.0"
-_KINDS = {"second": (TIME, SECONDS), "byte": ("bytes", "B"), "integer": ("integer", "")}
+_KINDS = {"second": (suites.TIME, suites.SECONDS), "byte": ("bytes", "B"), "integer": ("integer", "")}
 """Metric and unit by pyperf's unit."""
 
 
@@ -49,7 +40,7 @@ class _File(msgspec.Struct):
     metadata: dict[str, Any] | None = None
 
 
-def read(document: Any, *, source: str) -> ImportedSuite:
+def read(document: Any, *, source: str) -> suites.ImportedSuite:
     """All benchmarks of a file; runs that only calibrated loops are passed over, warm-up values too."""
     version = document.get("version") if isinstance(document, dict) else None
     if version != _VERSION:
@@ -59,7 +50,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
         )
     file = from_builtins(document, _File, source=source)
     metadata = file.metadata or {}
-    series: list[ImportedSeries] = []
+    series: list[suites.ImportedSeries] = []
     calibrations: list[str] = []
     for benchmark in file.benchmarks:
         found = _series(benchmark, {**metadata, **benchmark.metadata}, source=source)
@@ -82,7 +73,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
     )
 
 
-def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> ImportedSeries | str:
+def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> suites.ImportedSeries | str:
     """A benchmark as a series; its name alone where no run holds a value."""
     runs = [(run.values, {**common, **run.metadata}) for run in benchmark.runs]
     first = runs[0][1] if runs else common
@@ -95,7 +86,7 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
         raise StoreError(f"{source}: {name} is measured in {printable(kind)[:40]!r}, which pyperf does not know")
     metric, unit = _KINDS[kind]
     samples = [
-        ProcessSamples(
+        suites.ProcessSamples(
             values=reading.checked_values(values, name=name, source=source, unit=unit),
             control_s=_control(metadata),
             started_at=reading.number_or_none(metadata.get(STARTED_KEY)),
@@ -105,7 +96,7 @@ def _series(benchmark: _Benchmark, common: dict[str, Any], *, source: str) -> Im
     ]
     if not samples:
         return name
-    return series_of_samples(name, samples, metric=metric, unit=unit, inner_loops=_loops(runs[-1][1]))
+    return suites.series_of_samples(name, samples, metric=metric, unit=unit, inner_loops=_loops(runs[-1][1]))
 
 
 def _control(metadata: dict[str, Any]) -> tuple[float, ...]:
@@ -119,9 +110,9 @@ def _loops(metadata: dict[str, Any]) -> int | None:
     return math.prod(found) if found and are_counts else None
 
 
-def write(suite: ImportedSuite) -> bytes:
+def write(suite: suites.ImportedSuite) -> bytes:
     """A file that `python -m pyperf stats`, `compare_to` and `hist` read; series that are no times are left out."""
-    benchmarks = [_benchmark(series) for series in suite.series if series.unit == SECONDS and series.samples]
+    benchmarks = [_benchmark(series) for series in suite.series if series.unit == suites.SECONDS and series.samples]
     if not benchmarks:
         raise StoreError(f"{suite.source} holds no raw times, and pyperf's format holds nothing else")
     facts = {
@@ -139,7 +130,7 @@ def write(suite: ImportedSuite) -> bytes:
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _benchmark(series: ImportedSeries) -> dict[str, Any]:
+def _benchmark(series: suites.ImportedSeries) -> dict[str, Any]:
     loops = {"inner_loops": series.inner_loops} if series.inner_loops else {}
     return {
         "metadata": {"name": _one_line(series.name), **loops},
@@ -147,13 +138,13 @@ def _benchmark(series: ImportedSeries) -> dict[str, Any]:
     }
 
 
-def _metadata(process: ProcessSamples) -> dict[str, Any]:
+def _metadata(process: suites.ProcessSamples) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     if process.control_s:
         metadata[CONTROL_KEY] = sorted(process.control_s)[len(process.control_s) // 2]
     if process.started_at is not None:
         metadata[STARTED_KEY] = round(process.started_at, 3)
-    if date := utc_text(process.started_at, separator=" "):
+    if date := suites.utc_text(process.started_at, separator=" "):
         metadata["date"] = date
     return metadata
 

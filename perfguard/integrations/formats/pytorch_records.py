@@ -13,18 +13,7 @@ from typing import Any
 import msgspec
 
 from perfguard.codec import from_builtins
-from perfguard.integrations.formats import reading
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    RunExport,
-    process_medians,
-    series_of_samples,
-    times_of,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.case_names import split_case_id
 from perfguard.records.facts import fact
 from perfguard.units import printable
@@ -62,7 +51,7 @@ class _Record(msgspec.Struct):
     dependencies: dict[str, Any] | None = None
 
 
-def read(document: Any, *, source: str) -> ImportedSuite:
+def read(document: Any, *, source: str) -> suites.ImportedSuite:
     """All records of a file."""
     records = from_builtins(document if isinstance(document, list) else [document], list[_Record], source=source)
     empty = [f"{record.model.name} {record.metric.name}" for record in records if not record.metric.benchmark_values]
@@ -81,7 +70,7 @@ def read(document: Any, *, source: str) -> ImportedSuite:
     )
 
 
-def _series(record: _Record, *, source: str) -> ImportedSeries:
+def _series(record: _Record, *, source: str) -> suites.ImportedSeries:
     parameters = _parameters(record)
     name = _name(record, parameters, source=source)
     metric, unit, scale = _metric(record.metric.name)
@@ -89,9 +78,9 @@ def _series(record: _Record, *, source: str) -> ImportedSeries:
         (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
     )
     is_per_process = (record.metric.extra_info or {}).get("values") == _PER_PROCESS
-    return series_of_samples(
+    return suites.series_of_samples(
         name,
-        [ProcessSamples(values=of_one) for of_one in (zip(values) if is_per_process else (values,))],
+        [suites.ProcessSamples(values=of_one) for of_one in (zip(values) if is_per_process else (values,))],
         parameters=parameters,
         metric=reading.checked_name(metric, source=source, what="a metric"),
         unit=unit,
@@ -126,18 +115,18 @@ def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
 def _metric(name: str) -> tuple[str, str, float]:
     """Metric, unit and what turns a value into it; a time is known by its name and a unit in brackets."""
     if name == _METRIC:
-        return TIME, SECONDS, 1.0
+        return suites.TIME, suites.SECONDS, 1.0
     found = _TIME_METRIC.match(name)
-    return (found["name"], SECONDS, reading.SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
+    return (found["name"], suites.SECONDS, reading.SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
 
 
-def write(run: RunExport) -> bytes:
+def write(run: suites.RunExport) -> bytes:
     """Records of one arm: a value is the median of one process, in seconds for one iteration."""
-    records = [_record(run, series) for series, _ in times_of(run.suite, raw=True)]
+    records = [_record(run, series) for series, _ in suites.times_of(run.suite, raw=True)]
     return (json.dumps(records, indent=1) + "\n").encode()
 
 
-def _record(run: RunExport, series: ImportedSeries) -> dict[str, Any]:
+def _record(run: suites.RunExport, series: suites.ImportedSeries) -> dict[str, Any]:
     parameters = {printable(key): printable(value) for key, value in series.parameters}
     return {
         "benchmark": {
@@ -154,7 +143,7 @@ def _record(run: RunExport, series: ImportedSeries) -> dict[str, Any]:
         },
         "metric": {
             "name": _METRIC,
-            "benchmark_values": list(process_medians(series.samples)),
+            "benchmark_values": list(suites.process_medians(series.samples)),
             "extra_info": {"values": _PER_PROCESS},
         },
         "runners": [

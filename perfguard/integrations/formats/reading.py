@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.series import SECONDS, ImportedSeries, ImportedSuite
+from perfguard.integrations.formats.suites import SECONDS, ImportedSeries, ImportedSuite
 from perfguard.records.facts import Fact, fact
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_bytes, printable

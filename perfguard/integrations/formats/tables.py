@@ -17,7 +17,7 @@ from typing import Any
 
 from perfguard import __version__
 from perfguard.errors import UsageError
-from perfguard.integrations.formats.series import RunExport
+from perfguard.integrations.formats.suites import RunExport
 from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
 from perfguard.records.verdict import Verdict
 from perfguard.report.messages.catalog import describe, describe_all
@@ -53,8 +53,9 @@ _Row = Mapping[str, object]
 def write_csv(run: RunExport) -> bytes:
     """A table with a line of names; numbers in full precision, what is unknown is empty."""
     columns, rows = _table(run)
-    cells = ([_number_or_cell(row.get(name)) for name in columns] for row in rows)
-    return _csv_text([[*columns], *cells]).encode()
+    cells = ([_clean(row.get(name)) for name in columns] for row in rows)
+    texts = ([_text_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in cells)
+    return _csv_text([[*columns], *texts]).encode()
 
 
 def write_parquet(run: RunExport) -> bytes:
@@ -153,13 +154,6 @@ def _clean(value: object) -> object:
     if isinstance(value, str):
         return printable(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _number_or_cell(value: object) -> str:
-    if isinstance(value, str):
-        return _text_cell(value)
-    clean = _clean(value)
-    return "" if clean is None else repr(clean)
 
 
 def collapsed_stacks(totals: Iterable[OpTotal]) -> str:

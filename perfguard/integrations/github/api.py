@@ -54,7 +54,7 @@ class Comment:
     by_bot: bool
 
 
-class GitHub:
+class GitHub(Connection):
     """One repository."""
 
     def __init__(self, *, repository: str, token: str | None, url: str = DEFAULT_URL, wait_s: float = 1.0) -> None:
@@ -65,13 +65,9 @@ class GitHub:
         """
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError(f"{repository!r} is not OWNER/NAME; set GITHUB_REPOSITORY or give --repository")
-        self._connection = Connection(token=token, url=url, wait_s=wait_s)
+        super().__init__(token=token, url=url, wait_s=wait_s)
         self._place = f"/repos/{repository}"
         self.repository = repository
-
-    def close(self) -> None:
-        """Leave the connection."""
-        self._connection.close()
 
     def open_pull_request(self, head_sha: str, head_repository: str | None = None) -> PullRequest | None:
         """The open pull request whose newest commit this is; None where there is none, or it has moved on.
@@ -80,14 +76,14 @@ class GitHub:
         is the one that the commit was pushed to: somebody else may open a pull request with the same commit.
         """
         query = {"state": "open", "sort": "updated", "direction": "desc"}
-        for pull in self._connection.each(f"{self._place}/pulls", query, self._pull_request):
+        for pull in self.each(f"{self._place}/pulls", query, self._pull_request):
             if pull.head_sha == head_sha and head_repository in (None, pull.head_repository):
                 return pull
         return None
 
     def artifacts(self, run_id: int) -> tuple[Artifact, ...]:
         """What a workflow run left."""
-        return tuple(self._connection.each(f"{self._place}/actions/runs/{run_id}/artifacts", {}, _artifact))
+        return tuple(self.each(f"{self._place}/actions/runs/{run_id}/artifacts", {}, _artifact))
 
     @contextmanager
     def downloaded(self, artifact: Artifact) -> Iterator[IO[bytes]]:
@@ -101,7 +97,7 @@ class GitHub:
         most = artifact.size_bytes + _SLACK_BYTES
         path = f"{self._place}/actions/artifacts/{artifact.id}/zip"
         with tempfile.TemporaryFile() as file:
-            for chunk in self._connection.stream(path, f"artifact {artifact.name!r}", _CHUNK_BYTES):
+            for chunk in self.stream(path, f"artifact {artifact.name!r}", _CHUNK_BYTES):
                 if file.tell() + len(chunk) > most:
                     raise StoreError(f"artifact {artifact.name!r} is larger than GitHub said; it is refused")
                 file.write(chunk)
@@ -110,12 +106,12 @@ class GitHub:
 
     def comments(self, number: int) -> tuple[Comment, ...]:
         """All comments on a pull request, oldest first."""
-        return tuple(self._connection.each(f"{self._place}/issues/{number}/comments", {}, _comment))
+        return tuple(self.each(f"{self._place}/issues/{number}/comments", {}, _comment))
 
     def own_login(self) -> str | None:
         """Who a person's token speaks for; None for the token of a job or an app, which may not ask."""
         try:
-            return self._connection.get("/user", lambda user: str(user["login"]))
+            return self.get("/user", lambda user: str(user["login"]))
         except NotPermittedError:
             return None
 
@@ -141,7 +137,7 @@ class GitHub:
             {"path": path, "mode": "100644", "type": "blob", "sha": None if content is None else self._blob(content)}
             for path, content in sorted(files.items())
         ]
-        base = self._connection.get(f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
+        base = self.get(f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
         tree = self._made("/git/trees", {"base_tree": base, "tree": entries})
         commit = self._made("/git/commits", {"message": message, "tree": tree, "parents": [parent]})
         if self._has_branch(branch):
@@ -154,11 +150,11 @@ class GitHub:
         """Open a pull request for a branch, or rewrite the one that is open; gives its number."""
         owner = self.repository.partition("/")[0]
         query = {"head": f"{owner}:{branch}", "base": into, "state": "open"}
-        for number in self._connection.each(f"{self._place}/pulls", query, lambda found: int(found["number"])):
+        for number in self.each(f"{self._place}/pulls", query, lambda found: int(found["number"])):
             self._change("PATCH", f"/pulls/{number}", {"title": title, "body": body})
             return number
         text = {"head": branch, "base": into, "title": title, "body": body}
-        return self._connection.change("POST", f"{self._place}/pulls", text, lambda found: int(found["number"]))
+        return self.change("POST", f"{self._place}/pulls", text, lambda found: int(found["number"]))
 
     def _blob(self, content: bytes) -> str:
         encoded = base64.b64encode(content).decode("ascii")
@@ -166,16 +162,16 @@ class GitHub:
 
     def _made(self, path: str, body: Mapping[str, Any]) -> str:
         """Make an object of git; gives its id."""
-        return self._connection.change("POST", self._place + path, body, lambda made: str(made["sha"]))
+        return self.change("POST", self._place + path, body, lambda made: str(made["sha"]))
 
     def _has_branch(self, branch: str) -> bool:
         try:
-            return self._connection.get(f"{self._place}/git/ref/heads/{branch}", lambda _: True)
+            return self.get(f"{self._place}/git/ref/heads/{branch}", lambda _: True)
         except NotFoundError:
             return False
 
     def _change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        self._connection.change(method, self._place + path, body, lambda _: None)
+        self.change(method, self._place + path, body, lambda _: None)
 
     def _pull_request(self, found: dict[str, Any]) -> PullRequest:
         home = (found["head"].get("repo") or {}).get("full_name")

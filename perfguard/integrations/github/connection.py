@@ -45,12 +45,10 @@ class Connection:
     """A session with one GitHub; whatever fails is a GitHubError."""
 
     def __init__(self, *, token: str | None, url: str, wait_s: float) -> None:
-        """Nothing is asked yet.
+        """Ask nothing yet; without a token, as anybody, else as the job or the app that it is of.
 
-        Args:
-            token: Of the job, or of an app; None asks as anybody.
-            url: Address of the API, `https://github.example.com/api/v3` for an Enterprise Server.
-            wait_s: Pause between changes, and the unit of the growing pauses between repeated requests.
+        An Enterprise Server has its API at `https://github.example.com/api/v3`. `wait_s` is the pause between changes,
+        and the unit of the growing pauses between repeated requests.
 
         Raises:
             UsageError: ghreq is missing.

@@ -55,29 +55,25 @@ class WorkflowRunEvent:
     attempt: int | None
     """How often it was started, from 1; None where that is not known."""
     head_sha: str
-    """The commit that was pushed."""
     head_repository: str | None
-    """`owner/name` that it was pushed to; None where that is deleted."""
+    """`owner/name` that the commit was pushed to; None where that is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the runner tells a step; everything is None outside GitHub."""
+    """What the runner tells a step, under the names of its variables; everything is None outside GitHub."""
 
     repository: str | None
     """`owner/name`."""
     api_url: str | None
     server_url: str | None
-    """Where the pages of this GitHub are."""
     run_id: int | None
-    """This workflow run."""
     base_ref: str | None
     """Branch that the pull request goes into."""
     ref_name: str | None
     """Branch that the run is for."""
     token: str | None
     pull_request: PullRequestEvent | None
-    """The pull request that the run is for."""
     workflow_run: WorkflowRunEvent | None
     """The run that this one reports on."""
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.formats import charts, ci_reports, tables
 from perfguard.integrations.formats.exporting import WITH_SAMPLES, WRITERS, arms_of, export_run
-from perfguard.integrations.formats.series import RunExport
+from perfguard.integrations.formats.suites import RunExport
 from perfguard.records.case_names import split_case_id
 from perfguard.records.events import SampleTimed
 from perfguard.records.facts import fact, recorded_text

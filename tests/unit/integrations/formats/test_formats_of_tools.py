@@ -21,7 +21,7 @@ from perfguard.integrations.formats.importing import (
     objections_of,
 )
 from perfguard.integrations.formats.reading import MAX_NAME
-from perfguard.integrations.formats.series import Objection
+from perfguard.integrations.formats.suites import Objection
 from perfguard.stats.rounds import MIN_ROUNDS
 from tests.interchange_files import EXAMPLES, measured, read, suite_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfguard.errors import StoreError
 from perfguard.integrations.formats import charts, pytorch_records
 from perfguard.integrations.formats.importing import comparison_objection
-from perfguard.integrations.formats.series import process_medians
+from perfguard.integrations.formats.suites import process_medians
 from perfguard.records.facts import fact
 from tests.interchange_files import BENCHER, PYTORCH, measured, read, recorded, series_of, suite_of
 
