@@ -49,21 +49,17 @@ _DIFFERENCES = {
 
 
 class Reader(NamedTuple):
-    """One format that can be imported."""
+    """One format that can be imported: whether a document has its shape, and what reads it with its `source`."""
 
     recognises: Callable[[Any], bool]
-    """Whether a document has its shape."""
     read: Callable[..., ImportedSuite]
-    """Called with the document and `source`."""
 
 
 def _holds(document: Any, *keys: str) -> bool:
-    return isinstance(document, dict) and all(key in document for key in keys)
-
-
-def _lists(document: Any, *keys: str) -> bool:
-    """Whether a document holds the keys, and a list of benchmarks."""
-    return _holds(document, "benchmarks", *keys) and isinstance(document["benchmarks"], list)
+    """Whether it is an object with these keys, whose benchmarks, if it holds any, are a list."""
+    return (
+        isinstance(document, dict) and {*keys} <= document.keys() and isinstance(document.get("benchmarks", []), list)
+    )
 
 
 def _each_holds(documents: list[Any], *keys: str) -> bool:
@@ -72,11 +68,12 @@ def _each_holds(documents: list[Any], *keys: str) -> bool:
 
 READERS: dict[str, Reader] = {
     "pyperf": Reader(
-        lambda found: _lists(found, "version") and _each_holds(found["benchmarks"], "runs"), pyperf_json.read
+        lambda found: _holds(found, "benchmarks", "version") and _each_holds(found["benchmarks"], "runs"),
+        pyperf_json.read,
     ),
     "asv": Reader(lambda found: _holds(found, "result_columns", "results"), asv_results.read),
-    "pytest-benchmark": Reader(lambda found: _lists(found, "machine_info"), one_process.read_pytest),
-    "google-benchmark": Reader(lambda found: _lists(found, "context"), one_process.read_google),
+    "pytest-benchmark": Reader(lambda found: _holds(found, "benchmarks", "machine_info"), one_process.read_pytest),
+    "google-benchmark": Reader(lambda found: _holds(found, "benchmarks", "context"), one_process.read_google),
     "pytorch": Reader(
         lambda found: _each_holds(found if isinstance(found, list) else [found], "benchmark", "model", "metric"),
         pytorch_records.read,

@@ -83,7 +83,7 @@ class ImportedSeries:
     unit: str = SECONDS
     """`s` for times; empty where the file gives none."""
     samples: tuple[ProcessSamples, ...] | None
-    """Raw samples; None where the file holds only a summary."""
+    """None where the file holds only a summary."""
     has_processes: bool = False
     """Whether each entry of `samples` is one process. False: the file does not say which process a value is from."""
     summary: SeriesSummary

@@ -111,7 +111,7 @@ class GitHub(Connection):
     def own_login(self) -> str | None:
         """Who a person's token speaks for; None for the token of a job or an app, which may not ask."""
         try:
-            return self.get("/user", lambda user: str(user["login"]))
+            return self.ask("GET", "/user", lambda user: str(user["login"]))
         except NotPermittedError:
             return None
 
@@ -137,7 +137,7 @@ class GitHub(Connection):
             {"path": path, "mode": "100644", "type": "blob", "sha": None if content is None else self._blob(content)}
             for path, content in sorted(files.items())
         ]
-        base = self.get(f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
+        base = self.ask("GET", f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
         tree = self._made("/git/trees", {"base_tree": base, "tree": entries})
         commit = self._made("/git/commits", {"message": message, "tree": tree, "parents": [parent]})
         if self._has_branch(branch):
@@ -154,7 +154,7 @@ class GitHub(Connection):
             self._change("PATCH", f"/pulls/{number}", {"title": title, "body": body})
             return number
         text = {"head": branch, "base": into, "title": title, "body": body}
-        return self.change("POST", f"{self._place}/pulls", text, lambda found: int(found["number"]))
+        return self.ask("POST", f"{self._place}/pulls", lambda found: int(found["number"]), text)
 
     def _blob(self, content: bytes) -> str:
         encoded = base64.b64encode(content).decode("ascii")
@@ -162,16 +162,16 @@ class GitHub(Connection):
 
     def _made(self, path: str, body: Mapping[str, Any]) -> str:
         """Make an object of git; gives its id."""
-        return self.change("POST", self._place + path, body, lambda made: str(made["sha"]))
+        return self.ask("POST", self._place + path, lambda made: str(made["sha"]), body)
 
     def _has_branch(self, branch: str) -> bool:
         try:
-            return self.get(f"{self._place}/git/ref/heads/{branch}", lambda _: True)
+            return self.ask("GET", f"{self._place}/git/ref/heads/{branch}", lambda _: True)
         except NotFoundError:
             return False
 
     def _change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        self.change(method, self._place + path, body, lambda _: None)
+        self.ask(method, self._place + path, lambda _: None, body)
 
     def _pull_request(self, found: dict[str, Any]) -> PullRequest:
         home = (found["head"].get("repo") or {}).get("full_name")

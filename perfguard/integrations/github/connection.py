@@ -74,10 +74,13 @@ class Connection:
         """Leave the connection."""
         self._client.close()
 
-    def get(self, path: str, decode: Callable[[Any], T]) -> T:
-        """What stands at a path, through `decode`, whose errors are taken for a misfit of the answer."""
+    def ask(self, method: str, path: str, decode: Callable[[Any], T], body: Mapping[str, Any] | None = None) -> T:
+        """Read or change something; gives GitHub's answer through `decode`, whose errors are a misfit of the answer.
+
+        A request whose connection broke is repeated, so what it makes may be there twice.
+        """
         with _explained(path):
-            return decode(self._sent("GET", path))
+            return decode(self._sent(method, path, json=body))
 
     def each(self, path: str, query: Mapping[str, Any], decode: Callable[[dict[str, Any]], T]) -> Iterator[T]:
         """The items of all pages, through `decode`; no page is fetched before its items are wanted."""
@@ -89,14 +92,6 @@ class Connection:
                 items = [decode(item) for item in _items(page.json())]
                 url, parameters = self._next(page), None
             yield from items
-
-    def change(self, method: str, path: str, body: Mapping[str, Any] | None, decode: Callable[[Any], T]) -> T:
-        """Make, replace or delete something; gives GitHub's answer through `decode`.
-
-        A request whose connection broke is repeated, so what it makes may be there twice.
-        """
-        with _explained(path):
-            return decode(self._sent(method, path, json=body))
 
     def stream(self, path: str, what: str, chunk_bytes: int) -> Iterator[bytes]:
         """The file `what` in pieces. Where GitHub sends on to another host, the token stays behind."""
