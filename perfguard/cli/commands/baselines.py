@@ -152,11 +152,7 @@ def update(**options: Any) -> None:
 
 
 def _print_stored(store: BaselineStore, *, as_json: bool) -> None:
-    """One line per stored baseline, and one for its anchor; for a corrupt one, its error.
-
-    Raises:
-        StoreError: One was corrupt; after all lines.
-    """
+    """One line per stored baseline, and one for its anchor; for a corrupt one, its error, and an error in the end."""
     from perfguard.store.anchors import anchor_place, has_anchor
 
     places = store.stored()

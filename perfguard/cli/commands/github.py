@@ -20,7 +20,7 @@ from perfguard.integrations.github.api import DEFAULT_URL, GitHub
 from perfguard.integrations.github.job import Annotation, Job, Level, WorkflowRunEvent, this_job
 from perfguard.records.facts import Severity, fact
 from perfguard.report.escaping import escape
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.units import printable
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ def target(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
-    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm
 
     is_script = _is_script(options["target"])
     loaded = load(options)
@@ -167,11 +167,7 @@ def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
 
 
 def _print_report(report: ProfileReport, output_format: str, output: Path | None, *, rows: int) -> None:
-    """Print a report, or write it to a file.
-
-    Raises:
-        UsageError: The file cannot be written, or the format holds one case only.
-    """
+    """Print a report, or write it to a file."""
     if output_format == "table" and output is None:
         print_parts(lambda _: _rendered(report, rows))
         return
