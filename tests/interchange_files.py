@@ -267,10 +267,4 @@ def recorded(name: str, project: Path, *, commit: str | None = None) -> RunExpor
     folder = DATA / name
     result = show_run(load_config(project, {}, {}), folder)
     events = tuple(read_events(folder / "events.jsonl"))
-    return RunExport(
-        result=result,
-        arms=arms_of(events, result, perfguard="1.2.3"),
-        perfguard="1.2.3",
-        measured_until=measured_until(events),
-        commit=commit,
-    )
+    return RunExport(result=result, arms=arms_of(events, result), measured_until=measured_until(events), commit=commit)

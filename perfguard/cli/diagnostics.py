@@ -1,4 +1,7 @@
-"""Standard streams, errors to stderr and exit codes; the only place where an error is caught for good."""
+"""Standard streams, errors to stderr and exit codes.
+
+Everything in this room raises PerfguardError for what the user did or the machine lacks; it is caught here only.
+"""
 
 from __future__ import annotations
 

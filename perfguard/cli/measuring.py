@@ -33,12 +33,7 @@ def build_request(
     notes: tuple[Fact, ...] = (),
     gate: GateSettings = DEFAULT_GATE,
 ) -> Request:
-    """The request that a command's options describe.
-
-    Raises:
-        UsageError: Unknown suite, or an injection that cannot be understood.
-        NothingSelectedError: No case matches.
-    """
+    """The request that a command's options describe."""
     catalog = load_catalog(loaded)
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
@@ -83,10 +78,6 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
     """Measure both arms, print the verdicts and exit with their code.
 
     Without a default baseline: the stored baseline where one fits, else the last commit.
-
-    Raises:
-        UsageError: `--anchor` with `--baseline`.
-        ArmError: No such arm.
     """
     from perfguard.gate.choose import compare_or_gate, default_gate
     from perfguard.gate.stored.anchors import gate_against_anchor

@@ -173,13 +173,7 @@ trust_options = together(
 
 @contextlib.contextmanager
 def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
-    """The rules of a measuring command: those of the working tree, or of `--policy-from`.
-
-    Raises:
-        ConfigError: A file or option is wrong.
-        ArmError: There is no such revision.
-        HostUnfitError: Code is to be confined, and this kernel cannot do that.
-    """
+    """The rules of a measuring command: those of the working tree, or of `--policy-from`."""
     from perfguard.runner.process.launching import can_confine
     from perfguard.runner.trusted_rules import Policy, policy_of_revision
 

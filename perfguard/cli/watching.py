@@ -47,12 +47,7 @@ source_options = together(
 
 
 def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
-    """Where the run is that the options name; with `may_wait` also where the first run of a project will be.
-
-    Raises:
-        UsageError: Options that exclude each other, or a host that is none.
-        StoreError: There is no such run.
-    """
+    """Where the run is that the options name; with `may_wait` also where the first run of a project will be."""
     from perfguard.gate.show import find_run, latest_run, runs_of
     from perfguard.watch.sources.event_sources import LocalSource, ReplaySource, UpcomingSource
 
@@ -129,12 +124,7 @@ def require_tui() -> None:
 
 
 def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any]) -> RunWatch:
-    """Watch a run in the TUI until the user leaves; gives what was watched last, closed.
-
-    Raises:
-        ConfigError: A key of the configuration is unknown, or taken twice.
-        Exit: It was ended by a signal, or broke.
-    """
+    """Watch a run in the TUI until the user leaves; gives what was watched last, closed."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
     from perfguard.report.messages.catalog import describe

@@ -152,10 +152,6 @@ def plan_scaffold(
     """Decide what becomes of each file of a project's directory; writes nothing.
 
     Workflows are left out where GitHub would not read them; settings in `pyproject.toml` stay even with `force`.
-
-    Raises:
-        UsageError: The action is not `OWNER/NAME@REF`, or something that is no file is in a file's place.
-        ConfigError: There is a configuration already, and it is wrong.
     """
     reference = _ACTION.fullmatch(action)
     if not reference:

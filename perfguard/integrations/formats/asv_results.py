@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from perfguard import __version__
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
 from perfguard.integrations.formats import reading, suites
@@ -183,7 +184,7 @@ def write(run: suites.RunExport) -> bytes:
             "machine": run.result.machine_id,
             "num_cpu": str(len(run.result.cpus)),
             "os": "",
-            "perfguard": run.perfguard,
+            "perfguard": __version__,
             "python": python,
             "ram": "",
             "torch": suite.torch or "",

@@ -61,8 +61,7 @@ def export(
         commit = measured.commit
     run = RunExport(
         result=result,
-        arms=arms_of(events, result, perfguard=__version__),
-        perfguard=__version__,
+        arms=arms_of(events, result),
         measured_until=measured_until(events),
         arm=arm,
         commit=commit,
@@ -78,13 +77,10 @@ def export_run(run: RunExport, name: str) -> bytes:
     return WRITERS[name](run)
 
 
-def arms_of(events: Sequence[Event], result: RunResult, *, perfguard: str) -> dict[str, ImportedSuite]:
+def arms_of(events: Sequence[Event], result: RunResult) -> dict[str, ImportedSuite]:
     """The main stage's measurements by role; an arm without any is missing, voided blocks are in it.
 
-    A block of an arm is one process. `perfguard` is the version that reads the events.
-
-    Raises:
-        StoreError: A sample holds no time.
+    A block of an arm is one process. StoreError where a sample holds no time.
     """
     data = RunData.of(events)
     source = f"run {result.run_id}"
@@ -105,7 +101,7 @@ def arms_of(events: Sequence[Event], result: RunResult, *, perfguard: str) -> di
             arm = result.arms.get(role)
             arms[role] = ImportedSuite(
                 tool="perfguard",
-                version=perfguard,
+                version=__version__,
                 source=source,
                 series=series,
                 machine=result.machine,

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from perfguard import __version__
 from perfguard.codec import from_builtins
 from perfguard.integrations.formats import reading, suites
 from perfguard.records.case_names import split_case_id
@@ -156,6 +157,6 @@ def _record(run: suites.RunExport, series: suites.ImportedSeries) -> dict[str, A
         ],
         "dependencies": {
             "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": run.suite.torch or ""},
-            "perfguard": {"repo": "", "branch": "", "sha": "", "version": run.perfguard},
+            "perfguard": {"repo": "", "branch": "", "sha": "", "version": __version__},
         },
     }

@@ -41,7 +41,7 @@ class ProcessSamples:
     """The samples of one process; where a file does not name the processes, all that it holds of a series."""
 
     values: tuple[float, ...]
-    """For one iteration, in the unit of the series, in the order of the file; not empty."""
+    """For one iteration, in the order of the file; not empty."""
     control_s: tuple[float, ...] = ()
     """Samples of perfguard's control workload at that time; empty where another tool measured."""
     started_at: float | None = None
@@ -140,9 +140,8 @@ class ImportedComparison:
     """Median seconds of one iteration in the first file."""
     candidate_median_s: float | None = None
     log_ratio: float | None = None
-    """Estimated effect on the log scale."""
+    """Estimated effect, with the ends of its interval, which are infinite when unknown."""
     lower: float = -math.inf
-    """Ends of its interval; infinite when unknown."""
     upper: float = math.inf
     p_adjusted: float | None = None
     """p of a slowdown, corrected for the number of series; None where nothing was tested."""
@@ -170,11 +169,8 @@ class RunExport:
     """A recorded run, and what of it is to be exported."""
 
     result: RunResult
-    """As judged now."""
     arms: Mapping[str, ImportedSuite]
     """What each arm measured in the main stage, by role; arms without any measurement are missing."""
-    perfguard: str
-    """Its version."""
     measured_until: float | None
     """End of the last block, seconds since the epoch; None where none ended."""
     arm: str = "candidate"
@@ -186,7 +182,7 @@ class RunExport:
 
     @property
     def suite(self) -> ImportedSuite:
-        """What the arm measured. Raises StoreError: nothing."""
+        """What the arm measured; StoreError where that is nothing."""
         if self.arm not in self.arms:
             known = ", ".join(sorted(self.arms)) or "none"
             raise StoreError(
@@ -237,11 +233,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def times_of(suite: ImportedSuite, *, raw: bool = False) -> list[tuple[ImportedSeries, float]]:
-    """The series with a median time, and that time in seconds; `raw`: only those with samples.
-
-    Raises:
-        StoreError: There is none.
-    """
+    """The series with a median, in seconds; `raw`: only those with samples. StoreError where there is none."""
     found = [
         (series, series.summary.median)
         for series in suite.series

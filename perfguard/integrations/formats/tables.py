@@ -59,7 +59,7 @@ def write_csv(run: RunExport) -> bytes:
 
 
 def write_parquet(run: RunExport) -> bytes:
-    """The same table with typed columns. Raises UsageError: pyarrow is not installed."""
+    """The same table with typed columns; UsageError where pyarrow is not installed."""
     try:
         arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")

@@ -87,11 +87,7 @@ class GitHub(Connection):
 
     @contextmanager
     def downloaded(self, artifact: Artifact) -> Iterator[IO[bytes]]:
-        """An artifact's zip in a file without a name.
-
-        Raises:
-            StoreError: It is larger than an artifact of a gate can be, or than GitHub said.
-        """
+        """An artifact's zip in a nameless file; StoreError where it is larger than a gate's, or than GitHub said."""
         if artifact.size_bytes > MOST_ZIP_BYTES:
             raise StoreError(f"artifact {artifact.name!r} has {artifact.size_bytes} bytes; no gate leaves so much")
         most = artifact.size_bytes + _SLACK_BYTES

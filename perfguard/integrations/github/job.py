@@ -99,7 +99,7 @@ def this_job(environment: Mapping[str, str] = os.environ) -> Job:
 
 
 def read_event(path: Path) -> Mapping[str, Any]:
-    """The event in a file. Raises UsageError: it cannot be read, or is no JSON object."""
+    """The event in a file; UsageError where it cannot be read, or is no JSON object."""
     try:
         event = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

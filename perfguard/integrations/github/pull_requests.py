@@ -34,11 +34,7 @@ class Revisions:
 
 
 def require_no_token(environment: Mapping[str, str]) -> None:
-    """Refuse to measure where measured code could take a credential of the job.
-
-    Raises:
-        UsageError: There is one; says how to leave it out.
-    """
+    """Refuse, by a UsageError, to measure where measured code could take a credential of the job."""
     found = [name for name in TOKENS if environment.get(name)]
     if found:
         raise UsageError(
@@ -74,11 +70,7 @@ def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
 
 
 def require_fresh(destination: Path, start: Path) -> None:
-    """Refuse a place for the run that the checked-out revision has filled, or that leads out of the checkout.
-
-    Raises:
-        UsageError: It is there already, or a link.
-    """
+    """Refuse, by a UsageError, a place for the run that the checked-out revision has filled, or that is outside."""
     place = start.resolve() / destination
     led = place.resolve()
     if led != place and not destination.is_absolute():
@@ -88,11 +80,7 @@ def require_fresh(destination: Path, start: Path) -> None:
 
 
 def require_own_folder(start: Path, revisions: Revisions) -> None:
-    """Refuse a change that brings files of `.perfguard`, such as an environment made beforehand for the baseline.
-
-    Raises:
-        UsageError: It does; names one.
-    """
+    """Refuse, by a UsageError, a change that brings files of `.perfguard`, such as a ready environment."""
     repository = git.top_level(start) or start
     specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
     changed = git.run_git(repository, *git.NAMES_OF_CHANGES, revisions.baseline, revisions.candidate, "--", *specs)
@@ -102,10 +90,9 @@ def require_own_folder(start: Path, revisions: Revisions) -> None:
 
 
 def keep_run(result: RunResult, destination: Path) -> None:
-    """Copy what a run left, but for its checkouts and what is no plain file, to where the job uploads it from.
+    """Copy what a run left to where the job uploads it from; HostUnfitError where it cannot be written.
 
-    Raises:
-        HostUnfitError: It cannot be written.
+    Checkouts, and what is no plain file, stay behind.
     """
     try:
         shutil.copytree(result.folder, destination, dirs_exist_ok=True, ignore=_left_out)

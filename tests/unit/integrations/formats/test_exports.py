@@ -270,7 +270,7 @@ def test_a_sample_that_is_no_time_is_refused(paired):
     for value in (float("nan"), float("inf"), 0.0, -1.0):
         events[index] = replace(events[index], value_s=value)
         with pytest.raises(StoreError, match="has a value of"):
-            arms_of(events, paired.result, perfguard="1")
+            arms_of(events, paired.result)
 
 
 def test_arms_are_told_apart(paired):
