@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from perfguard.cli.commands import list as listing
-from perfguard.cli.interchange import _series_table
+from perfguard.cli.commands import describe as listing
+from perfguard.cli.commands.interchange import _series_table
 from perfguard.records.result import CaseMeasured
 from perfguard.records.spec import Case
 from perfguard.records.steps.ops import OpTotal

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from perfguard.cli.commands.report import command
+from perfguard.cli.commands.runs import report_command as command
 from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError

@@ -6,8 +6,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
+from typing import Any
 
+from perfguard.errors import StoreError
 from perfguard.records.facts import Fact
 from perfguard.records.result import RunResult
 
@@ -17,6 +20,8 @@ TIME = "time"
 """The metric that all formats with times share: seconds of one iteration."""
 SECONDS = "s"
 """The unit of times."""
+_LAST = 253_402_300_800
+"""Python's dates end with the year 9999."""
 
 
 class Difference(str, Enum):
@@ -33,10 +38,10 @@ class Difference(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSamples:
-    """The samples of one process; where a file does not tell the processes apart, all that it holds of a series."""
+    """The samples of one process; where a file does not name the processes, all that it holds of a series."""
 
     values: tuple[float, ...]
-    """For one iteration, in the unit of the series, in the order of the file; not empty."""
+    """For one iteration, in the order of the file; not empty."""
     control_s: tuple[float, ...] = ()
     """Samples of perfguard's control workload at that time; empty where another tool measured."""
     started_at: float | None = None
@@ -47,26 +52,22 @@ class ProcessSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSummary:
-    """A series in a few numbers, in its unit: from its samples where there are any, else as its tool gives them."""
+    """A series in a few numbers, in its unit: from its samples where there are any, else as its tool gives them.
+
+    All but the median are of all values.
+    """
 
     median: float | None = None
-    """Median of the processes' medians; of all values where the processes are not told apart."""
+    """Median of the processes' medians; of all values where the processes are not known."""
     mean: float | None = None
-    """Mean of all values."""
     sd: float | None = None
-    """Standard deviation of all values."""
     minimum: float | None = None
-    """Smallest value."""
     maximum: float | None = None
-    """Largest value."""
     q25: float | None = None
-    """First quartile of all values."""
     q75: float | None = None
-    """Third quartile of all values."""
     lower: float | None = None
     """Lower end of the interval that the file gives, whatever it means to its tool."""
     upper: float | None = None
-    """Upper end of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +77,18 @@ class ImportedSeries:
     name: str
     """As its tool shows it, parameters included; unique in the suite together with `metric`."""
     parameters: tuple[tuple[str, str], ...] = ()
-    """Names and values, where the file tells them."""
+    """Names and values, where the file gives them."""
     metric: str = TIME
     """`time`, or the tool's own word for something else."""
     unit: str = SECONDS
-    """`s` for times; empty where the file does not tell."""
+    """`s` for times; empty where the file gives none."""
     samples: tuple[ProcessSamples, ...] | None
-    """Raw samples; None where the file holds only a summary."""
+    """None where the file holds only a summary."""
     has_processes: bool = False
-    """Whether each entry of `samples` is one process. False: the file does not tell which process a value is from."""
+    """Whether each entry of `samples` is one process. False: the file does not say which process a value is from."""
     summary: SeriesSummary
-    """The series in a few numbers."""
     n: int | None
-    """How many values were measured; None where the file does not tell."""
+    """How many values were measured; None where the file does not say."""
     inner_loops: int | None = None
     """Iterations that one value is the mean of; None where unknown."""
     what_is_missing: tuple[Fact, ...] = ()
@@ -108,15 +108,12 @@ class ImportedSuite:
     series: tuple[ImportedSeries, ...]
     """In the order of the file; not empty."""
     commit: str | None = None
-    """Commit that was measured."""
     machine: str | None = None
     """The machine in the file's own words."""
     machine_id: str | None = None
     """perfguard's identity of the machine; None where another tool measured."""
     python: str | None = None
-    """Python version."""
     torch: str | None = None
-    """torch version."""
     what_is_missing: tuple[Fact, ...] = ()
     """What holds for all series: what was left out of the file, and what the format cannot hold."""
 
@@ -126,7 +123,6 @@ class Objection:
     """Why a gate could not use some series of a file as a baseline."""
 
     fact: Fact
-    """What is missing."""
     series: tuple[str, ...]
     """Names of the series, in the order of the file."""
 
@@ -136,7 +132,6 @@ class ImportedComparison:
     """The same series in two files."""
 
     name: str
-    """Name of the series."""
     difference: Difference
     """What the second file is against the first."""
     reasons: tuple[Fact, ...]
@@ -144,13 +139,10 @@ class ImportedComparison:
     baseline_median_s: float | None = None
     """Median seconds of one iteration in the first file."""
     candidate_median_s: float | None = None
-    """The same in the second file."""
     log_ratio: float | None = None
-    """Estimated effect on the log scale."""
+    """Estimated effect, with the ends of its interval, which are infinite when unknown."""
     lower: float = -math.inf
-    """Lower end of its interval; -inf when unknown."""
     upper: float = math.inf
-    """Upper end; +inf when unknown."""
     p_adjusted: float | None = None
     """p of a slowdown, corrected for the number of series; None where nothing was tested."""
     has_control: bool = False
@@ -162,7 +154,6 @@ class ImportReport:
     """What `perfguard import` found."""
 
     schema: int = IMPORT_SCHEMA
-    """Version of this layout."""
     suites: tuple[ImportedSuite, ...]
     """One for each file."""
     objections: tuple[tuple[Objection, ...], ...]
@@ -175,32 +166,52 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunExport:
-    """A recorded run as exporters get it."""
+    """A recorded run, and what of it is to be exported."""
 
     result: RunResult
-    """As judged now."""
     arms: Mapping[str, ImportedSuite]
     """What each arm measured in the main stage, by role; arms without any measurement are missing."""
-    perfguard: str
-    """Version of perfguard."""
     measured_until: float | None
     """End of the last block, seconds since the epoch; None where none ended."""
+    arm: str = "candidate"
+    """Role of the arm that formats with one side get."""
     commit: str | None = None
-    """Commit of the exported arm."""
+    """Commit of that arm."""
+    samples: bool = False
+    """Raw samples instead of verdicts, where a format has both."""
+
+    @property
+    def suite(self) -> ImportedSuite:
+        """What the arm measured; StoreError where that is nothing."""
+        if self.arm not in self.arms:
+            known = ", ".join(sorted(self.arms)) or "none"
+            raise StoreError(
+                f"{self.result.run_id} holds no measurement of its {self.arm}; arms that measured: {known}"
+            )
+        return self.arms[self.arm]
+
+
+def series_of_samples(name: str, samples: Sequence[ProcessSamples], **fields: Any) -> ImportedSeries:
+    """A series with its summary and the number of its values; `fields` are the others of `ImportedSeries`."""
+    return ImportedSeries(
+        **{"has_processes": True, **fields},
+        name=name,
+        samples=tuple(samples),
+        summary=summarize(samples),
+        n=sum(len(process.values) for process in samples),
+    )
 
 
 def summarize(samples: Sequence[ProcessSamples]) -> SeriesSummary:
-    """Median over processes, the rest over all values.
-
-    Args:
-        samples: At least one process with at least one value.
-    """
+    """Median over processes, the rest over all values; there must be one."""
     values = sorted(value for process in samples for value in process.values)
     mean = statistics.fmean(values)
+    # statistics.stdev computes in fractions, which takes seconds for a hundred thousand rounds.
+    squares = math.fsum((value - mean) ** 2 for value in values)
     return SeriesSummary(
         median=statistics.median(process_medians(samples)),
         mean=mean,
-        sd=_sd(values, mean),
+        sd=math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None,
         minimum=values[0],
         maximum=values[-1],
         q25=quantile(values, 0.25),
@@ -208,26 +219,33 @@ def summarize(samples: Sequence[ProcessSamples]) -> SeriesSummary:
     )
 
 
-def process_medians(samples: Sequence[ProcessSamples]) -> tuple[float, ...]:
+def process_medians(samples: Sequence[ProcessSamples] | None) -> tuple[float, ...]:
     """The median of each process, in the order of the samples."""
-    return tuple(statistics.median(process.values) for process in samples)
+    return tuple(statistics.median(process.values) for process in samples or ())
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Quantile by linear interpolation between order statistics.
-
-    Args:
-        ordered: Ascending, not empty.
-        share: In [0, 1].
-    """
+    """Quantile of ascending values by linear interpolation between order statistics; `share` is in [0, 1]."""
     place = (len(ordered) - 1) * share
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def _sd(values: Sequence[float], mean: float) -> float | None:
-    # statistics.stdev reckons in fractions, which takes seconds for a hundred thousand rounds.
-    if len(values) < 2:
+def times_of(suite: ImportedSuite, *, raw: bool = False) -> list[tuple[ImportedSeries, float]]:
+    """The series with a median, in seconds; `raw`: only those with samples. StoreError where there is none."""
+    found = [
+        (series, series.summary.median)
+        for series in suite.series
+        if series.unit == SECONDS and series.summary.median is not None and (series.samples or not raw)
+    ]
+    if not found:
+        raise StoreError(f"{suite.source} holds no times that the format could hold")
+    return found
+
+
+def utc_text(moment: float | None, *, separator: str = "T") -> str | None:
+    """`2026-09-21T14:26:40`, seconds since the epoch as UTC without a zone; None for what is no moment."""
+    if moment is None or not 0 <= moment < _LAST:
         return None
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return datetime.fromtimestamp(int(moment), tz=timezone.utc).replace(tzinfo=None).isoformat(sep=separator)
