@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import random
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from perfguard.worker.adopted.found import adopted_target
-from perfguard.worker.checks import UnsoundCaseError, checks_of, digest_of
 
 STATEFUL_PHASES = ("optimizer", "step")
 """Phases whose result moves on from call to call because weights change."""
@@ -25,6 +25,12 @@ SEATING_CALLS = 2
 """Calls that take a further instance's memory and fill the primitive cache before it is timed."""
 _padding: list[bytearray] = []
 """Kept for the life of the process, so that what follows stays moved."""
+
+
+class UnsoundCaseError(Exception):
+    """The benchmark computes nothing that can be checked, or not the same thing each time."""
+
+    is_plain = True
 
 
 class MissingTargetError(Exception):
@@ -39,16 +45,11 @@ class SkippedTargetError(MissingTargetError):
 class PreparedCase:
     """A case that is set up and has been called once."""
 
-    id: str
-    """Case id."""
-    calls: tuple[Callable[[], object], ...]
-    """The instances, each a set-up of its own under the same seed; one call is one iteration."""
-    digest: float
-    """The result of the first call, reduced to one number; equal seeds give equal digests."""
-    checks: dict[str, float] = field(default_factory=dict)
-    """Named numbers of the first call; both arms must agree on them."""
-    instance_s: float | None = None
-    """Seconds of one further set-up and call; None where none was timed."""
+    id: str  # Case id
+    calls: tuple[Callable[[], object], ...]  # One for each set-up under the same seed; one call is one iteration
+    digest: float  # The result of the first call, reduced to one number; equal seeds give equal digests
+    checks: dict[str, float] = field(default_factory=dict)  # Named numbers of the first call; both arms must agree
+    instance_s: float | None = None  # Seconds of one further set-up and call; None where none was timed
 
     def check_last(self, result: object) -> None:
         """Raise UnsoundCaseError where the last timed result is not finite."""
@@ -87,7 +88,17 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
     prepared = PreparedCase(case["id"], (call,), digest, checks_of(call, result, case))
     if check:
         started = time.monotonic()
-        _require_reproducible(factory, case, seed=seed, call=call, digest=digest)
+        if case["phase"] not in STATEFUL_PHASES and (again := digest_of(call(), case["id"])) != digest:
+            raise UnsoundCaseError(
+                f"{case['id']} changes its result between calls ({digest:.9g}, then {again:.9g}); a {case['phase']} "
+                "benchmark must compute the same thing each time: reset what it modifies, or declare phase='step'"
+            )
+        if (fresh := digest_of(_set_up(factory, case, seed)(), case["id"])) != digest:
+            raise UnsoundCaseError(
+                f"{case['id']} changes its loss between set-ups with the same seed ({digest:.9g}, then {fresh:.9g}); "
+                "draw all randomness from torch, numpy or random, which are seeded, and keep no state outside the "
+                "factory"
+            )
         prepared.instance_s = time.monotonic() - started
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     for _ in range(instances - 1):
@@ -99,32 +110,77 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
     return prepared
 
 
-def _require_reproducible(
-    factory: Callable[..., Any], case: dict[str, Any], *, seed: int, call: Callable[[], object], digest: float
-) -> None:
-    if case["phase"] not in STATEFUL_PHASES:
-        again = digest_of(call(), case["id"])
-        if again != digest:
-            raise UnsoundCaseError(
-                f"{case['id']} changes its result between calls ({digest:.9g}, then {again:.9g}); a {case['phase']} "
-                "benchmark must compute the same thing each time: reset what it modifies, or declare phase='step'"
-            )
-    fresh = digest_of(_set_up(factory, case, seed)(), case["id"])
-    if fresh != digest:
-        raise UnsoundCaseError(
-            f"{case['id']} changes its loss between set-ups with the same seed ({digest:.9g}, then {fresh:.9g}); draw "
-            "all randomness from torch, numpy or random, which are seeded, and keep no state outside the factory"
-        )
-
-
 def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Callable[[], object]:
     seed_everything(seed, case["id"])
     call = factory(**case["parameters"])
-    if call is None:
-        raise UnsoundCaseError(f"{case['target']} returns nothing; it must return the function to time")
     if not callable(call):
-        raise UnsoundCaseError(f"{case['target']} returns {type(call).__name__}; it must return the function to time")
+        given = "nothing" if call is None else type(call).__name__
+        raise UnsoundCaseError(f"{case['target']} returns {given}; it must return the function to time")
     return call
+
+
+def digest_of(result: object, case_id: str) -> float:
+    """One finite number for what a call returned: a float as it is, a tensor by its mean in float64.
+
+    Raises:
+        UnsoundCaseError: None, another type, or not finite.
+    """
+    if result is None:
+        raise UnsoundCaseError(
+            f"the function that {case_id} times returns nothing, so its result cannot be checked; return the loss"
+        )
+    if not isinstance(result, (int, float)) and not hasattr(result, "detach"):
+        raise UnsoundCaseError(f"{case_id} returns {type(result).__name__}; return the loss as a tensor or a float")
+    value = _mean(result)
+    if not math.isfinite(value):
+        raise UnsoundCaseError(f"{case_id} computes {value}; a diverged benchmark times something else")
+    return value
+
+
+def _mean(result: Any) -> float:
+    return float(result.detach().double().mean() if hasattr(result, "detach") else result)
+
+
+def checks_of(call: object, result: Any, case: Mapping[str, Any]) -> dict[str, float]:
+    """Named numbers by which both arms show that they compute the same thing: the result and the benchmark's own.
+
+    Args:
+        call: What the factory returned; its attribute `check`, where it has one, returns a mapping of names to numbers.
+        result: What the first call returned; already known to be finite.
+        case: `id` and `phase`.
+
+    Returns:
+        `loss` for the scalar of a step, `result` for another scalar, `result_norm` (Euclidean) for a tensor, whose mean
+        may be nothing but cancellation; then the benchmark's own.
+
+    Raises:
+        UnsoundCaseError: The benchmark's own check is not callable or gives something else than finite numbers.
+    """
+    if hasattr(result, "detach") and result.numel() > 1:
+        checks = {"result_norm": float(result.detach().double().norm())}
+    else:
+        checks = {"loss" if case["phase"] == "step" else "result": _mean(result)}
+    check = getattr(call, "check", None)
+    if check is None:
+        return checks
+    own = check() if callable(check) else check
+    if not isinstance(own, Mapping):
+        raise UnsoundCaseError(
+            f"the check of {case['id']} gives {type(own).__name__}; it must be a function that returns a mapping of "
+            "names to numbers"
+        )
+    for name, value in own.items():
+        try:
+            number = checks[str(name)] = float(value)
+        except (TypeError, ValueError):
+            raise UnsoundCaseError(
+                f"the check of {case['id']} gives {type(value).__name__} as {str(name)!r}; it must be a number"
+            ) from None
+        if not math.isfinite(number):
+            raise UnsoundCaseError(
+                f"{case['id']} computes {number} as {name}; a diverged benchmark times something else"
+            )
+    return checks
 
 
 def move_memory(draw: random.Random) -> None:
@@ -136,13 +192,10 @@ def seed_everything(seed: int, case_id: str) -> None:
     """Seed Python, NumPy and torch, where they are imported, with a block's seed mixed with the case id."""
     seed = (seed ^ zlib.crc32(case_id.encode())) % 2**32
     random.seed(seed)
-    for name, seeder in (("numpy", "random.seed"), ("torch", "manual_seed")):
-        module = sys.modules.get(name)
-        if module is not None:
-            target: Any = module
-            for part in seeder.split("."):
-                target = getattr(target, part)
-            target(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
 
 
 def load_factory(target: str) -> Callable[..., Any]:
@@ -166,34 +219,25 @@ def load_module(location: str) -> ModuleType:
     Raises:
         MissingTargetError: It does not exist.
     """
-    return _load_file(location) if location.endswith(".py") else _load_named(location)
-
-
-def _load_named(name: str) -> ModuleType:
+    if location.endswith(".py"):
+        return _load_file(location)
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(location)
     except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise MissingTargetError(f"there is no module {name!r} in this arm") from None
+        if error.name is not None and (location == error.name or location.startswith(error.name + ".")):
+            raise MissingTargetError(f"there is no module {location!r} in this arm") from None
         raise
-
-
-def _module_name(path: Path) -> str:
-    """Name of a file's module: its stem, or its place in the project where another module has that name.
-
-    Both must stay among the modules, or the attestation would not see one of them.
-    """
-    holder = sys.modules.get(path.stem)
-    if holder is None or getattr(holder, "__file__", None) == str(path.absolute()):
-        return path.stem
-    return ".".join(path.with_suffix("").parts)
 
 
 def _load_file(location: str) -> ModuleType:
     path = Path(location)
     if not path.is_file():
         raise MissingTargetError(f"there is no file {location!r} in this arm")
-    name = _module_name(path)
+    # A file whose stem is another module's goes by its place in the project: both must stay among the modules, or the
+    # attestation would not see one of them.
+    holder = sys.modules.get(path.stem)
+    is_free = holder is None or getattr(holder, "__file__", None) == str(path.absolute())
+    name = path.stem if is_free else ".".join(path.with_suffix("").parts)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path.absolute())

@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
-import sys
 import time
 
-from perfguard.records.protocol import CONTROL_VARIABLE
-from perfguard.worker.serve import Control
+from perfguard.worker.pipes import control_of_parent
 
 _HASH_BYTES = 2 * 1024 * 1024
 """SHA-256 of 2 MiB: 1 to 10 ms of pure computation in cache-sized pieces."""
 _COPY_BYTES = 16 * 1024 * 1024
 """One copy of 16 MiB: a few ms of memory traffic, beyond most second-level caches."""
-
-
-def main() -> None:
-    """Answer each `go` with one timed sample."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    control_variable = os.environ.pop(CONTROL_VARIABLE, None)
-    if control_variable is None:
-        sys.exit("perfguard control workload: started by perfguard only")
-    read_fd, write_fd = (int(fd) for fd in control_variable.split(","))
-    control = Control(read_fd, write_fd)
-    work = _Work()
-    control.send("ready", pid=os.getpid())
-    while (command := control.receive()) is not None and command["do"] == "go":
-        control.send("sample", value_s=work.time_once())
 
 
 class _Work:
@@ -47,6 +30,15 @@ class _Work:
         hashlib.sha256(self._hashed).digest()
         self._target[:] = self._source
         return time.perf_counter() - started
+
+
+def main() -> None:
+    """Answer each `go` with one timed sample."""
+    control = control_of_parent("perfguard control workload")
+    work = _Work()
+    control.send("ready", pid=os.getpid())
+    while (command := control.receive()) is not None and command["do"] == "go":
+        control.send("sample", value_s=work.time_once())
 
 
 if __name__ == "__main__":

@@ -10,16 +10,18 @@ import gc
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import asdict
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from perfguard.records.protocol import Message
-from perfguard.records.steps.program import ModuleFacts, ProgramFacts
-from perfguard.worker.denormals import NamedTensor, count_denormals, flushes_denormals, state_of
+from perfguard.records.steps.program import DenormalCount, ModuleFacts, ProgramFacts
+from perfguard.worker.torch_env import flushes_denormals
 
 MAX_OBJECTS = 200_000
 """Objects after which a search ends; a program's own data may be any number of them."""
 MAX_ENTRIES = 10_000
 """Entries of a list or a mapping from which it is data, and not looked into."""
+MAX_VALUES = 1 << 20
+"""Values of one tensor that are looked at for denormals, spread over all of it."""
 
 _CLOSED = (ModuleType, type, CodeType, FrameType, BuiltinFunctionType, str, bytes, int, float, complex, bool)
 """Objects that lead to nothing of the program, or to all of it."""
@@ -143,20 +145,91 @@ def _module_facts(path: str, module: Any, updated: set[int]) -> ModuleFacts:
 
 def _kept_tensors(modules: Iterable[tuple[str, Any]], optimizers: Sequence[Any]) -> dict[str, Sequence[NamedTensor]]:
     """What stays from step to step, by kind; parameters also where an optimizer alone holds them."""
-    parameters: dict[int, NamedTensor] = {}
+    known: dict[int, NamedTensor] = {}
     for path, module in modules:
         for name, parameter in module.named_parameters(recurse=False):
-            parameters.setdefault(id(parameter), NamedTensor(name=f"{path}.{name}", tensor=parameter))
-    for optimizer in optimizers:
-        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
-            parameters.setdefault(id(parameter), NamedTensor(name="a parameter", tensor=parameter))
-    named = list(parameters.values())
+            known.setdefault(id(parameter), NamedTensor(f"{path}.{name}", parameter))
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        for parameter in group["params"]:
+            known.setdefault(id(parameter), NamedTensor("a parameter", parameter))
+    parameters = list(known.values())
     return {
-        "parameters": named,
-        "gradients": [NamedTensor(name=each.name, tensor=each.tensor.grad) for each in named if _has_gradient(each)],
-        "optimizer state": state_of(optimizers, {key: each.name for key, each in parameters.items()}),
+        "parameters": parameters,
+        "gradients": [
+            NamedTensor(name, tensor.grad) for name, tensor in parameters if tensor.is_leaf and tensor.grad is not None
+        ],
+        "optimizer state": state_of(optimizers, {key: each.name for key, each in known.items()}),
     }
 
 
-def _has_gradient(named: NamedTensor) -> bool:
-    return named.tensor.is_leaf and named.tensor.grad is not None
+def state_of(optimizers: Iterable[Any], names: dict[int, str]) -> list[NamedTensor]:
+    """Tensors that optimizers keep for their parameters, whose names are given by their id."""
+    import torch
+
+    return [
+        NamedTensor(f"{key} of {names.get(id(parameter), 'a parameter')}", value)
+        for optimizer in optimizers
+        for parameter, state in optimizer.state.items()
+        if isinstance(state, dict)
+        for key, value in state.items()
+        if isinstance(value, torch.Tensor)
+    ]
+
+
+_BITS = {
+    "torch.float32": ("int32", 0x7F80_0000, 0x007F_FFFF),
+    "torch.float64": ("int64", 0x7FF0_0000_0000_0000, 0x000F_FFFF_FFFF_FFFF),
+    "torch.bfloat16": ("int16", 0x7F80, 0x007F),
+}
+"""torch's integers of the same size, and masks of the exponent, which is 0 in denormals, and the fraction, which is
+not. Source: IEEE 754; bfloat16 is the upper half of f32. Bits work where the processor rounds denormals to zero. f16 is
+passed over: what is denormal there is an ordinary number once it is converted."""
+
+
+class NamedTensor(NamedTuple):
+    """A tensor and what to call it."""
+
+    name: str  # `Net.conv1.weight`
+    tensor: Any
+
+
+def count_denormals(groups: dict[str, Sequence[NamedTensor]]) -> tuple[DenormalCount, ...]:
+    """Count in each group; groups without a single value are left out. Belongs between steps, never into one."""
+    import torch
+
+    with torch.no_grad():
+        counts = [_count(group, tensors) for group, tensors in groups.items()]
+    return tuple(count for count in counts if count.values)
+
+
+def _count(group: str, tensors: Sequence[NamedTensor]) -> DenormalCount:
+    values = denormals = 0
+    worst, worst_ratio = "", 0.0
+    for name, tensor in tensors:
+        looked_at, found = _count_in(tensor)
+        values, denormals = values + looked_at, denormals + found
+        if found and found / looked_at > worst_ratio:
+            worst, worst_ratio = name, found / looked_at
+    return DenormalCount(group=group, values=values, denormals=denormals, worst=worst)
+
+
+def _count_in(tensor: Any) -> tuple[int, int]:
+    """How many values were looked at, and how many of them are denormal."""
+    import torch
+
+    integers, exponent, fraction = _BITS.get(str(tensor.dtype), ("", 0, 0))
+    if not integers or tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel():
+        return 0, 0
+    try:
+        values = _sample(tensor.detach().view(getattr(torch, integers)))
+    except (RuntimeError, NotImplementedError):  # a subclass of tensors that has no memory of its own
+        return 0, 0
+    denormal = ((values & exponent) == 0) & ((values & fraction) != 0)
+    return values.numel(), int(denormal.sum())
+
+
+def _sample(values: Any) -> Any:
+    """About `MAX_VALUES` of the values at most: every so many along the longest dimension, as a view."""
+    step = -(-values.numel() // MAX_VALUES)
+    longest = max(range(values.dim()), key=lambda dimension: values.shape[dimension], default=0)
+    return values if step == 1 else values[(slice(None),) * longest + (slice(None, None, step),)]

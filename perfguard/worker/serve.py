@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind, encode, receive
+from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
+from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.compile_events import CompileEvents
 from perfguard.worker.timing.samples import SampleTimer, settle
 from perfguard.worker.timing.signals import Meters
@@ -21,25 +22,6 @@ if TYPE_CHECKING:
     from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
 
 _DETAIL_CHARACTERS = 4000
-
-
-class Control:
-    """The two pipes to the parent."""
-
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        # Benchmarks may start processes of their own; those must not hold the pipes open.
-        for descriptor in (read_fd, write_fd):
-            os.set_inheritable(descriptor, False)  # noqa: FBT003 - os takes no keyword here
-        self._reader = os.fdopen(read_fd, "rb")
-        self._write_fd = write_fd
-
-    def receive(self) -> Message | None:
-        """The next command; None when the parent has gone."""
-        return receive(self._reader)
-
-    def send(self, reply: str, **fields: Any) -> None:
-        """Answer with one line; a single write, so that it is never half there."""
-        os.write(self._write_fd, encode({"reply": reply, **fields}))
 
 
 class Worker:
@@ -51,7 +33,6 @@ class Worker:
         self._meters = meters
         self._job: Message = {}
         self._cases: dict[str, PreparedCase] = {}
-        self._runner: Any = None
 
     def serve(self) -> None:
         """Answer commands until `exit` or the end of the stream."""
@@ -71,18 +52,10 @@ class Worker:
             try:
                 handlers[command["do"]](command)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the child's boundary: every failure is a reply
-                self._failed(command, error)
+                case_id, detail = command.get("case", {}).get("id"), traceback.format_exc()[-_DETAIL_CHARACTERS:]
+                self._control.send("failed", case=case_id, **_kind_and_reason(error), detail=detail)
         for case in self._cases.values():
             case.close()
-
-    def _failed(self, command: Message, error: Exception | SystemExit) -> None:
-        self._control.send(
-            "failed",
-            case=command.get("case", {}).get("id"),
-            kind=_kind_of(error),
-            reason=_sentence(error),
-            detail=traceback.format_exc()[-_DETAIL_CHARACTERS:],
-        )
 
     def _hello(self, command: Message) -> None:
         if command["protocol"] != PROTOCOL_VERSION:
@@ -104,12 +77,8 @@ class Worker:
     def _prepare(self, command: Message) -> None:
         started = time.monotonic()
         compiled = CompileEvents()
-        case = prepare_case(
-            command["case"],
-            seed=command["seed"],
-            check=command.get("check", False),
-            instances=command.get("instances", 1),
-        )
+        check, instances = command.get("check", False), command.get("instances", 1)
+        case = prepare_case(command["case"], seed=command["seed"], check=check, instances=instances)
         self._cases[case.id] = case
         self._control.send(
             "prepared",
@@ -130,7 +99,7 @@ class Worker:
 
         def time_samples(held: PreparedCase) -> None:
             timer = SampleTimer(self._control, held, self._meters, inner_loops=inner_loops, spin_s=spin_s)
-            self._pyperf().bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=metadata)
+            self._runner.bench_time_func(case.id, timer, inner_loops=inner_loops, metadata=metadata)
             held.check_last(timer.last_result)
 
         case.hold(time_samples)
@@ -186,13 +155,13 @@ class Worker:
 
         return CaseProfiler(self._step_profiler)
 
-    def _pyperf(self) -> Any:
-        if self._runner is None:
-            import pyperf
+    @cached_property
+    def _runner(self) -> Any:
+        import pyperf
 
-            self._runner = pyperf.Runner()
-            self._runner.parse_args()
-        return self._runner
+        runner = pyperf.Runner()
+        runner.parse_args()
+        return runner
 
 
 def _import_stack(job: Message) -> Message:
@@ -218,14 +187,10 @@ def _import_stack(job: Message) -> Message:
     return facts
 
 
-def _kind_of(error: Exception | SystemExit) -> str:
-    if isinstance(error, SkippedTargetError):
-        return "skipped"
-    return "missing" if isinstance(error, MissingTargetError) else "error"
-
-
-def _sentence(error: Exception | SystemExit) -> str:
+def _kind_and_reason(error: Exception | SystemExit) -> Message:
     text = " ".join(str(error).split()) or "no message"
-    if isinstance(error, MissingTargetError) or getattr(error, "is_plain", False):
-        return text[:300]
-    return f"{type(error).__name__}: {text}"[:300]
+    if isinstance(error, MissingTargetError):
+        return {"kind": "skipped" if isinstance(error, SkippedTargetError) else "missing", "reason": text[:300]}
+    if not getattr(error, "is_plain", False):
+        text = f"{type(error).__name__}: {text}"
+    return {"kind": "error", "reason": text[:300]}

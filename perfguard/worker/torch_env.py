@@ -14,7 +14,7 @@ import platform
 import re
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ def collect() -> dict[str, object]:
 
 def main() -> None:
     """Print the facts as one line of JSON, whatever the libraries print beside it."""
-    with _redirected(sys.stderr.fileno()):
+    with redirected(sys.stderr.fileno()):
         facts = collect()
     sys.stdout.write(json.dumps(facts) + "\n")
 
@@ -90,7 +90,7 @@ def _torch_facts(torch: Any) -> dict[str, object]:
         "intra_op_threads": lambda: int(torch.get_num_threads()),
         "inter_op_threads": lambda: int(torch.get_num_interop_threads()),
         "parallel_backend": lambda: _first(r"parallel backend: *(.+)", torch.__config__.parallel_info()),
-        "flushes_denormals": lambda: _flushes_denormals(torch),
+        "flushes_denormals": flushes_denormals,
         "float32_matmul_precision": lambda: str(torch.get_float32_matmul_precision()),
         "onednn_enabled": lambda: bool(torch.backends.mkldnn.enabled),
         "deterministic": lambda: bool(torch.are_deterministic_algorithms_enabled()),
@@ -154,7 +154,10 @@ def _mkl_isa(torch: Any) -> str | None:
     return _first(r"architecture (.+?),? (?:Lnx|Win|OSX)\b", _printed_by(multiply))
 
 
-def _flushes_denormals(torch: Any) -> bool:
+def flushes_denormals() -> bool:
+    """Whether this thread rounds denormals to zero."""
+    import torch
+
     return float(torch.full((1,), 1e-40).mul(1.0)[0]) == 0.0
 
 
@@ -172,31 +175,35 @@ def _first(pattern: str, text: str) -> str | None:
 def _printed_by(action: Callable[[], None]) -> str:
     """What C libraries print to file descriptor 1, which `sys.stdout` never sees."""
     with tempfile.TemporaryFile() as file:
-        with _redirected(file.fileno()):
+        with redirected(file.fileno()):
             action()
         file.seek(0)
         return file.read().decode("utf-8", "replace")
 
 
 @contextmanager
-def _redirected(target: int) -> Iterator[None]:
-    sys.stdout.flush()
-    _flush_c()
+def redirected(target: int) -> Iterator[None]:
+    """Send what this process and those that it starts meanwhile print to file descriptor 1 to another descriptor."""
     saved = os.dup(1)
+    _flush()
     try:
         os.dup2(target, 1)
         yield
     finally:
-        sys.stdout.flush()
-        _flush_c()
+        _flush()
         os.dup2(saved, 1)
         os.close(saved)
 
 
-def _flush_c() -> None:
+def _flush() -> None:
+    """Write out what Python and C still hold, so that it ends up on the side where it was printed."""
     import ctypes
 
-    _ask(lambda: ctypes.CDLL(None).fflush(None))
+    for stream in (sys.stdout, sys.__stdout__):
+        with suppress(Exception):  # a script may have closed or replaced them
+            stream.flush()  # type: ignore[union-attr]
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
 
 
 if __name__ == "__main__":

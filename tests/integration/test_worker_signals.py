@@ -207,7 +207,7 @@ def test_a_counter_opened_before_torch_counts_its_openmp_threads(tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs for two threads")
     script = """
-    from perfguard.worker.timing.perf_counter import TASK_CLOCK, PerfCounter, events_between
+    from perfguard.worker.timing.signals import TASK_CLOCK, PerfCounter, events_between
 
     counter = PerfCounter(TASK_CLOCK)
     if counter.problem:

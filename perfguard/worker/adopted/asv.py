@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 import os
 import pickle
 import pkgutil
@@ -16,15 +17,16 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from perfguard.records.facts import fact
+from perfguard.records.spec import ParameterValue
 from perfguard.worker.adopted.found import (
     ASV,
     AdoptedTarget,
@@ -54,16 +56,11 @@ _OTHERS = {
 class AsvBenchmark:
     """A function that asv times."""
 
-    location: str
-    """Dotted path below the benchmark directory: `suite.TimeSuite.time_keys`."""
-    name: str
-    """As asv calls it: the location, or the function's `benchmark_name`."""
-    owner: type | None
-    """Its class."""
+    location: str  # Dotted path below the benchmark directory: `suite.TimeSuite.time_keys`
+    name: str  # asv's name for it: the location, or the function's `benchmark_name`
+    owner: type | None  # Its class
     module: ModuleType
-    """Where it is."""
-    function: Callable[..., object]
-    """The plain function."""
+    function: Callable[..., object]  # The plain function
 
     def instance(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         """The function to call, and where its attributes are looked for, the nearest first."""
@@ -78,23 +75,16 @@ class AsvBenchmark:
 class AsvParameters:
     """What a benchmark is run over."""
 
-    names: tuple[str, ...]
-    """As they stand in case ids."""
-    values: tuple[tuple[object, ...], ...]
-    """For each name; any objects."""
-    skipped: tuple[tuple[object, ...], ...] = ()
-    """Combinations that the suite leaves out."""
+    names: tuple[str, ...]  # As they stand in case ids
+    values: tuple[tuple[object, ...], ...]  # For each name; any objects
+    labels: tuple[tuple[ParameterValue, ...], ...]  # For each name, what stands for its values in case ids
+    skipped: tuple[tuple[object, ...], ...]  # Combinations that the suite leaves out
 
-    @property
-    def labels(self) -> tuple[tuple[Any, ...], ...]:
-        """For each name, what stands for its values in case ids."""
-        return tuple(labels_of(values) for values in self.values)
-
-    def combinations(self) -> Iterator[tuple[tuple[object, ...], tuple[Any, ...]]]:
-        """Values and labels of each combination that is run."""
-        for values, labels in zip(product(*self.values), product(*self.labels), strict=True):
+    def combinations(self) -> Iterator[Combination]:
+        """Labels of each combination that is run."""
+        for values, labels in zip(itertools.product(*self.values), itertools.product(*self.labels), strict=True):
             if values not in self.skipped:
-                yield values, labels
+                yield labels
 
     def chosen(self, parameters: dict[str, Any]) -> tuple[object, ...]:
         """The values behind the labels of a case.
@@ -114,23 +104,6 @@ class AsvParameters:
         if tuple(found) in self.skipped:
             raise SkippedTargetError("the suite skips these parameters")
         return tuple(found)
-
-
-def benchmarks_in(directory: str) -> Iterator[AsvBenchmark]:
-    """All timed benchmarks of a directory, in the order of its modules."""
-    for module in _modules(_root_package(directory)):
-        yield from _benchmarks_of(module)
-
-
-def other_kinds(directory: str) -> dict[str, int]:
-    """How many benchmarks there are of each kind that is not timed here."""
-    counts: dict[str, int] = {}
-    for module in _modules(_root_package(directory)):
-        for _, _, name, _ in _functions_of(module):
-            kind = next((kind for kind, pattern in _OTHERS.items() if pattern.match(name)), None)
-            if kind is not None and not _TIMED.match(name):
-                counts[kind] = counts.get(kind, 0) + 1
-    return counts
 
 
 def find_benchmark(directory: str, location: str) -> AsvBenchmark:
@@ -160,8 +133,12 @@ def parameters_of(sources: tuple[object, ...]) -> AsvParameters:
     values = tuple(tuple(axis) for axis in params)
     given = [str(name) for name in first_attribute(sources, "param_names", ())][: len(values)]
     names = given + [f"param{number + 1}" for number in range(len(given), len(values))]
-    skipped = tuple(tuple(skip) for skip in first_attribute(sources, "skip_params", ()))
-    return AsvParameters(names=tuple(map(parameter_name, names)), values=values, skipped=skipped)
+    return AsvParameters(
+        names=tuple(map(parameter_name, names)),
+        values=values,
+        labels=tuple(map(labels_of, values)),
+        skipped=tuple(tuple(skip) for skip in first_attribute(sources, "skip_params", ())),
+    )
 
 
 def first_attribute(sources: tuple[object, ...], name: str, default: Any) -> Any:
@@ -198,9 +175,8 @@ def _benchmarks_of(module: ModuleType) -> Iterator[AsvBenchmark]:
     prefix = module.__name__.split(".")[1:]
     for owner, attribute, name, function in _functions_of(module):
         if _TIMED.match(name.rpartition(".")[2]) and not getattr(function, "skip_benchmark", False):
-            parts = [*prefix, owner.__name__, attribute] if owner is not None else [*prefix, attribute]
-            location = ".".join(parts)
-            shown = name if name != attribute else location
+            location = ".".join([*prefix, *([] if owner is None else [owner.__name__]), attribute])
+            shown = location if name == attribute else name
             yield AsvBenchmark(location=location, name=shown, owner=owner, module=module, function=function)
 
 
@@ -231,11 +207,6 @@ class AsvSource:
         self._values = parameters_of(sources).chosen(parameters)
         self._cache = _cache_of(sources)
 
-    @classmethod
-    def of(cls, target: AdoptedTarget, parameters: dict[str, Any]) -> AsvSource:
-        """The source of a case."""
-        return cls(find_benchmark(target.place, target.name), parameters)
-
     def surroundings(self) -> AbstractContextManager[None]:
         """The directory of its setup_cache, where it has one: what that wrote there is read by relative paths."""
         return contextlib.nullcontext() if self._cache is None else self._cache.directory()
@@ -249,7 +220,7 @@ class AsvSource:
         call, sources = self._benchmark.instance()
         cached = () if self._cache is None else self._cache.arguments()
         arguments = (*cached, *self._values)
-        setups = list(reversed(all_attributes(sources, "setup")))
+        setups = all_attributes(sources, "setup")[::-1]
         teardowns = all_attributes(sources, "teardown")
 
         def set_up() -> None:
@@ -339,19 +310,24 @@ def _needs_nothing(function: Callable[..., object]) -> bool:
 
 _MEASURING = ("repeat", "rounds", "processes", "sample_time", "warmup_time", "min_run_count", "timeout", "timer")
 """asv's own settings of how to measure; `number` is heeded."""
-_SKIPS = ("NotImplementedError", "SkipNotImplemented")
+_SKIPS = frozenset(("NotImplementedError", "SkipNotImplemented"))
 
 
 def find_asv(directory: str, found: Found) -> None:
-    """Add the benchmarks of a directory."""
+    """Add the benchmarks of a directory, in the order of its modules."""
     ignored: set[str] = set()
     skipped = 0
-    for benchmark in benchmarks_in(directory):
+    modules = list(_modules(_root_package(directory)))
+    for benchmark in itertools.chain.from_iterable(map(_benchmarks_of, modules)):
         _, sources = benchmark.instance()
         ignored.update(name for name in _MEASURING if first_attribute(sources[:-1], name, None) is not None)
         parameters = parameters_of(sources)
-        kept = list(_run(benchmark, parameters, sources))
-        skipped += len(list(parameters.combinations())) - len(kept)
+        combinations = list(parameters.combinations())
+        kept = combinations
+        # Only a set-up that mentions NotImplementedError is tried; all others would cost what a run's set-ups cost.
+        if any(map(_mentions_skips, all_attributes(sources, "setup"))):
+            kept = [labels for labels in combinations if not _is_skipped(benchmark, parameters.names, labels)]
+        skipped += len(combinations) - len(kept)
         found.add(
             AdoptedTarget(tool=ASV, place=directory, name=benchmark.location),
             benchmark_name((ASV, *benchmark.name.split("."))),
@@ -359,42 +335,37 @@ def find_asv(directory: str, found: Found) -> None:
             kept,
             doc=first_line(benchmark.function.__doc__) or first_line(getattr(benchmark.owner, "__doc__", None)),
         )
-    _note(directory, found, ignored=ignored, skipped=skipped)
+    kinds = Counter(
+        kind for module in modules for _, _, name, _ in _functions_of(module) if (kind := _other_kind(name))
+    )
+    others = tuple(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    for code, values in (
+        ("adopted.other_kinds", {"kinds": others}),
+        ("adopted.ignored_settings", {"names": tuple(sorted(ignored))}),
+        ("adopted.skipped_by_setup", {"number": skipped}),
+    ):
+        if any(values.values()):
+            found.notes.append(fact(code, {"place": directory, "tool": ASV, **values}))
 
 
-def _note(directory: str, found: Found, *, ignored: set[str], skipped: int) -> None:
-    others = tuple(f"{count} {kind}" for kind, count in sorted(other_kinds(directory).items()))
-    if others:
-        found.notes.append(fact("adopted.other_kinds", place=directory, tool=ASV, kinds=others))
-    if ignored:
-        found.notes.append(fact("adopted.ignored_settings", place=directory, tool=ASV, names=tuple(sorted(ignored))))
-    if skipped:
-        found.notes.append(fact("adopted.skipped_by_setup", place=directory, tool=ASV, number=skipped))
-
-
-def _run(benchmark: AsvBenchmark, parameters: AsvParameters, sources: tuple[object, ...]) -> Iterator[Combination]:
-    """Labels of the combinations that the suite does not skip.
-
-    Only a set-up that mentions NotImplementedError is tried; all others would cost what a whole run's set-ups cost.
-    """
-    may_skip = any(_mentions_skips(function) for function in all_attributes(sources, "setup"))
-    for _, labels in parameters.combinations():
-        if not may_skip or not _is_skipped(benchmark, dict(zip(parameters.names, labels, strict=True))):
-            yield labels
+def _other_kind(name: str) -> str | None:
+    """The kind that asv knows and perfguard does not time; None for a name of another."""
+    if _TIMED.match(name):
+        return None
+    return next((kind for kind, pattern in _OTHERS.items() if pattern.match(name)), None)
 
 
 def _mentions_skips(function: Any) -> bool:
-    code = getattr(function, "__code__", None)
-    return code is not None and any(name in code.co_names for name in _SKIPS)
+    return not _SKIPS.isdisjoint(getattr(getattr(function, "__code__", None), "co_names", ()))
 
 
-def _is_skipped(benchmark: AsvBenchmark, parameters: dict[str, Any]) -> bool:
+def _is_skipped(benchmark: AsvBenchmark, names: tuple[str, ...], labels: Combination) -> bool:
     try:
-        source = AsvSource(benchmark, parameters)
+        source = AsvSource(benchmark, dict(zip(names, labels, strict=True)))
         with source.surroundings():
             source.set_up().close()
     except MissingTargetError:
         return True
-    except Exception:  # noqa: BLE001 - a broken set-up is told when the case is measured
+    except Exception:  # noqa: BLE001 - a broken set-up is reported when the case is measured
         return False
     return False

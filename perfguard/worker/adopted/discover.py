@@ -6,15 +6,13 @@ The argument says what to look through: `{"asv": [DIRECTORY…], "pytest": [FILE
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
 
 from perfguard.worker.adopted.found import ASV, PYTEST, TIMER, Found
-
-_WITHOUT_TORCH = "no-torch"
 
 
 def main(wanted: dict[str, list[str]]) -> None:
@@ -23,34 +21,23 @@ def main(wanted: dict[str, list[str]]) -> None:
     os.dup2(2, 1)  # what the suites print must not mix with the answer
     found = Found()
     for tool, places in wanted.items():
-        find = _finder(tool)
+        module, name = _FINDERS[tool]
+        find = getattr(importlib.import_module(f"perfguard.worker.adopted.{module}"), name)
         for place in places:
             try:
                 find(place, found)
             except (Exception, SystemExit):  # noqa: BLE001 - a suite may fail in any way; the parent reports it
                 found.errors.append({"path": place, "detail": traceback.format_exc(limit=-3)})
     if "torch" not in sys.modules:
-        found.benchmarks = [dataclasses.replace(b, tags=(*b.tags, _WITHOUT_TORCH)) for b in found.benchmarks]
+        found.benchmarks = [dataclasses.replace(b, tags=(*b.tags, "no-torch")) for b in found.benchmarks]
     with os.fdopen(out, "w") as answer:
         specs = [dataclasses.asdict(spec) for spec in found.benchmarks]
-        notes = [dataclasses.asdict(note) for note in found.all_notes()]
+        notes = [dataclasses.asdict(note) for note in (*found.notes, *found.counted)]
         json.dump({"benchmarks": specs, "notes": notes, "errors": found.errors}, answer)
 
 
-def _finder(tool: str) -> Callable[[str, Found], None]:
-    if tool == ASV:
-        from perfguard.worker.adopted.asv import find_asv
-
-        return find_asv
-    if tool == PYTEST:
-        from perfguard.worker.adopted.pytest_cases import find_tests
-
-        return find_tests
-    if tool == TIMER:
-        from perfguard.worker.adopted.timer import find_timers
-
-        return find_timers
-    raise ValueError(f"no tool is called {tool!r}")
+_FINDERS = {ASV: ("asv", "find_asv"), PYTEST: ("pytest_cases", "find_tests"), TIMER: ("timer", "find_timers")}
+"""Module and function that look through a tool's places; imported only when they are needed."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Cases of other tools as the worker holds them: set up, called, compared where there is something to compare."""
+"""Cases of other tools as the worker holds them: set up, called, and compared where their results can be."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from perfguard.worker.adopted.found import ASV, PYTEST, adopted_target
-from perfguard.worker.cases import SEATING_CALLS, MissingTargetError, PreparedCase, move_memory, seed_everything
-from perfguard.worker.checks import checks_of
+from perfguard.worker.cases import (
+    SEATING_CALLS,
+    MissingTargetError,
+    PreparedCase,
+    checks_of,
+    move_memory,
+    seed_everything,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """One set-up of a case."""
 
-    call: Callable[[], object]
-    """One call is one iteration."""
-    close: Callable[[], None] = lambda: None
-    """The suite's own clearing up."""
+    call: Callable[[], object]  # One call is one iteration
+    close: Callable[[], object]  # The suite's own clearing up
 
 
 class Source(Protocol):
-    """What sets instances of one case up."""
+    """Sets instances of one case up."""
 
     def set_up(self) -> Instance:
         """A further instance."""
@@ -44,10 +47,8 @@ class Source(Protocol):
 class AdoptedCase(PreparedCase):
     """A case of another tool; what it returns is checked where it can be, and never makes it fail."""
 
-    surroundings: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    """What holds while it is timed."""
-    closers: list[Callable[[], None]] = field(default_factory=list)
-    """The instances' clearing up."""
+    surroundings: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext  # What holds while it is timed
+    closers: list[Callable[[], object]] = field(default_factory=list)  # The instances' clearing up
 
     def hold(self, body: Callable[[PreparedCase], None]) -> None:
         """Run `body` in the surroundings that the case was set up in."""
@@ -71,18 +72,17 @@ def prepare_instances(case: dict[str, Any], source: Source, *, seed: int, check:
     """Set a case up under its seed and call it once; then its further instances.
 
     A number or tensor that two set-ups agree on is a check of the case, as for perfguard's own benchmarks. Nothing else
-    is compared: suites return None, objects, or numbers that nobody seeded.
-
-    Args:
-        case: As `prepare_case` has it.
-        source: Sets the instances up.
-        seed: Of the block.
-        check: Also time a second set-up.
-        instances: How many take turns in the samples.
+    is compared: suites return None, objects, or numbers that nobody seeded. `check` also times a second set-up; the
+    other arguments are those of `prepare_case`.
     """
+
+    def seeded() -> Instance:
+        seed_everything(seed, case["id"])
+        return source.set_up()
+
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     with source.surroundings():
-        first = _seeded(source, case["id"], seed)
+        first = seeded()
         prepared = AdoptedCase(case["id"], (first.call,), 0.0, surroundings=source.surroundings, closers=[first.close])
         result = first.call()
         for number in range(1, max(instances, 2)):
@@ -92,12 +92,18 @@ def prepare_instances(case: dict[str, Any], source: Source, *, seed: int, check:
             if is_kept:
                 move_memory(draw)
             started = time.monotonic()
-            further = _seeded(source, case["id"], seed)
+            further = seeded()
             again = further.call()
             if number == 1:
                 prepared.instance_s = time.monotonic() - started if check else None
                 note_result(prepared, case, result, again)
-            _keep(prepared, further) if is_kept else further.close()
+            if not is_kept:
+                further.close()
+                continue
+            for _ in range(SEATING_CALLS - 1):  # the first is done
+                further.call()
+            prepared.calls += (further.call,)
+            prepared.closers.append(further.close)
     return prepared
 
 
@@ -123,18 +129,6 @@ def number_of(result: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _seeded(source: Source, case_id: str, seed: int) -> Instance:
-    seed_everything(seed, case_id)
-    return source.set_up()
-
-
-def _keep(prepared: AdoptedCase, instance: Instance) -> None:
-    for _ in range(SEATING_CALLS - 1):  # the first is done
-        instance.call()
-    prepared.calls += (instance.call,)
-    prepared.closers.append(instance.close)
-
-
 def prepare_adopted(case: dict[str, Any], *, seed: int, check: bool, instances: int) -> PreparedCase:
     """As `perfguard.worker.cases.prepare_case`, for a case whose target names a tool."""
     target = adopted_target(case["target"])
@@ -145,12 +139,13 @@ def prepare_adopted(case: dict[str, Any], *, seed: int, check: bool, instances: 
         from perfguard.worker.adopted.pytest_cases import prepare_test
 
         return prepare_test(case, target, seed=seed, check=check, instances=instances)
+    source: Source
     if target.tool == ASV:
-        from perfguard.worker.adopted.asv import AsvSource
+        from perfguard.worker.adopted.asv import AsvSource, find_benchmark
 
-        source: Any = AsvSource.of(target, case["parameters"])
+        source = AsvSource(find_benchmark(target.place, target.name), case["parameters"])
     else:
         from perfguard.worker.adopted.timer import TimerSource
 
-        source = TimerSource.of(target, case["parameters"])
+        source = TimerSource(target, case["parameters"])
     return prepare_instances(case, source, seed=seed, check=check, instances=instances)

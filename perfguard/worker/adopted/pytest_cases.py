@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfguard.records.facts import fact
+from perfguard.records.spec import ParameterValue
 from perfguard.worker.adopted.found import PYTEST, AdoptedTarget, Found, benchmark_name, dotted, first_line, labels_of
 from perfguard.worker.adopted.instances import AdoptedCase, note_result, number_of
 from perfguard.worker.cases import (
@@ -24,10 +25,10 @@ from perfguard.worker.cases import (
     MissingTargetError,
     PreparedCase,
     SkippedTargetError,
+    UnsoundCaseError,
     move_memory,
     seed_everything,
 )
-from perfguard.worker.checks import UnsoundCaseError
 
 if TYPE_CHECKING:
     import pytest
@@ -43,12 +44,9 @@ ID_PARAMETER = "id"
 class TimedTest:
     """A test that is a case."""
 
-    target: AdoptedTarget
-    """Its file, and its name with dots between class and function."""
-    label: str | None
-    """What stands for its parameters in the case id."""
-    seed: Callable[[], None]
-    """Called before its fixtures are made."""
+    target: AdoptedTarget  # Its file, and its name with dots between class and function
+    label: str | None  # What stands for its parameters in the case id
+    seed: Callable[[], None]  # Called before its fixtures are made
 
     def run(self, body: Body) -> None:
         """Run it once, with `body` where it calls its fixture.
@@ -61,46 +59,39 @@ class TimedTest:
         """
         from perfguard.worker.adopted.pytest_plugin import BenchmarkPlugin, run_pytest
 
-        ran = _Ran(body)
-        plugin = BenchmarkPlugin(ran, choose=functools.partial(self._chosen, ran), seed=self.seed)
+        errors: list[BaseException] = []
+        is_chosen = is_done = False
+
+        def remembered(call: Callable[[], object]) -> object:
+            nonlocal is_done
+            try:
+                result = body(call)
+            except BaseException as error:
+                errors.append(error)  # the test may swallow it
+                raise
+            is_done = True
+            return result
+
+        def choose(items: list[pytest.Item]) -> list[pytest.Item]:
+            nonlocal is_chosen
+            chosen = [item for item, label in _labelled(items) if self.label in (None, label)]
+            is_chosen = bool(chosen)
+            return chosen
+
+        plugin = BenchmarkPlugin(remembered, choose=choose, seed=self.seed)
         code = run_pytest("::".join((self.target.place, *self.target.name.split("."))), plugin)
-        if ran.error is not None:
-            raise ran.error
+        if errors:
+            raise errors[-1]
         if plugin.skipped is not None:
             raise SkippedTargetError(f"the test is skipped: {plugin.skipped}")
         if plugin.problems:
             raise UnsoundCaseError(f"the test fails: {plugin.problems[0]}")
-        if not ran.is_chosen:
+        if not is_chosen:
             raise MissingTargetError(f"there is no such test in {self.target.place} in this arm")
-        if not ran.is_done:
+        if not is_done:
             raise UnsoundCaseError("the test never calls its benchmark fixture, so there is nothing to time")
         if code:
             raise UnsoundCaseError(f"pytest ends with exit code {code}; run the test alone to see why")
-
-    def _chosen(self, ran: _Ran, items: list[pytest.Item]) -> list[pytest.Item]:
-        labels = labels_of(pytest_id(item) or "" for item in items)
-        chosen = [item for item, label in zip(items, labels, strict=True) if self.label in (None, label)]
-        ran.is_chosen = bool(chosen)
-        return chosen
-
-
-class _Ran:
-    """A body that remembers how it went: the test around it may swallow what it raises."""
-
-    def __init__(self, body: Body) -> None:
-        self._body = body
-        self.error: BaseException | None = None
-        self.is_chosen = False
-        self.is_done = False
-
-    def __call__(self, call: Callable[[], object]) -> object:
-        try:
-            result = self._body(call)
-        except BaseException as error:
-            self.error = error
-            raise
-        self.is_done = True
-        return result
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,11 +99,8 @@ class PytestCase(AdoptedCase):
     """A case that is set up again whenever it is held."""
 
     test: TimedTest
-    """The test."""
-    instances: int
-    """How many runs of it take turns in the samples, one inside the other."""
-    draw: random.Random
-    """Where each lies in memory."""
+    instances: int  # How many runs of it take turns in the samples, one inside the other
+    draw: random.Random  # Where each lies in memory
 
     def hold(self, body: Callable[[PreparedCase], None]) -> None:
         """Run the test, and `body` where it calls its fixture; between them, the test's further instances."""
@@ -136,18 +124,11 @@ class PytestCase(AdoptedCase):
 def prepare_test(case: dict[str, Any], target: AdoptedTarget, *, seed: int, check: bool, instances: int) -> PytestCase:
     """Run a test once with a single call; a second time where its result is a number that another run may confirm.
 
-    Args:
-        case: As `prepare_case` has it.
-        target: The test.
-        seed: Of the block.
-        check: Also try whether the test can be run inside itself, and time that.
-        instances: How many take turns in the samples.
+    `check` also tries whether the test can be run inside itself, and times that; the other arguments are those of
+    `prepare_case`.
     """
-    test = TimedTest(
-        target=target,
-        label=case["parameters"].get(ID_PARAMETER),
-        seed=functools.partial(seed_everything, seed, case["id"]),
-    )
+    seeder = functools.partial(seed_everything, seed, case["id"])
+    test = TimedTest(target=target, label=case["parameters"].get(ID_PARAMETER), seed=seeder)
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     prepared = PytestCase(case["id"], (), 0.0, test=test, instances=instances, draw=draw)
     result = _run_once(test)
@@ -186,10 +167,10 @@ def _nested_s(test: TimedTest) -> float | None:
     return spent_s[-1]
 
 
-def pytest_id(item: pytest.Item) -> str | None:
-    """What pytest puts into brackets behind a parametrized test; None for another."""
-    callspec = getattr(item, "callspec", None)
-    return None if callspec is None else str(callspec.id)
+def _labelled(items: list[pytest.Item]) -> list[tuple[pytest.Item, ParameterValue]]:
+    """Tests with what stands for their parameters: what pytest puts into brackets behind the name."""
+    ids = (str(item.callspec.id) if hasattr(item, "callspec") else "" for item in items)
+    return list(zip(items, labels_of(ids), strict=True))
 
 
 _FIXTURE = "benchmark"
@@ -219,7 +200,8 @@ def find_tests(path: str, found: Found) -> None:
     by_function: dict[str, list[pytest.Item]] = {}
     for item in collected:
         if _FIXTURE in getattr(item, "fixturenames", ()):
-            by_function.setdefault(_name(item), []).append(item)
+            parts = item.nodeid.partition("[")[0].split("::")[1:]
+            by_function.setdefault(".".join(parts), []).append(item)
     skipped = sum(_add(path, name, items, found) for name, items in by_function.items())
     if not by_function:
         found.notes.append(fact("adopted.no_test", place=path, tool=PYTEST, fixture=_FIXTURE))
@@ -230,9 +212,8 @@ def find_tests(path: str, found: Found) -> None:
 
 def _add(path: str, name: str, items: list[pytest.Item], found: Found) -> int:
     """Add one function; gives how many of its tests are skipped."""
-    labels = labels_of(pytest_id(item) or "" for item in items)
-    is_parametrized = pytest_id(items[0]) is not None
-    kept = [label for item, label in zip(items, labels, strict=True) if not _is_skipped(item)]
+    is_parametrized = hasattr(items[0], "callspec")
+    kept = [label for item, label in _labelled(items) if not _is_skipped(item)]
     if kept:
         found.add(
             AdoptedTarget(tool=PYTEST, place=path, name=name),
@@ -244,14 +225,8 @@ def _add(path: str, name: str, items: list[pytest.Item], found: Found) -> int:
     return len(items) - len(kept)
 
 
-def _name(item: pytest.Item) -> str:
-    """Class and function, with dots between."""
-    parts = item.nodeid.partition("[")[0].split("::")[1:]
-    return ".".join(parts)
-
-
 def _is_skipped(item: pytest.Item) -> bool:
-    """Whether marks skip a test; where this pytest does not tell, the test says so itself when it is measured."""
+    """Whether marks skip a test; where pytest does not say so, the test itself does when it is measured."""
     try:
         from _pytest.skipping import evaluate_skip_marks
     except ImportError:

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG005 - pytest reads the names of the arguments of a hook
 """A pytest plugin in place of pytest-benchmark: its options, marker and hooks are accepted, its fixture is ours.
 
 Imported only where pytest runs, in the environment under test.
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from perfguard.worker.adopted.asv import renewed
-from perfguard.worker.checks import UnsoundCaseError
+from perfguard.worker.cases import UnsoundCaseError
 
 Body = Callable[[Callable[[], object]], object]
 """Takes the call that a test wants timed and gives the result that the test goes on with."""
@@ -58,19 +59,29 @@ class BenchmarkFixture:
         """The same; where there is a `setup`, before each call. Rounds and iterations are perfguard's own."""
         if setup is None and teardown is None:
             return self(target, *args, **(kwargs or {}))
-        state = _State(target, tuple(args), dict(kwargs or {}), setup=setup, teardown=teardown)
-        state.renew()
+        arguments, is_made = (tuple(args), dict(kwargs or {})), False
+
+        def end() -> None:
+            nonlocal is_made
+            if is_made and teardown is not None:
+                teardown(*arguments[0], **arguments[1])
+            is_made = False
+
+        def renew() -> None:
+            nonlocal arguments, is_made
+            end()
+            made = None if setup is None else setup()
+            arguments = arguments if made is None else made
+            is_made = True
+
+        renew()
         try:
-            return self._hand_over(renewed(state.call, state.renew))
+            return self._hand_over(renewed(lambda: target(*arguments[0], **arguments[1]), renew))
         finally:
-            state.end()
+            end()
 
     def weave(self, *_args: object, **_kwargs: object) -> NoReturn:
-        """Not supported.
-
-        Raises:
-            UnsoundCaseError: Always.
-        """
+        """Not supported; always raises UnsoundCaseError."""
         raise UnsoundCaseError("benchmark.weave is not supported; time a call with benchmark(f, …)")
 
     patch = weave
@@ -80,41 +91,6 @@ class BenchmarkFixture:
             raise UnsoundCaseError("the test uses its benchmark fixture twice; a case is one call")
         self._is_used = True
         return self._body(call)
-
-
-class _State:
-    """Arguments of a call that are made again before each."""
-
-    def __init__(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        setup: Callable[[], Any] | None,
-        teardown: Callable[..., Any] | None,
-    ) -> None:
-        self._target = target
-        self._args = args
-        self._kwargs = kwargs
-        self._setup = setup
-        self._teardown = teardown
-        self._is_made = False
-
-    def call(self) -> Any:
-        return self._target(*self._args, **self._kwargs)
-
-    def renew(self) -> None:
-        self.end()
-        made = None if self._setup is None else self._setup()
-        if made is not None:
-            self._args, self._kwargs = made
-        self._is_made = True
-
-    def end(self) -> None:
-        if self._is_made and self._teardown is not None:
-            self._teardown(*self._args, **self._kwargs)
-        self._is_made = False
 
 
 _FLAGS = ("disable-gc", "skip", "disable", "enable", "only", "verbose", "quiet", "autosave", "save-data")
@@ -129,44 +105,26 @@ _BLOCKED = ("benchmark", "pytest_benchmark.plugin", "codspeed", "cacheprovider",
 collect garbage five times after each run."""
 _SILENCING = {"dist": "no", "tx": [], "numprocesses": 0, "timeout": 0}
 """Options of pytest-xdist and pytest-timeout, which would run the test elsewhere or end it."""
-_WITHOUT_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
-class BenchmarkHooks:
-    """Hooks that conftest files may implement for pytest-benchmark; none is called."""
-
-    def pytest_benchmark_scale_unit(  # noqa: PLR0917 - the hook's own signature
-        self, config: Any, unit: Any, benchmarks: Any, best: Any, worst: Any, sort: Any
-    ) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_generate_machine_info(self, config: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_update_machine_info(self, config: Any, machine_info: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_generate_commit_info(self, config: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_update_commit_info(self, config: Any, commit_info: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_group_stats(self, config: Any, benchmarks: Any, group_by: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_generate_json(
-        self, config: Any, benchmarks: Any, include_data: Any, machine_info: Any, commit_info: Any
-    ) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_update_json(self, config: Any, benchmarks: Any, output_json: Any) -> None:
-        """Ignored."""
-
-    def pytest_benchmark_compare_machine_info(
-        self, config: Any, benchmarksession: Any, machine_info: Any, compared_benchmark: Any
-    ) -> None:
-        """Ignored."""
+_HOOKS = type(
+    "BenchmarkHooks",
+    (),
+    {
+        "pytest_benchmark_scale_unit": lambda config, unit, benchmarks, best, worst, sort: None,
+        "pytest_benchmark_generate_machine_info": lambda config: None,
+        "pytest_benchmark_update_machine_info": lambda config, machine_info: None,
+        "pytest_benchmark_generate_commit_info": lambda config: None,
+        "pytest_benchmark_update_commit_info": lambda config, commit_info: None,
+        "pytest_benchmark_group_stats": lambda config, benchmarks, group_by: None,
+        "pytest_benchmark_generate_json": lambda config, benchmarks, include_data, machine_info, commit_info: None,
+        "pytest_benchmark_update_json": lambda config, benchmarks, output_json: None,
+        "pytest_benchmark_compare_machine_info": lambda config, benchmarksession, machine_info, compared_benchmark: (
+            None
+        ),
+    },
+)
+"""Hooks that conftest files may implement for pytest-benchmark; none is called."""
 
 
 class BenchmarkPlugin:
@@ -183,10 +141,8 @@ class BenchmarkPlugin:
         self._body = body
         self._choose = choose
         self._seed = seed
-        self.problems: list[str] = []
-        """What went wrong, the first thing first."""
-        self.skipped: str | None = None
-        """Why the test was skipped."""
+        self.problems: list[str] = []  # What went wrong, the first thing first
+        self.skipped: str | None = None  # Why the test was skipped
 
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         """The options of pytest-benchmark, which a project's `addopts` may hold."""
@@ -201,7 +157,7 @@ class BenchmarkPlugin:
 
     def pytest_addhooks(self, pluginmanager: pytest.PytestPluginManager) -> None:
         """The hooks of pytest-benchmark."""
-        pluginmanager.add_hookspecs(BenchmarkHooks)
+        pluginmanager.add_hookspecs(_HOOKS)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -258,8 +214,7 @@ def run_pytest(selector: str, plugin: BenchmarkPlugin, *options: str) -> int:
     """Run pytest in this process, on the main thread, with the project's settings; gives its exit code."""
     here = os.getcwd()  # noqa: PTH109
     arguments = [selector, f"--rootdir={here}", f"--confcutdir={here}", "-q", "--no-header", "--no-summary", "-s"]
-    for name in _BLOCKED:
-        arguments += ["-p", f"no:{name}"]
-    if importlib.util.find_spec("pytest_cov") is not None and not os.environ.get(_WITHOUT_PLUGINS):
+    arguments += [f"-pno:{name}" for name in _BLOCKED]
+    if importlib.util.find_spec("pytest_cov") is not None and not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         arguments.append("--no-cov")  # it would trace what is timed, and starts before it could be told otherwise
     return int(pytest.main([*arguments, *options], plugins=[plugin]))

@@ -11,8 +11,9 @@ import inspect
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -20,11 +21,12 @@ from perfguard.records.facts import fact
 from perfguard.records.spec import ParameterValue
 from perfguard.worker.adopted.found import TIMER, AdoptedTarget, Found, benchmark_name, clean, dotted
 from perfguard.worker.adopted.instances import Instance
-from perfguard.worker.cases import MissingTargetError, load_module
-from perfguard.worker.checks import UnsoundCaseError
+from perfguard.worker.cases import MissingTargetError, UnsoundCaseError, load_module
 
 _NOTHING_S = 1e-9
 _PYTHON = "python"
+_TASK_FIELDS = ("label", "sub_label", "description", "env", "num_threads")
+"""What a measurement says that it measured, beside its code; Compare reads it."""
 _MAKES_TIMERS = re.compile(r"(?:(?:make|get|build|create)_)?timers?(?:_|$)")
 """Names of functions that are called for the timers that they return."""
 
@@ -33,46 +35,24 @@ _MAKES_TIMERS = re.compile(r"(?:(?:make|get|build|create)_)?timers?(?:_|$)")
 class Statement:
     """What one Timer was given."""
 
-    stmt: str
-    """Timed."""
-    setup: str
-    """Run before."""
-    variables: dict[str, Any]
-    """What both see."""
-    label: str | None
-    """Of the task."""
-    sub_label: str | None
-    """Of the input, mostly."""
-    description: str | None
-    """Of the variant, mostly."""
-    num_threads: int
-    """Threads of torch; a Timer has one unless told otherwise."""
-    language: str
-    """`python`, or another that is not timed here."""
-
-    @property
-    def is_python(self) -> bool:
-        """Whether it can be timed here."""
-        return self.language == _PYTHON
-
-    @property
-    def words(self) -> tuple[object, ...]:
-        """All but the variables."""
-        return self.stmt, self.setup, self.label, self.sub_label, self.description, self.num_threads, self.language
+    stmt: str  # Timed
+    setup: str  # Run before
+    variables: dict[str, Any] = field(compare=False)  # What both see
+    label: str | None  # Of the task
+    sub_label: str | None  # Of the input, mostly
+    description: str | None  # Of the variant, mostly
+    num_threads: int  # Threads of torch; by default a Timer has one
+    language: str  # `python`, or another that is not timed here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedStatement:
     """A statement with the words of its case id."""
 
-    name: str
-    """The benchmark's name."""
-    parameters: tuple[tuple[str, ParameterValue], ...]
-    """What tells it from others of this name."""
+    name: str  # The benchmark's name
+    parameters: tuple[tuple[str, ParameterValue], ...]  # Unique among the statements of this name
     statement: Statement
-    """The statement."""
-    module: ModuleType
-    """Its file, which stands for `__main__` in its set-up."""
+    module: ModuleType  # Its file, which stands for `__main__` in its set-up
 
 
 _read: dict[str, tuple[NamedStatement, ...]] = {}
@@ -92,8 +72,8 @@ def statements_of(path: str) -> tuple[NamedStatement, ...]:
             made = len(recorded)
             for make in _makers(module):
                 make()
-        known = [statement.words for statement in recorded[:made]]  # the file may call such a function itself
-        recorded[made:] = [statement for statement in recorded[made:] if statement.words not in known]
+        known = recorded[:made]  # the file may call such a function itself
+        recorded[made:] = [statement for statement in recorded[made:] if statement not in known]
         _read[path] = _named(path, module, recorded)
     return _read[path]
 
@@ -143,7 +123,7 @@ def _recording(recorded: list[Statement]) -> Iterator[None]:
 
 
 def _stand_in(original: type, recorded: list[Statement]) -> type:
-    from torch.utils.benchmark.utils.common import Measurement
+    from torch.utils.benchmark.utils.common import Measurement, TaskSpec
 
     signature = inspect.signature(original)
 
@@ -153,8 +133,10 @@ def _stand_in(original: type, recorded: list[Statement]) -> type:
         def __init__(self, *args: object, **kwargs: object) -> None:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            recorded.append(_statement(given.arguments))
-            self._task_spec = _task(given.arguments)
+            statement = _statement(given.arguments)
+            recorded.append(statement)
+            named = {name: given.arguments[name] for name in _TASK_FIELDS}
+            self._task_spec = TaskSpec(stmt=statement.stmt, setup=statement.setup, **named)
 
         def timeit(self, *_args: object, **_kwargs: object) -> Measurement:
             return Measurement(number_per_run=1, raw_times=[_NOTHING_S], task_spec=self._task_spec)
@@ -174,34 +156,18 @@ def _statement(given: Mapping[str, Any]) -> Statement:
     """What Timer was given, by its own names."""
     from torch.utils.benchmark.utils.valgrind_wrapper.timer_interface import CopyIfCallgrind
 
+    language = str(getattr(given["language"], "name", given["language"])).lower()
     return Statement(
         stmt=_dedented(given["stmt"]),
         setup=_dedented(given["setup"]),
         variables=CopyIfCallgrind.unwrap_all(dict(given["globals"] or {})),
-        label=given["label"],
-        sub_label=given["sub_label"],
-        description=given["description"],
-        num_threads=given["num_threads"],
-        language=_language(given["language"]),
+        language=_PYTHON if language == "py" else language,
+        **{name: given[name] for name in ("label", "sub_label", "description", "num_threads")},
     )
-
-
-def _task(given: Mapping[str, Any]) -> Any:
-    """What a measurement says it measured; Compare reads it."""
-    from torch.utils.benchmark.utils.common import TaskSpec
-
-    named = ("label", "sub_label", "description", "env", "num_threads")
-    texts: dict[str, Any] = {name: _dedented(given[name]) for name in ("stmt", "setup")}
-    return TaskSpec(**texts, **{name: given[name] for name in named})
 
 
 def _dedented(code: str) -> str:
     return textwrap.dedent(code).removeprefix("\n").rstrip()
-
-
-def _language(language: object) -> str:
-    text = str(getattr(language, "name", language)).lower()
-    return _PYTHON if text in ("py", _PYTHON) else text
 
 
 _FUNCTION = "_perfguard_statement"
@@ -221,21 +187,16 @@ The first iteration, which is never timed, gives the value of a statement that h
 class TimerSource:
     """Compiles one statement."""
 
-    def __init__(self, named: NamedStatement) -> None:
-        """Raises UnsoundCaseError where the statement cannot be timed here."""
-        if not named.statement.is_python:
-            raise UnsoundCaseError(f"the statement's language is {named.statement.language}; only Python is timed here")
-        self._statement = named.statement
-        self._module = named.module
-
-    @classmethod
-    def of(cls, target: AdoptedTarget, parameters: dict[str, Any]) -> TimerSource:
-        """The source of a case.
-
-        Raises:
-            MissingTargetError: This arm's file has no such statement.
-        """
-        return cls(find_statement(target, parameters))
+    def __init__(self, target: AdoptedTarget, parameters: dict[str, Any]) -> None:
+        """Raises MissingTargetError where this arm has no such statement, UnsoundCaseError where it is not Python."""
+        for named in statements_of(target.place):
+            if named.name == target.name and dict(named.parameters) == parameters:
+                break
+        else:
+            raise MissingTargetError(f"{target.place} makes no such Timer in this arm")
+        self._statement, self._module = named.statement, named.module
+        if self._statement.language != _PYTHON:
+            raise UnsoundCaseError(f"the statement's language is {self._statement.language}; only Python is timed here")
 
     @contextlib.contextmanager
     def surroundings(self) -> Iterator[None]:
@@ -250,46 +211,31 @@ class TimerSource:
             torch.set_num_threads(before)
 
     def set_up(self) -> Instance:
-        """The statement behind its set-up, which runs here."""
+        """The statement behind its set-up, which runs here.
+
+        `from __main__ import f` finds what the file defines, which is a script in its author's hands.
+        """
         import torch
 
         generator = _compiled(self._statement, {"torch": torch, **self._statement.variables})
-        with _as_main(self._module):
+        before = sys.modules["__main__"]
+        sys.modules["__main__"] = self._module
+        try:
             next(generator)
+        finally:
+            sys.modules["__main__"] = before
         return Instance(generator.__next__, generator.close)
-
-
-@contextlib.contextmanager
-def _as_main(module: ModuleType) -> Iterator[None]:
-    """Let `from __main__ import f` find what the file defines, which is a script in its author's hands."""
-    before = sys.modules["__main__"]
-    sys.modules["__main__"] = module
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = before
-
-
-def find_statement(target: AdoptedTarget, parameters: dict[str, Any]) -> NamedStatement:
-    """The statement behind a case.
-
-    Raises:
-        MissingTargetError: There is none in this arm.
-    """
-    for named in statements_of(target.place):
-        if named.name == target.name and dict(named.parameters) == parameters:
-            return named
-    raise MissingTargetError(f"{target.place} makes no such Timer in this arm")
 
 
 def _compiled(statement: Statement, variables: dict[str, Any]) -> Generator[object, None, None]:
     setup, stmt = statement.setup or "pass", statement.stmt or "pass"
-    for code in (setup, stmt):
-        _refuse_at_top_level(code)
+    for code in (setup, stmt):  # a Timer, too, refuses code that would end or suspend the function around it
+        if (error := _syntax_error(code, "exec")) is not None:
+            raise UnsoundCaseError(f"the statement cannot be timed: {error.msg}") from error
     source = _TEMPLATE.format(
         function=_FUNCTION,
         setup=setup.replace("\n", "\n    "),
-        first=f"yield ({stmt}\n)" if _is_expression(stmt) else "pass",
+        first="pass" if _syntax_error(stmt, "eval") else f"yield ({stmt}\n)",
         stmt=stmt.replace("\n", "\n        "),
     )
     exec(compile(source, "<timer statement>", "exec"), variables)  # noqa: S102 - what a Timer does, too
@@ -297,20 +243,12 @@ def _compiled(statement: Statement, variables: dict[str, Any]) -> Generator[obje
     return generator
 
 
-def _is_expression(code: str) -> bool:
+def _syntax_error(code: str, mode: str) -> SyntaxError | None:
     try:
-        compile(code, "<timer statement>", "eval")
-    except SyntaxError:
-        return False
-    return True
-
-
-def _refuse_at_top_level(code: str) -> None:
-    """Raise UnsoundCaseError where code would end or suspend the function around it, as Timer refuses it, too."""
-    try:
-        compile(code, "<timer statement>", "exec")
+        compile(code, "<timer statement>", mode)
     except SyntaxError as error:
-        raise UnsoundCaseError(f"the statement cannot be timed: {error.msg}") from error
+        return error
+    return None
 
 
 def find_timers(path: str, found: Found) -> None:
@@ -325,20 +263,13 @@ def find_timers(path: str, found: Found) -> None:
     except ImportError as error:
         raise RuntimeError(f"torch cannot be imported in the environment under test: {error}") from error
     named = statements_of(path)
-    timed = [each for each in named if each.statement.is_python]
+    timed = [each for each in named if each.statement.language == _PYTHON]
     for each in timed:
-        _add(path, each, found)
+        names, values = zip(*each.parameters, strict=True)
+        target = AdoptedTarget(tool=TIMER, place=path, name=each.name)
+        found.add(target, each.name, names, [values], doc=" ".join(each.statement.stmt.split())[:80])
     if not named:
         found.notes.append(fact("adopted.no_timer", place=path, tool=TIMER))
     found.count(fact("adopted.cpp_statements", tool=TIMER, number=len(named) - len(timed)))
-    for threads in sorted({each.statement.num_threads for each in timed}):
-        number = sum(each.statement.num_threads == threads for each in timed)
+    for threads, number in sorted(Counter(each.statement.num_threads for each in timed).items()):
         found.count(fact("adopted.own_threads", tool=TIMER, threads=threads, number=number))
-
-
-def _add(path: str, named: NamedStatement, found: Found) -> None:
-    target = AdoptedTarget(tool=TIMER, place=path, name=named.name)
-    names = [name for name, _ in named.parameters]
-    values = tuple(value for _, value in named.parameters)
-    doc = " ".join(named.statement.stmt.split())[:80]
-    found.add(target, named.name, names, [values], doc=doc)

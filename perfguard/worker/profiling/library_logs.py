@@ -1,8 +1,7 @@
-"""What oneDNN and MKL say of each call, switched on for one step and written to a file."""
+"""The logs of oneDNN and MKL, one line for each call, switched on for one step and written to a file."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,11 +9,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any
 
+from perfguard.worker.torch_env import redirected
+
 TIMESTAMP_VARIABLE = "ONEDNN_VERBOSE_TIMESTAMP"
 """oneDNN reads it once, at its first message: it has to be set before torch is imported."""
-
-_CREATE_AND_EXECUTE = 2
-_ON = 1
 
 
 class LibraryLogs:
@@ -31,7 +29,12 @@ class LibraryLogs:
             OSError: The file cannot be written.
         """
         with captured_output(path), ExitStack() as switched:
-            yield tuple(name for name, switch in _switches() if _switch_on(switch, switched))
+            logging = []
+            for name, switch in _switches():
+                with suppress(AssertionError, RuntimeError):  # the library was built without it
+                    switched.enter_context(switch())
+                    logging.append(name)
+            yield tuple(logging)
         self._complete(path)
 
     def _complete(self, path: Path) -> None:
@@ -59,53 +62,21 @@ def _switches() -> Iterator[tuple[str, Callable[[], AbstractContextManager[Any]]
         ipex = sys.modules.get("intel_extension_for_pytorch") if os.environ.get("PERFGUARD_STACK") == "ipex" else None
         verbose = getattr(ipex, "verbose", None)
         onednn = verbose if callable(verbose) else torch.backends.mkldnn.verbose
-        yield "onednn", lambda: onednn(_CREATE_AND_EXECUTE)
+        yield "onednn", lambda: onednn(2)  # both creation and execution
     if torch.backends.mkl.is_available():
-        yield "mkl", lambda: torch.backends.mkl.verbose(_ON)
-
-
-def _switch_on(switch: Callable[[], AbstractContextManager[Any]], switched: ExitStack) -> bool:
-    try:
-        switched.enter_context(switch())
-    except (AssertionError, RuntimeError):  # the library was built without it
-        return False
-    return True
-
-
-_STDOUT = 1
+        yield "mkl", lambda: torch.backends.mkl.verbose(1)
 
 
 @contextmanager
 def captured_output(path: Path) -> Iterator[None]:
     """Send what is printed to file descriptor 1 to a file, by this process and by those that it starts meanwhile.
 
-    May be nested: the innermost file takes it. Whatever happens, the descriptor leads to its old place afterwards.
-
-    Args:
-        path: Is created, or emptied.
+    The file is created, or emptied. May be nested: the innermost file takes it. Whatever happens, the descriptor leads
+    to its old place afterwards.
 
     Raises:
         OSError: The file cannot be written, or descriptor 1 is closed.
     """
-    saved = os.dup(_STDOUT)
-    try:
-        with path.open("wb", buffering=0) as target:
-            _flush()
-            try:
-                os.dup2(target.fileno(), _STDOUT)
-                yield
-            finally:
-                _flush()
-                os.dup2(saved, _STDOUT)
-    finally:
-        os.close(saved)
-
-
-def _flush() -> None:
-    """Write out what Python and C still hold, so that it ends up on the side where it was printed."""
-    for stream in (sys.stdout, sys.__stdout__):
-        # A script may have closed or replaced them.
-        with suppress(Exception):
-            stream.flush()  # type: ignore[union-attr]
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fflush(None)
+    os.fstat(1)  # where it is closed, the file would take its number
+    with path.open("wb", buffering=0) as target, redirected(target.fileno()):
+        yield

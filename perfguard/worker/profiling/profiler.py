@@ -7,41 +7,37 @@ beside them tell by how much. No timed sample runs in a process that profiles.
 from __future__ import annotations
 
 import gc
+import gzip
+import json
+import operator
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from perfguard.records.protocol import STEP_WINDOW, Message, StepKind
 from perfguard.worker.cases import PreparedCase
-from perfguard.worker.profiling.chrome_trace import export, profiler
 from perfguard.worker.profiling.compile_events import CompileEvents
 from perfguard.worker.profiling.library_logs import LibraryLogs
 from perfguard.worker.profiling.lines import LineMarks
 from perfguard.worker.profiling.modules import ModuleHooks, annotation_type
-from perfguard.worker.profiling.overhead import EventCost, measure_event_cost
 
 SETTLING_STEPS = 2
 """Steps after the hooks were first installed or removed: names of modules become known, compilers meet the hooks."""
 
 _WALL, _THREAD, _PROCESS = time.perf_counter, time.thread_time, time.process_time
 """Bound before any code under test is imported, which may replace those in `time`."""
+_OTHER_CLOCKS = ("process_s", "thread_s", "minor_faults")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Clocks:
-    wall_s: float
-    thread_s: float
-    process_s: float
-    minor_faults: int
-
-
-@dataclass(slots=True, kw_only=True)
-class _OpenStep:
+class _OpenStep(NamedTuple):
     """A step that is being looked at."""
 
     kind: StepKind
@@ -50,7 +46,8 @@ class _OpenStep:
     profiled: Any
     logs: tuple[str, ...]
     compiled: CompileEvents
-    began: _Clocks
+    others: tuple[float, float, int]  # Clocks at its start, as `_other_clocks` gives them
+    wall_s: float  # The wall clock, read last
 
 
 class ForeignProfilerError(RuntimeError):
@@ -79,14 +76,17 @@ class StepProfiler:
         Raises:
             ForeignProfilerError: The program runs a profiler.
         """
-        _refuse_a_foreign_profiler()
+        import torch
+
+        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
+            raise ForeignProfilerError(
+                "the program runs torch's profiler itself, which cannot run twice in a process; switch it off for this"
+            )
         if kind is StepKind.BARE:
             self._hooks.remove()
             return
-        if self._cost is None:
-            self._cost = measure_event_cost(
-                self._hooks
-            )  # also the first use of the profiler, which loads what it needs
+        if self._cost is None:  # also the first use of the profiler, which loads what it needs
+            self._cost = measure_event_cost(self._hooks)
         self._hooks.install()
         self._hooks.close()
 
@@ -130,9 +130,7 @@ class StepProfiler:
             if kind is StepKind.WHERE:
                 opening.enter_context(LineMarks())
             closing = opening.pop_all()
-        self._step = _OpenStep(
-            kind=kind, trace=trace, closing=closing, profiled=profiled, logs=logs, compiled=compiled, began=_now()
-        )
+        self._step = _OpenStep(kind, trace, closing, profiled, logs, compiled, _other_clocks(), _WALL())
 
     def finish(self) -> Message:
         """End the step; what it took and where its trace is, as fields of the reply.
@@ -140,23 +138,19 @@ class StepProfiler:
         Raises:
             OSError: The trace cannot be written.
         """
-        ended = _now(wall_first=True)
+        ended_s, others = _WALL(), _other_clocks()
         step, self._step = self._step, None
         if step is None:
             raise RuntimeError("no step has been started")
         step.closing.close()
         if step.profiled is not None and step.trace is not None:
             export(step.profiled, step.trace)
-        cost = None if step.profiled is None else self._cost
+        cost = (None, None, None) if step.profiled is None or self._cost is None else self._cost
         return {
             "kind": step.kind.value,
-            "wall_s": ended.wall_s - step.began.wall_s,
-            "thread_s": ended.thread_s - step.began.thread_s,
-            "process_s": ended.process_s - step.began.process_s,
-            "minor_faults": ended.minor_faults - step.began.minor_faults,
-            "event_s": None if cost is None else cost.event_s,
-            "own_share": None if cost is None else cost.own_share,
-            "module_s": None if cost is None else cost.module_s,
+            "wall_s": ended_s - step.wall_s,
+            **dict(zip(_OTHER_CLOCKS, map(operator.sub, others, step.others), strict=True)),
+            **dict(zip(EventCost._fields, cost, strict=True)),
             "logs": list(step.logs),
             "compile_events": step.compiled.so_far(),
             "affinity": sorted(os.sched_getaffinity(0)),
@@ -207,34 +201,17 @@ class CaseProfiler:
         self._steps.ready(kind)
         for _ in range(SETTLING_STEPS - 1):
             call()
-        if kind is StepKind.BARE:
+        with nullcontext() if kind is StepKind.BARE else profiler():
             call()
-        else:
-            with profiler():
-                call()
         self._settled.add(state)
         # torch brings 165,000 objects; frozen, they are not gone through before each step.
         gc.collect()
         gc.freeze()
 
 
-def _refuse_a_foreign_profiler() -> None:
-    import torch
-
-    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
-        raise ForeignProfilerError(
-            "the program runs torch's profiler itself, which cannot run twice in a process; switch it off for this"
-        )
-
-
-def _now(*, wall_first: bool = False) -> _Clocks:
-    """All clocks; the wall clock next to the step, since the others cost a system call each."""
-    wall_s = _WALL() if wall_first else 0.0
-    process_s, thread_s = _PROCESS(), _THREAD()
-    minor_faults = getrusage(RUSAGE_SELF).ru_minflt
-    return _Clocks(
-        wall_s=wall_s if wall_first else _WALL(), thread_s=thread_s, process_s=process_s, minor_faults=minor_faults
-    )
+def _other_clocks() -> tuple[float, float, int]:
+    """CPU seconds of the process and of this thread, and page faults; each costs a system call."""
+    return _PROCESS(), _THREAD(), getrusage(RUSAGE_SELF).ru_minflt
 
 
 @contextmanager
@@ -247,3 +224,101 @@ def _without_collections() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def profiler(*, memory: bool = False) -> Any:
+    """A profiler of this thread's ops with their shapes, as a context manager.
+
+    Python's stacks are left out: they name functions, not lines, and with torch 2.6 on Python 3.13 they crash
+    (https://github.com/pytorch/pytorch/issues/144094). Nor does it gather events of several cycles, for which torch
+    makes Python objects of all of them when it ends: that took three times as long as the step of a small network.
+    With `memory`, each allocation is recorded too.
+    """
+    import torch
+
+    # torch 2.10 to 2.12 warn of that even where there is one cycle (https://github.com/pytorch/pytorch/issues/180348).
+    warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, profile_memory=memory
+    )
+
+
+def export(profiled: Any, path: Path) -> None:
+    """Write the Chrome trace of a profiler that has ended; compressed where the name ends in `.gz`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    profiled.export_chrome_trace(str(plain))
+    if not plain.is_file():  # Kineto only logs that it could not write
+        raise OSError(f"the trace could not be written to {plain}; is the disk full or the folder read-only?")
+    if plain != path:
+        # Traces are repetitive: the highest level takes three times as long for a few per cent.
+        with plain.open("rb") as source, gzip.open(path, "wb", compresslevel=4) as target:
+            shutil.copyfileobj(source, target, 1024 * 1024)
+        plain.unlink()
+
+
+UNKNOWN_SHARE = 0.2
+"""Where the measurement gives nothing."""
+
+_EMPTY_OP = "aten::resolve_conj"
+"""Returns its argument: about 60 ns with the profiler, which shows the shapes of a tensor as it does for other ops."""
+_GROUPS = 7
+_EVENTS = 300
+
+
+class EventCost(NamedTuple):
+    """The profiler's cost for one event, in a loop that does nothing else; in a step, caches are colder.
+
+    An event begins when the profiler has taken its first time stamp and ends when it takes the second; what the
+    profiler does before and after goes to the event around it.
+    """
+
+    event_s: float  # Seconds for an op's event, inside and outside together
+    own_share: float  # Part of it inside the event, 0 to 1
+    module_s: float  # Seconds for the event of a module, with its Python hooks, which cost several times as much
+
+
+def measure_event_cost(hooks: ModuleHooks) -> EventCost:
+    """Time ops and a module that do nothing, with and without the profiler; the hooks are removed afterwards."""
+    import torch
+
+    tensor, module = torch.zeros(1), torch.nn.Identity()
+    groups: tuple[Callable[[], object], ...] = (lambda: torch.resolve_conj(tensor), lambda: module(tensor))
+    hooks.remove()
+    bare_op_s, bare_module_s = map(_time_groups, groups)
+    hooks.install()
+    with profiler() as running:
+        module_s = _time_groups(groups[1])
+    with profiler() as running:
+        op_s = _time_groups(groups[0])
+    hooks.remove()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.json"
+        export(running, path)
+        events = json.loads(path.read_text(encoding="utf-8", errors="replace"))["traceEvents"]
+    event_s = max(0.0, op_s - bare_op_s)
+    return EventCost(event_s, share_inside(events, event_s), max(0.0, module_s - bare_module_s))
+
+
+def share_inside(events: Sequence[Mapping[str, Any]], event_s: float) -> float:
+    """Part of an event's whole cost `event_s` that the events of empty ops in a trace show (`dur`, microseconds)."""
+    shown_s = [float(event.get("dur", 0.0)) * 1e-6 for event in events if event.get("name") == _EMPTY_OP]
+    if not shown_s or event_s <= 0:
+        return UNKNOWN_SHARE
+    return min(1.0, median(shown_s) / event_s)
+
+
+def _time_groups(call: Callable[[], object]) -> float:
+    """Seconds of one call; the median of several groups of them."""
+    annotate = annotation_type()
+    seconds: list[float] = []
+    for _ in range(_GROUPS):
+        with annotate("perfguard::outer"):
+            started = time.perf_counter()
+            for _ in range(_EVENTS):
+                call()
+            seconds.append(time.perf_counter() - started)
+    return median(seconds) / _EVENTS

@@ -9,21 +9,22 @@ torch is imported before the script: environment variables that are to change to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import runpy
 import sys
 import threading
+import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from perfguard.records.protocol import Message, ScriptExit, StepKind
+from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
-from perfguard.worker.profiling.running import ScriptEnded, run_script
-from perfguard.worker.timing.samples import Baton
 
 _HOOK = "profile_hook_step"
 """Optimizer's method that wraps a class's `step`."""
@@ -31,13 +32,14 @@ _HOOKED = "hooked"
 """Attribute by which torch knows a `step` that it has wrapped."""
 
 
-def profile_script(command: Message, control: Baton, profiler: StepProfiler) -> None:
+class ScriptEnded(BaseException):
+    """Raised in a script whose further steps nobody wants to see; passes those that catch every Exception."""
+
+
+def profile_script(command: Message, control: Control, profiler: StepProfiler) -> None:
     """Run a script and profile those of its steps that the parent asks for.
 
-    Args:
-        command: `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
-        control: Where the parent's words come from and the answers go to.
-        profiler: Looks at the steps.
+    The command has `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
 
     Raises:
         OSError: A trace or log cannot be written; the script has been ended.
@@ -54,16 +56,11 @@ def profile_script(command: Message, control: Baton, profiler: StepProfiler) -> 
     _send_end(control, found, held.steps)
 
 
-def profile_whole_script(command: Message, control: Baton, profiler: StepProfiler) -> None:
+def profile_whole_script(command: Message, control: Control, profiler: StepProfiler) -> None:
     """Run a script from its beginning to its end as one step; for those that never call an optimizer.
 
-    Args:
-        command: `path`, `arguments`, and `kind`, `trace`, `log` as for a step.
-        control: Where the answers go to.
-        profiler: Looks at the step.
-
-    Raises:
-        OSError: The trace or log cannot be written.
+    The command has `path`, `arguments`, and `kind`, `trace`, `log` as for a step. Raises OSError where the trace or log
+    cannot be written.
     """
     _start(profiler, command)
     try:
@@ -78,7 +75,7 @@ def profile_whole_script(command: Message, control: Baton, profiler: StepProfile
 class HeldScript:
     """What happens at the boundaries of a script's steps."""
 
-    def __init__(self, control: Baton, profiler: StepProfiler, *, skip: int) -> None:
+    def __init__(self, control: Control, profiler: StepProfiler, *, skip: int) -> None:
         self.steps = 0
         self.failure: Exception | None = None
         self._control = control
@@ -121,29 +118,22 @@ class HeldScript:
             self._settling_steps -= 1
             if not self._settling_steps:
                 _start(self._profiler, self._asked)
-        elif self._profiler.is_open:
+            return
+        if self._profiler.is_open:
             self._control.send("profiled", step=self.steps, **self._profiler.finish())
-            self._obey(self._control.receive())
         else:
             self._control.send("waiting", step=self.steps)
-            self._obey(self._control.receive())
-
-    def _obey(self, command: Message | None) -> None:
-        word = None if command is None else command["do"]
-        if word == "step" and command is not None:
-            self._asked = command
-            self._begin(StepKind(command["kind"]))
-        else:  # told to stop, or the parent has gone
+        command = self._control.receive()
+        if command is None or command["do"] != "step":  # the script is to stop, or the parent has gone
             self._end()
-
-    def _begin(self, kind: StepKind) -> None:
-        if kind is StepKind.BARE or self._has_settled:
-            _start(self._profiler, self._asked)
+        self._asked = command
+        if command["kind"] == StepKind.BARE or self._has_settled:
+            _start(self._profiler, command)
         else:
-            self._profiler.ready(kind)
+            self._profiler.ready(StepKind(command["kind"]))
             self._settling_steps, self._has_settled = SETTLING_STEPS, True
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         self._is_ending = True
         raise ScriptEnded
 
@@ -153,11 +143,11 @@ def _start(profiler: StepProfiler, command: Message) -> None:
     profiler.start(StepKind(command["kind"]), trace=trace, log=log)
 
 
-def _send_end(control: Baton, found: ScriptExit, steps: int) -> None:
+def _send_end(control: Control, found: ScriptExit, steps: int) -> None:
     control.send("ended", **asdict(found), steps=steps, affinity=sorted(os.sched_getaffinity(0)))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _boundaries(boundary: Callable[[Any], None]) -> Iterator[None]:
     """Call `boundary` whenever the outermost `step` of an optimizer has returned.
 
@@ -185,7 +175,7 @@ def _boundaries(boundary: Callable[[Any], None]) -> Iterator[None]:
 
 
 class _BoundaryWrapper:
-    """Wraps functions that make a step; tells of the outermost ones that have returned."""
+    """Wraps functions that make a step, and calls `boundary` when the outermost one has returned."""
 
     def __init__(self, boundary: Callable[[Any], None]) -> None:
         self.wrapped: dict[object, Callable[..., Any]] = {}
@@ -225,3 +215,49 @@ def _never_compiled(call: Callable[[Any], None]) -> Callable[[Any], None]:
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001 - as torch.compiler.disable marks it
     return outside
+
+
+def run_script(path: str, arguments: Sequence[str]) -> ScriptExit:
+    """Run a file as `__main__`, with its arguments and with its own directory first on the import path.
+
+    A process that the script forks ends where the script does, as it would without perfguard.
+    """
+    process = os.getpid()
+    found = _run(path, arguments)
+    if os.getpid() != process:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(found.exit_code & 0xFF)
+    return found
+
+
+def _run(path: str, arguments: Sequence[str]) -> ScriptExit:
+    script = str(Path(path).absolute())
+    argv, import_path = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except ScriptEnded:
+        return ScriptExit(exit_code=0, was_ended=True)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return ScriptExit(exit_code=stop.code or 0)
+        print(stop.code, file=sys.stderr)  # noqa: T201 - as Python does with anything else
+        return ScriptExit(exit_code=1)
+    except BaseException as error:  # noqa: BLE001 - whatever a script raises is its result
+        text = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+        return ScriptExit(exit_code=1, problem=text[:300], detail=_traceback(error, script)[-8000:])
+    finally:
+        sys.argv, sys.path[:] = argv, import_path
+    return ScriptExit(exit_code=0)
+
+
+def _traceback(error: BaseException, script: str) -> str:
+    """The traceback without the frames that led to the script; all of it where none of its frames is in it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename != script:
+        frame = frame.tb_next
+    lines = traceback.format_exception(type(error), error, frame or error.__traceback__)
+    return "".join(lines)

@@ -6,9 +6,10 @@ import gc
 import os
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from perfguard.worker.cases import PreparedCase
+from perfguard.worker.pipes import Control
 from perfguard.worker.timing.signals import Meters
 
 _LOOK_S = 0.001
@@ -55,23 +56,9 @@ def settle(
             return
 
 
-_CLOCK = time.perf_counter
-"""Bound before any code under test is imported, which may replace the one in `time`."""
 _REWARMING_CALLS = 2
 """Calls of each instance after all cases are set up and before its first sample; constant, so that the arms do
 alike."""
-
-
-class Baton(Protocol):
-    """The part of the control pipes that timing needs."""
-
-    def receive(self) -> dict[str, Any] | None:
-        """Block until the next command."""
-        ...
-
-    def send(self, reply: str, **fields: Any) -> None:
-        """Answer."""
-        ...
 
 
 class HandedBackError(Exception):
@@ -100,8 +87,10 @@ class Renewed:
 class SampleTimer:
     """pyperf's time function: waits for the baton, times one sample, hands the baton back."""
 
-    def __init__(self, baton: Baton, case: PreparedCase, meters: Meters, *, inner_loops: int, spin_s: float) -> None:
-        self._baton = baton
+    def __init__(
+        self, control: Control, case: PreparedCase, meters: Meters, *, inner_loops: int, spin_s: float
+    ) -> None:
+        self._control = control
         self._meters = meters
         self._case = case
         self._inner_loops = inner_loops
@@ -120,8 +109,8 @@ class SampleTimer:
 
     def __call__(self, loops: int) -> float:
         """Seconds for `loops` times the inner loops; pyperf divides by both."""
-        self._baton.send("waiting", case=self._case.id)
-        command = self._baton.receive()
+        self._control.send("waiting", case=self._case.id)
+        command = self._control.receive()
         if command is None or command["do"] != "go":
             raise HandedBackError("the parent took the case back")
         iterations = loops * self._inner_loops
@@ -136,14 +125,8 @@ class SampleTimer:
         gc.enable()
         self.last_result = measured.result
         value_s = measured.seconds / measured.iterations
-        self._baton.send(
-            "sample",
-            case=self._case.id,
-            iterations=measured.iterations,
-            value_s=value_s,
-            **used,
-            affinity=sorted(os.sched_getaffinity(0)),
-        )
+        used |= {"affinity": sorted(os.sched_getaffinity(0))}
+        self._control.send("sample", case=self._case.id, iterations=measured.iterations, value_s=value_s, **used)
         settle()
         return value_s * iterations
 
@@ -155,25 +138,30 @@ class SampleTimer:
         return elapsed, self._meters.between(before, after, iterations=of)
 
     def _time_renewed(self, call: Renewed, iterations: int) -> tuple[Elapsed, dict[str, Any]]:
-        """Time one call after the other, each behind a renewal that no clock and no meter sees."""
+        """Time one call after the other, each behind a renewal that no clock and no meter sees.
+
+        Of all calls, the reply has the highest peak of memory and the sum of every other signal.
+        """
         seconds, used, result = 0.0, dict[str, Any](), None
         for _ in range(iterations):
             call.renew()
             elapsed, more = self._time(call.call, 1, of=iterations)
             seconds, result = seconds + elapsed.seconds, elapsed.result
-            used = {name: _together(name, used.get(name), value) for name, value in more.items()}
+            for name, value in more.items():
+                known = used.get(name)
+                if known is None or value is None:
+                    used[name] = value if known is None else known
+                else:
+                    used[name] = max(known, value) if name == "peak_memory_bytes" else known + value
         return Elapsed(seconds, result, iterations), used
 
 
-class Elapsed:
-    """What a timed stretch gives: its seconds, the result of its last call, and how many calls there were."""
+class Elapsed(NamedTuple):
+    """A timed stretch."""
 
-    __slots__ = ("iterations", "result", "seconds")
-
-    def __init__(self, seconds: float, result: object, iterations: int) -> None:
-        self.seconds = seconds
-        self.result = result
-        self.iterations = iterations
+    seconds: float
+    result: object  # Of its last call
+    iterations: int  # How many calls there were
 
 
 def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) -> Elapsed:
@@ -191,10 +179,3 @@ def time_iterations(call: Callable[[], object], iterations: int, spin_s: float) 
             while clock() < until:
                 pass
     return Elapsed(clock() - started, result, iterations)
-
-
-def _together(name: str, known: float | None, more: float | None) -> float | None:
-    """A signal over several stretches: the highest peak of memory, the sum of everything else."""
-    if known is None or more is None:
-        return more if known is None else known
-    return max(known, more) if name == "peak_memory_bytes" else known + more

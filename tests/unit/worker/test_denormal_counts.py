@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.worker import denormals
-from perfguard.worker.denormals import NamedTensor, count_denormals, flushes_denormals, state_of
+from perfguard.worker import program
+from perfguard.worker.program import NamedTensor, count_denormals, state_of
+from perfguard.worker.torch_env import flushes_denormals
 
 pytestmark = pytest.mark.torch
 
@@ -76,7 +77,7 @@ def test_parameters_are_looked_at_without_a_gradient(torch):
 
 
 def test_of_a_large_tensor_a_part_is_looked_at_spread_over_it(torch, monkeypatch):
-    monkeypatch.setattr(denormals, "MAX_VALUES", 100)
+    monkeypatch.setattr(program, "MAX_VALUES", 100)
     half = torch.cat([torch.ones(5_000), torch.full((5_000,), 1e-41)])
     for tensor in (half, half.view(1000, 10), half.view(10, 1000).t()):
         values, found, _ = count(tensor)

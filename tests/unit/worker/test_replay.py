@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.worker.profiling import replay as replaying
-from perfguard.worker.profiling.op_arguments import RecordedCall, UnknownArgumentError, arguments_of, index_limit
-from perfguard.worker.profiling.replay import NotReplayableError, answer, replay, time_call
+from perfguard.worker.profiling.replay import (
+    NotReplayableError,
+    RecordedCall,
+    UnknownArgumentError,
+    answer,
+    arguments_of,
+    index_limit,
+    replay,
+    time_call,
+)
 
 
 def recorded(op, *arguments, overload=None):

@@ -9,8 +9,7 @@ import pytest
 
 from perfguard.records.protocol import StepKind
 from perfguard.worker.profiling.profiler import SETTLING_STEPS
-from perfguard.worker.profiling.running import ScriptEnded, run_script
-from perfguard.worker.profiling.scripts import HeldScript, profile_script, profile_whole_script
+from perfguard.worker.profiling.scripts import HeldScript, ScriptEnded, profile_script, profile_whole_script, run_script
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ class TestRunning:
     def test_the_end_passes_everything_that_catches_exceptions(self, script):
         path = script(
             """
-            from perfguard.worker.profiling.running import ScriptEnded
+            from perfguard.worker.profiling.scripts import ScriptEnded
             done = []
             try:
                 try:
