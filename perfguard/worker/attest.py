@@ -31,40 +31,30 @@ def interpreter_facts() -> dict[str, Any]:
 def attest(roots: Sequence[str], foreign_roots: Sequence[str]) -> dict[str, Any]:
     """Which files of the arm's trees were imported, and whether anything came from the other arm's.
 
-    Args:
-        roots: The arm's own code trees, absolute.
-        foreign_roots: The other arm's code trees.
+    Roots are code trees, absolute: the arm's own, and the other arm's.
 
     Returns:
         `modules`: name, path relative to its root and SHA-256 of each imported file below `roots`; `foreign`: the same
         below `foreign_roots`; `shadowed`: names that the arm's tree holds but that were imported from elsewhere;
         `distributions`: `name==version`, sorted; `torch_file`: where torch came from.
     """
-    files = _imported_files()
+    located = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    files = {name: Path(file).resolve() for name, file in sorted(located.items()) if isinstance(file, str)}
     own = [Path(root).resolve() for root in roots]
     foreign = [Path(root).resolve() for root in foreign_roots]
-    torch_file = getattr(sys.modules.get("torch"), "__file__", None)
+    named = (each for each in importlib.metadata.distributions() if each.metadata["Name"])
     return {
         "modules": _below(files, own),
         "foreign": [m for m in _below(files, foreign) if not _below({m["name"]: files[m["name"]]}, own)],
         "shadowed": _shadowed(files, own),
-        "distributions": _distributions(),
-        "torch_file": torch_file,
+        "distributions": sorted({f"{d.metadata['Name'].lower()}=={d.version}" for d in named}),
+        "torch_file": getattr(sys.modules.get("torch"), "__file__", None),
     }
-
-
-def _imported_files() -> dict[str, Path]:
-    files: dict[str, Path] = {}
-    for name, module in list(sys.modules.items()):
-        location = getattr(module, "__file__", None)
-        if isinstance(location, str):
-            files[name] = Path(location).resolve()
-    return files
 
 
 def _below(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
     found = []
-    for name, path in sorted(files.items()):
+    for name, path in files.items():
         root = next((root for root in roots if _holds(root, path)), None)
         if root is not None and path.is_file():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -82,21 +72,9 @@ def _holds(root: Path, path: Path) -> bool:
 
 def _shadowed(files: dict[str, Path], roots: Sequence[Path]) -> list[dict[str, str]]:
     """Top-level names that a tree could have given, but that came from somewhere else."""
-    found = []
-    for name, path in sorted(files.items()):
-        if "." in name or name in _FROM_BUNDLE or any(_holds(root, path) for root in roots):
-            continue
-        for root in roots:
-            if (root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file():
-                found.append({"name": name, "path": str(path)})
-                break
-    return found
-
-
-def _distributions() -> list[str]:
-    names = set()
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:
-            names.add(f"{name.lower()}=={distribution.version}")
-    return sorted(names)
+    return [
+        {"name": name, "path": str(path)}
+        for name, path in files.items()
+        if "." not in name and name not in _FROM_BUNDLE and not any(_holds(root, path) for root in roots)
+        if any((root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots)
+    ]

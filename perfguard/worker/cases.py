@@ -23,8 +23,7 @@ STATEFUL_PHASES = ("optimizer", "step")
 _MAX_PADDING_BYTES = 1024 * 1024
 SEATING_CALLS = 2
 """Calls that take a further instance's memory and fill the primitive cache before it is timed."""
-_padding: list[bytearray] = []
-"""Kept for the life of the process, so that what follows stays moved."""
+_padding: list[bytearray] = []  # Kept for the life of the process, so that what follows stays moved
 
 
 class UnsoundCaseError(Exception):
@@ -66,16 +65,13 @@ class PreparedCase:
 def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int = 1) -> PreparedCase:
     """Set a case up under its seed and call it once; then its further instances.
 
-    Args:
-        case: `id`, `target`, `parameters` (a mapping) and `phase`.
-        seed: Of the block; mixed with the case id, so the order of the set-ups does not matter.
-        check: Also require that a second set-up gives the same result, and for stateless phases a second call.
-        instances: How many set-ups take turns in the samples. Each lies elsewhere in memory, behind a padding drawn
-            from the seed, so that a block's value averages over layouts instead of hanging on one.
+    The case has `id`, `target`, `parameters` (a mapping) and `phase`. The block's seed is mixed with the case id, so the
+    order of the set-ups does not matter. `check` also requires that a second set-up gives the same result,
+    and for stateless phases a second call. The instances take turns in the samples. Each lies elsewhere in memory,
+    behind a padding drawn from the seed, so that a block's value averages over layouts instead of hanging on one.
 
-    Raises:
-        MissingTargetError: The target does not exist in this arm.
-        UnsoundCaseError: Nothing callable, no result, not finite, or not reproducible.
+    Raises MissingTargetError: the target does not exist in this arm; UnsoundCaseError: nothing callable, no result, not
+    finite, or not reproducible.
     """
     if adopted_target(case["target"]) is not None:
         from perfguard.worker.adopted.instances import prepare_adopted
@@ -122,8 +118,7 @@ def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Cal
 def digest_of(result: object, case_id: str) -> float:
     """One finite number for what a call returned: a float as it is, a tensor by its mean in float64.
 
-    Raises:
-        UnsoundCaseError: None, another type, or not finite.
+    Raises UnsoundCaseError: None, another type, or not finite.
     """
     if result is None:
         raise UnsoundCaseError(
@@ -144,17 +139,12 @@ def _mean(result: Any) -> float:
 def checks_of(call: object, result: Any, case: Mapping[str, Any]) -> dict[str, float]:
     """Named numbers by which both arms show that they compute the same thing: the result and the benchmark's own.
 
-    Args:
-        call: What the factory returned; its attribute `check`, where it has one, returns a mapping of names to numbers.
-        result: What the first call returned; already known to be finite.
-        case: `id` and `phase`.
+    The finite `result` counts as `loss` where it is the scalar of a step, as `result` where it is another scalar, and by
+    its Euclidean norm as `result_norm` where it is a tensor, whose mean may be nothing but cancellation. The
+    benchmark's own come from the attribute `check` of what the factory returned: a function that returns a mapping of
+    names to numbers.
 
-    Returns:
-        `loss` for the scalar of a step, `result` for another scalar, `result_norm` (Euclidean) for a tensor, whose mean
-        may be nothing but cancellation; then the benchmark's own.
-
-    Raises:
-        UnsoundCaseError: The benchmark's own check is not callable or gives something else than finite numbers.
+    Raises UnsoundCaseError: the benchmark's own check is not callable or gives something else than finite numbers.
     """
     if hasattr(result, "detach") and result.numel() > 1:
         checks = {"result_norm": float(result.detach().double().norm())}
@@ -201,8 +191,7 @@ def seed_everything(seed: int, case_id: str) -> None:
 def load_factory(target: str) -> Callable[..., Any]:
     """The factory behind `package.module:name` or `path/file.py:name`.
 
-    Raises:
-        MissingTargetError: The module, file or name does not exist.
+    Raises MissingTargetError: the module, file or name does not exist.
     """
     location, _, name = target.rpartition(":")
     found: Any = load_module(location)
@@ -216,8 +205,7 @@ def load_factory(target: str) -> Callable[..., Any]:
 def load_module(location: str) -> ModuleType:
     """The module behind `package.module` or `path/file.py`, imported once.
 
-    Raises:
-        MissingTargetError: It does not exist.
+    Raises MissingTargetError: it does not exist.
     """
     if location.endswith(".py"):
         return _load_file(location)

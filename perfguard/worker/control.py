@@ -12,8 +12,7 @@ import time
 
 from perfguard.worker.pipes import control_of_parent
 
-_HASH_BYTES = 2 * 1024 * 1024
-"""SHA-256 of 2 MiB: 1 to 10 ms of pure computation in cache-sized pieces."""
+_HASH_BYTES = 2 * 1024 * 1024  # SHA-256 of 2 MiB: 1 to 10 ms of pure computation in cache-sized pieces
 _COPY_BYTES = 16 * 1024 * 1024
 """One copy of 16 MiB: a few ms of memory traffic, beyond most second-level caches."""
 

@@ -16,12 +16,9 @@ from perfguard.records.protocol import Message
 from perfguard.records.steps.program import DenormalCount, ModuleFacts, ProgramFacts
 from perfguard.worker.torch_env import flushes_denormals
 
-MAX_OBJECTS = 200_000
-"""Objects after which a search ends; a program's own data may be any number of them."""
-MAX_ENTRIES = 10_000
-"""Entries of a list or a mapping from which it is data, and not looked into."""
-MAX_VALUES = 1 << 20
-"""Values of one tensor that are looked at for denormals, spread over all of it."""
+MAX_OBJECTS = 200_000  # Objects after which a search ends; a program's own data may be any number of them
+MAX_ENTRIES = 10_000  # Entries of a list or a mapping from which it is data, and not looked into
+MAX_VALUES = 1 << 20  # Values of one tensor that are looked at for denormals, spread over all of it
 
 _CLOSED = (ModuleType, type, CodeType, FrameType, BuiltinFunctionType, str, bytes, int, float, complex, bool)
 """Objects that lead to nothing of the program, or to all of it."""
@@ -83,28 +80,27 @@ _COMPILED_PART = "_orig_mod"
 
 
 def answer(roots: Sequence[object] | None) -> Message:
-    """The facts as fields of a reply; `perfguard.records.steps.program.ProgramFacts` is their type.
-
-    Args:
-        roots: The callables to start from; None looks at all that is alive.
-    """
+    """The facts as fields of a reply; `perfguard.records.steps.program.ProgramFacts` is their type."""
     return asdict(facts_of(roots))
 
 
 def facts_of(roots: Sequence[object] | None) -> ProgramFacts:
-    """What is known of the program that these callables run."""
+    """What is known of the program that these callables run; None looks at all that is alive."""
     import torch
 
-    loader = torch.utils.data.DataLoader
-    kinds = (torch.nn.Module, torch.optim.Optimizer, loader)
+    kinds = (torch.nn.Module, torch.optim.Optimizer, torch.utils.data.DataLoader)
     found = everywhere(kinds) if roots is None else reachable(roots, kinds)
-    optimizers = [item for item in found if is_kind(item, (torch.optim.Optimizer,))]
-    modules = _named_modules([item for item in found if is_kind(item, (torch.nn.Module,))])
+    parts, optimizers, loaders = ([item for item in found if is_kind(item, (kind,))] for kind in kinds)
+    modules = _named_modules(parts)
     updated = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     return ProgramFacts(
-        modules=tuple(_module_facts(path, module, updated) for path, module in modules if _has_own_tensors(module)),
+        modules=tuple(
+            _module_facts(path, module, updated)
+            for path, module in modules
+            if [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        ),
         optimizers=tuple(sorted(type(optimizer).__name__ for optimizer in optimizers)),
-        loader_workers=tuple(item.num_workers for item in found if is_kind(item, (loader,))),
+        loader_workers=tuple(loader.num_workers for loader in loaders),
         denormals=count_denormals(_kept_tensors(modules, optimizers)),
         flushes_denormals=flushes_denormals(),
     )
@@ -125,10 +121,6 @@ def _named_modules(modules: Sequence[Any]) -> list[tuple[str, Any]]:
 def _unwrapped(module: Any) -> Any:
     """The module that torch.compile wraps; any other one itself."""
     return getattr(module, _COMPILED_PART) if type(module).__name__ == "OptimizedModule" else module
-
-
-def _has_own_tensors(module: Any) -> bool:
-    return any(True for _ in module.parameters(recurse=False)) or any(True for _ in module.buffers(recurse=False))
 
 
 def _module_facts(path: str, module: Any, updated: set[int]) -> ModuleFacts:

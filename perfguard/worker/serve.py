@@ -19,7 +19,7 @@ from perfguard.worker.timing.samples import SampleTimer, settle
 from perfguard.worker.timing.signals import Meters
 
 if TYPE_CHECKING:
-    from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
+    from perfguard.worker.profiling.profiler import CaseProfiler
 
 _DETAIL_CHARACTERS = 4000
 
@@ -93,8 +93,7 @@ class Worker:
 
     def _bench(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
-        inner_loops = int(command["inner_loops"])
-        spin_s = command.get("spin_s", 0.0)
+        inner_loops, spin_s = int(command["inner_loops"]), command.get("spin_s", 0.0)
         metadata = self._job.get("metadata", {})
 
         def time_samples(held: PreparedCase) -> None:
@@ -114,7 +113,7 @@ class Worker:
         told: Message = {}
 
         def look(held: PreparedCase) -> None:
-            told.update(self._cases_profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
+            told.update(self._profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
 
         case.hold(look)
         settle()
@@ -124,7 +123,7 @@ class Worker:
         from perfguard.worker.profiling.scripts import profile_script, profile_whole_script
 
         profile = profile_script if command["do"] == "script" else profile_whole_script
-        profile(command, self._control, self._step_profiler)
+        profile(command, self._control, self._profiler.steps)
 
     def _program(self, command: Message) -> None:
         from perfguard.worker.program import answer
@@ -144,16 +143,10 @@ class Worker:
         self._control.send("ceilings", **answer(command))
 
     @cached_property
-    def _step_profiler(self) -> StepProfiler:
-        from perfguard.worker.profiling.profiler import StepProfiler
+    def _profiler(self) -> CaseProfiler:
+        from perfguard.worker.profiling.profiler import CaseProfiler, StepProfiler
 
-        return StepProfiler()
-
-    @cached_property
-    def _cases_profiler(self) -> CaseProfiler:
-        from perfguard.worker.profiling.profiler import CaseProfiler
-
-        return CaseProfiler(self._step_profiler)
+        return CaseProfiler(StepProfiler())
 
     @cached_property
     def _runner(self) -> Any:

@@ -89,9 +89,7 @@ class AsvParameters:
     def chosen(self, parameters: dict[str, Any]) -> tuple[object, ...]:
         """The values behind the labels of a case.
 
-        Raises:
-            MissingTargetError: This arm's suite has no such value.
-            SkippedTargetError: It skips these.
+        Raises MissingTargetError: this arm's suite has no such value; SkippedTargetError: it skips these.
         """
         if tuple(parameters) != self.names:
             raise MissingTargetError(f"its parameters are {', '.join(self.names) or 'none'} in this arm")
@@ -109,8 +107,7 @@ class AsvParameters:
 def find_benchmark(directory: str, location: str) -> AsvBenchmark:
     """The benchmark at a location; only its own module is imported.
 
-    Raises:
-        MissingTargetError: The directory, module or function does not exist in this arm.
+    Raises MissingTargetError: the directory, module or function does not exist in this arm.
     """
     package = _root_package(directory)
     parts = location.split(".")
@@ -192,8 +189,7 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, str, str, C
             yield None, attribute, getattr(value, "benchmark_name", attribute), value
 
 
-_RENEWALS_S = 0.2
-"""About how long the set-ups in one sample may take."""
+_RENEWALS_S = 0.2  # About how long the set-ups in one sample may take
 _MOST_RENEWALS = 64
 
 
@@ -214,12 +210,10 @@ class AsvSource:
     def set_up(self) -> Instance:
         """A new object of the benchmark's class, set up.
 
-        Raises:
-            SkippedTargetError: The suite skips these parameters, which it says by NotImplementedError.
+        Raises SkippedTargetError: the suite skips these parameters, which it says by NotImplementedError.
         """
         call, sources = self._benchmark.instance()
-        cached = () if self._cache is None else self._cache.arguments()
-        arguments = (*cached, *self._values)
+        arguments = (*(() if self._cache is None else self._cache.arguments()), *self._values)
         setups = all_attributes(sources, "setup")[::-1]
         teardowns = all_attributes(sources, "teardown")
 
@@ -293,8 +287,7 @@ def _cache_of(sources: tuple[object, ...]) -> _Cache | None:
         return None
     key = getattr(function, "__code__", function)
     if key not in _caches:
-        module_setup = getattr(sources[-1], "setup", None)
-        if callable(module_setup) and _needs_nothing(module_setup):
+        for module_setup in filter(_needs_nothing, all_attributes(sources[-1:], "setup")):
             module_setup()  # as asv does: it often seeds
         _caches[key] = _Cache(function)
     return _caches[key]
@@ -317,8 +310,8 @@ def find_asv(directory: str, found: Found) -> None:
     """Add the benchmarks of a directory, in the order of its modules."""
     ignored: set[str] = set()
     skipped = 0
-    modules = list(_modules(_root_package(directory)))
-    for benchmark in itertools.chain.from_iterable(map(_benchmarks_of, modules)):
+    kinds: Counter[str] = Counter()
+    for benchmark in _counted_benchmarks(directory, kinds):
         _, sources = benchmark.instance()
         ignored.update(name for name in _MEASURING if first_attribute(sources[:-1], name, None) is not None)
         parameters = parameters_of(sources)
@@ -335,9 +328,6 @@ def find_asv(directory: str, found: Found) -> None:
             kept,
             doc=first_line(benchmark.function.__doc__) or first_line(getattr(benchmark.owner, "__doc__", None)),
         )
-    kinds = Counter(
-        kind for module in modules for _, _, name, _ in _functions_of(module) if (kind := _other_kind(name))
-    )
     others = tuple(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     for code, values in (
         ("adopted.other_kinds", {"kinds": others}),
@@ -345,14 +335,15 @@ def find_asv(directory: str, found: Found) -> None:
         ("adopted.skipped_by_setup", {"number": skipped}),
     ):
         if any(values.values()):
-            found.notes.append(fact(code, {"place": directory, "tool": ASV, **values}))
+            found.notes.append(fact(code, {"tool": ASV, **values}, place=directory))
 
 
-def _other_kind(name: str) -> str | None:
-    """The kind that asv knows and perfguard does not time; None for a name of another."""
-    if _TIMED.match(name):
-        return None
-    return next((kind for kind, pattern in _OTHERS.items() if pattern.match(name)), None)
+def _counted_benchmarks(directory: str, kinds: Counter[str]) -> Iterator[AsvBenchmark]:
+    """The timed benchmarks of a directory; the others are counted by their kind."""
+    for module in _modules(_root_package(directory)):
+        names = [name for _, _, name, _ in _functions_of(module) if not _TIMED.match(name)]
+        kinds.update(kind for kind, pattern in _OTHERS.items() for name in names if pattern.match(name))
+        yield from _benchmarks_of(module)
 
 
 def _mentions_skips(function: Any) -> bool:

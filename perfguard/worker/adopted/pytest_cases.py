@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from perfguard.worker.adopted.pytest_plugin import Body
 
 
-ID_PARAMETER = "id"
-"""The parameter of a case that holds pytest's id of a parametrized test."""
+ID_PARAMETER = "id"  # The parameter of a case that holds pytest's id of a parametrized test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +50,8 @@ class TimedTest:
     def run(self, body: Body) -> None:
         """Run it once, with `body` where it calls its fixture.
 
-        Raises:
-            MissingTargetError: This arm has no such test.
-            SkippedTargetError: It skips it.
-            UnsoundCaseError: It fails, or never calls the fixture.
-            Exception: Whatever `body` raised.
+        Raises MissingTargetError: this arm has no such test; SkippedTargetError: it skips it; UnsoundCaseError: it
+        fails, or never calls the fixture; Exception: whatever `body` raised.
         """
         from perfguard.worker.adopted.pytest_plugin import BenchmarkPlugin, run_pytest
 
@@ -180,8 +176,7 @@ _WEAVING = "benchmark_weave"
 def find_tests(path: str, found: Found) -> None:
     """Add the tests of a file.
 
-    Raises:
-        RuntimeError: pytest is not installed beside the suite, or cannot collect the file.
+    Raises RuntimeError: pytest is not installed beside the suite, or cannot collect the file.
     """
     try:
         from perfguard.worker.adopted.pytest_plugin import BenchmarkPlugin, run_pytest

@@ -26,8 +26,7 @@ Body = Callable[[Callable[[], object]], object]
 class BenchmarkFixture:
     """What a test gets as `benchmark`, with the names of pytest-benchmark's fixture."""
 
-    stats = None
-    """As under `--benchmark-disable`: there are no times for the test to look at."""
+    stats = None  # As under `--benchmark-disable`: there are no times for the test to look at
     enabled = True
     disabled = False
     cprofile_stats = None

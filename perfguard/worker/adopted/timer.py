@@ -55,15 +55,13 @@ class NamedStatement:
     module: ModuleType  # Its file, which stands for `__main__` in its set-up
 
 
-_read: dict[str, tuple[NamedStatement, ...]] = {}
-"""By file: importing it again would make its tensors again."""
+_read: dict[str, tuple[NamedStatement, ...]] = {}  # By file: importing it again would make its tensors again
 
 
 def statements_of(path: str) -> tuple[NamedStatement, ...]:
     """All statements of a file, in the order in which their timers are made.
 
-    Raises:
-        Exception: Whatever the file raises.
+    Raises Exception: whatever the file raises.
     """
     if path not in _read:
         recorded: list[Statement] = []
@@ -254,9 +252,7 @@ def _syntax_error(code: str, mode: str) -> SyntaxError | None:
 def find_timers(path: str, found: Found) -> None:
     """Add the statements of a file.
 
-    Raises:
-        RuntimeError: torch is not installed beside the suite.
-        Exception: Whatever the file raises.
+    Raises RuntimeError: torch is not installed beside the suite; Exception: whatever the file raises.
     """
     try:
         import torch.utils.benchmark  # noqa: F401

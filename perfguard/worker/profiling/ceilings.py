@@ -5,11 +5,12 @@ Best of repeated runs, not their median: a ceiling is what the machine can do wh
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from perfguard.records.protocol import Message
 from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
@@ -26,8 +27,7 @@ _LONGEST_CALL_S = 0.5
 _BEYOND_CACHE = 4
 """Arrays are this many times as large as the last-level cache. Source: STREAM's run rules."""
 _SMALLEST_ARRAY_BYTES = 64 * 1024**2
-_MEMORY_RATIO = 0.125
-"""Largest part of the free memory for one of the three arrays."""
+_MEMORY_RATIO = 0.125  # Largest part of the free memory for one of the three arrays
 _ELEMENT_BYTES = 4
 
 
@@ -50,46 +50,38 @@ def answer(command: Message) -> Message:
 def measure_gemms(dtypes: Sequence[str], sizes: Sequence[int]) -> Iterator[GemmCeiling]:
     """Products of each dtype and size, ascending, until one would take too long.
 
-    Raises:
-        KeyError: A dtype is none of `fp32`, `bf16`, `fp64`.
+    Raises KeyError: A dtype is none of `fp32`, `bf16`, `fp64`.
     """
     import torch
 
     for dtype in dtypes:
         expected_s = 0.0
-        for size, after in zip(sizes, (*sizes[1:], None), strict=True):
+        for size, after in itertools.zip_longest(sizes, sizes[1:]):
             if expected_s > _LONGEST_CALL_S:
                 break
-            left, right, product = (_filled((size, size), getattr(torch, _DTYPES[dtype])).uniform_() for _ in range(3))
-            call_s = _fastest(_multiply(left, right, product), _GEMM_BUDGET_S)
+            shape, kind = (size, size), getattr(torch, _DTYPES[dtype])
+            operands = [torch.full(shape, 0.5, dtype=kind).uniform_() for _ in range(3)]
+            call_s = _fastest(partial(torch.mm, *operands[:2], out=operands[2]), _GEMM_BUDGET_S)
             expected_s = call_s * ((after or size) / size) ** 3
             yield GemmCeiling(dtype=dtype, size=size, call_s=call_s, flops_per_s=2 * size**3 / call_s)
 
 
-def measure_streams(array_bytes: int) -> tuple[StreamCeiling, ...]:
-    """Copy and triad over arrays of a size.
-
-    Args:
-        array_bytes: Of each of three arrays; `stream_array_bytes` tells a fitting one.
-    """
+def measure_streams(array_bytes: int) -> Iterator[StreamCeiling]:
+    """Copy and triad over three arrays of a size; `stream_array_bytes` gives a fitting one."""
     import torch
 
     elements = array_bytes // _ELEMENT_BYTES
-    first, second, target = (_filled((elements,), torch.float32) for _ in range(3))
+    # Written by all threads, so that on a machine with several memory nodes each finds its part nearby.
+    first, second, target = (torch.full((elements,), 0.5, dtype=torch.float32) for _ in range(3))
     kernels: tuple[tuple[str, int, Callable[[], object]], ...] = (
         ("copy", 2, lambda: target.copy_(first)),
         ("triad", 3, lambda: torch.add(first, second, alpha=3.0, out=target)),
     )
-    found = []
+    size_bytes = elements * _ELEMENT_BYTES
     for name, arrays, kernel in kernels:
         call_s = _fastest(kernel, _STREAM_BUDGET_S)
-        moved_bytes = arrays * elements * _ELEMENT_BYTES
-        found.append(
-            StreamCeiling(
-                kernel=name, array_bytes=elements * _ELEMENT_BYTES, call_s=call_s, bytes_per_s=moved_bytes / call_s
-            )
-        )
-    return tuple(found)
+        bytes_per_s = arrays * size_bytes / call_s
+        yield StreamCeiling(kernel=name, array_bytes=size_bytes, call_s=call_s, bytes_per_s=bytes_per_s)
 
 
 def stream_array_bytes(cache_bytes: int, free_bytes: int) -> int:
@@ -104,18 +96,16 @@ def is_beyond_caches(array_bytes: int, cache_bytes: int) -> bool:
 
 
 def last_level_cache_bytes(root: Path = Path("/")) -> int:
-    """Bytes of the last-level caches of the CPUs that this process may run on; 0 where the kernel does not tell."""
+    """Bytes of the last-level caches of the CPUs that this process may run on; 0 where the kernel does not say."""
     caches: dict[str, int] = {}
     for cpu in os.sched_getaffinity(0):
-        largest = max(_caches_of(root / f"sys/devices/system/cpu/cpu{cpu}/cache"), default=None)
-        if largest is not None:
-            _, shared_by, size_bytes = largest
-            caches[shared_by] = size_bytes
+        found = sorted(_caches_of(root / f"sys/devices/system/cpu/cpu{cpu}/cache"))
+        caches.update({shared_by: size_bytes for _, shared_by, size_bytes in found[-1:]})
     return sum(caches.values())
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """Memory that can be had without swapping; 1 GiB where the kernel does not tell."""
+    """Memory that can be had without swapping; 1 GiB where the kernel does not say."""
     for line in (root / "proc/meminfo").read_text(encoding="ascii", errors="replace").splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -126,28 +116,13 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 def _caches_of(folder: Path) -> Iterator[tuple[int, str, int]]:
     """Level, CPUs that share it, and bytes of each data cache of a CPU."""
     for cache in folder.glob("index*"):
+        names = ("type", "level", "shared_cpu_list", "size")
         try:
-            kind, level, shared_by, size = (
-                (cache / name).read_text(encoding="ascii").strip()
-                for name in ("type", "level", "shared_cpu_list", "size")
-            )
+            kind, level, shared_by, size = ((cache / name).read_text(encoding="ascii").strip() for name in names)
         except OSError:
             continue
         if kind != "Instruction" and size.endswith("K"):
             yield int(level), shared_by, int(size[:-1]) * 1024
-
-
-def _filled(shape: tuple[int, ...], dtype: Any) -> Any:
-    import torch
-
-    # Written by all threads, so that on a machine with several memory nodes each finds its part nearby.
-    return torch.full(shape, 0.5, dtype=dtype)
-
-
-def _multiply(left: Any, right: Any, product: Any) -> Callable[[], object]:
-    import torch
-
-    return lambda: torch.mm(left, right, out=product)
 
 
 def _fastest(call: Callable[[], object], budget_s: float) -> float:

@@ -8,8 +8,7 @@ from collections import Counter
 from typing import Any
 
 _REASON_CHARACTERS = 200
-_CHANGING = re.compile(r"0x[0-9a-fA-F]+|\b\d{6,}\b")
-"""Addresses and ids, which differ from run to run."""
+_CHANGING = re.compile(r"0x[0-9a-fA-F]+|\b\d{6,}\b")  # Addresses and ids, which differ from run to run
 
 
 class CompileEvents:

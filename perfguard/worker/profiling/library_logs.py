@@ -25,8 +25,7 @@ class LibraryLogs:
     def into(self, path: Path) -> Iterator[tuple[str, ...]]:
         """Log to a file, along with whatever else is printed; gives the names of the libraries that do.
 
-        Raises:
-            OSError: The file cannot be written.
+        Raises OSError: the file cannot be written.
         """
         with captured_output(path), ExitStack() as switched:
             logging = []
@@ -74,8 +73,7 @@ def captured_output(path: Path) -> Iterator[None]:
     The file is created, or emptied. May be nested: the innermost file takes it. Whatever happens, the descriptor leads
     to its old place afterwards.
 
-    Raises:
-        OSError: The file cannot be written, or descriptor 1 is closed.
+    Raises OSError: the file cannot be written, or descriptor 1 is closed.
     """
     os.fstat(1)  # where it is closed, the file would take its number
     with path.open("wb", buffering=0) as target, redirected(target.fileno()):

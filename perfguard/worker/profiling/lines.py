@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -62,11 +62,9 @@ class LineMarks(AbstractContextManager[None]):
             *self._files.functions,
         )
         around = sys._getframe(1)  # noqa: SLF001 - there is no other way to it
-        frame: FrameType | None = around
-        while frame is not None:
+        for frame in _frames_from(around):
             if self._is_followed(frame):
                 frame.f_trace = self._inside
-            frame = frame.f_back
         self._mark_innermost(around)
         sys.settrace(self._enter)
 
@@ -75,11 +73,9 @@ class LineMarks(AbstractContextManager[None]):
     ) -> None:
         if sys.gettrace() == self._enter:
             sys.settrace(None)
-        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-        while frame is not None:
+        for frame in _frames_from(sys._getframe(1)):  # noqa: SLF001
             if frame.f_trace is self._inside:
                 frame.f_trace = None
-            frame = frame.f_back
 
     # From here on, the interpreter calls in the middle of the program.
 
@@ -134,8 +130,14 @@ class LineMarks(AbstractContextManager[None]):
         mark.__exit__(None, None, None)
 
 
+def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def is_compiled(code: CodeType) -> bool:
-    """Whether torch.compile made this code out of the user's, whose name and file it bears."""
+    """Whether torch.compile made this code out of the user's, whose name and file it has."""
     return code.co_name.startswith(_COMPILED_REST) or _COMPILED_NAMES.search(" ".join(code.co_names)) is not None
 
 
@@ -151,8 +153,7 @@ def _hide_from_compiler(*functions: Any) -> None:
 
 
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/")
-_COMPILER = "torch."
-"""The files that torch.compile writes can lie anywhere; they are modules of torch."""
+_COMPILER = "torch."  # The files that torch.compile writes can lie anywhere; they are modules of torch
 _WORKER = Path(__file__).absolute().parents[1]
 _START_SCRIPT = str(_WORKER.parents[1] / "start.py")
 
@@ -161,7 +162,10 @@ class UserFiles:
     """Tells the files of the user's code from those of libraries, and remembers which is which."""
 
     def __init__(self) -> None:
-        self._directory = _working_directory()
+        try:
+            self._directory = os.getcwd()  # noqa: PTH109
+        except OSError:  # the folder is gone
+            self._directory = os.sep
         roots = {self._folder(entry) for entry in ("", *sys.path)} - {os.sep}
         self._roots = sorted(roots, key=len, reverse=True)  # the innermost one names a file
         libraries = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(_WORKER))
@@ -174,18 +178,14 @@ class UserFiles:
         return self.name, self._is_library, self._from_root, self._absolute
 
     def name(self, filename: str, module: object) -> str | None:
-        """What a file is called: its path from the folder that it was imported from; None for a library's.
+        """The path of a file from the folder that it was imported from; None for a library's.
 
-        Args:
-            filename: As its code has it.
-            module: `__name__` of the module that it is.
+        The file is given as its code has it, and by `__name__` of its module.
         """
-        try:
-            return self._names[filename]
-        except KeyError:
-            name = None if self._is_library(filename, module) else self._from_root(self._absolute(filename))
-            self._names[filename] = name
-            return name
+        if filename not in self._names:
+            is_library = self._is_library(filename, module)
+            self._names[filename] = None if is_library else self._from_root(self._absolute(filename))
+        return self._names[filename]
 
     def _is_library(self, filename: str, module: object) -> bool:
         if filename.startswith("<") or (isinstance(module, str) and module.startswith(_COMPILER)):
@@ -207,11 +207,3 @@ class UserFiles:
     def _folder(self, path: str) -> str:
         """What paths in a folder begin with."""
         return os.path.join(self._absolute(path), "")  # noqa: PTH118
-
-
-def _working_directory() -> str:
-    """Where the process works; the root of all where that folder is gone."""
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:
-        return os.sep

@@ -11,14 +11,13 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfguard.records.protocol import MODULE_PREFIX
 
-_COMPILED_WRAPPER = "OptimizedModule"
-"""Class that torch.compile wraps a module in; it has no event and no part in names, so that compiling changes none."""
-_COMPILED_PART = "_orig_mod"
-"""Name of what it wraps."""
+_COMPILED_WRAPPER, _COMPILED_PART = "OptimizedModule", "_orig_mod"
+"""Class that torch.compile wraps a module in, and its name for what it wraps; neither has an event or a part in names,
+so that compiling changes none."""
 
 
 def annotation_type() -> Callable[[str], AbstractContextManager[Any]]:
@@ -66,10 +65,7 @@ class ModuleHooks:
             stack.pop().annotation.__exit__(None, None, None)
 
     def _stack(self) -> list[_Call]:
-        try:
-            stack: list[_Call] = self._calls.stack
-        except AttributeError:
-            stack = self._calls.stack = []
+        stack: list[_Call] = self._calls.__dict__.setdefault("stack", [])
         return stack
 
     # Functions that close over what they need, with the test for a compiler first: Dynamo traces hooks, too, and must
@@ -78,12 +74,8 @@ class ModuleHooks:
     def _entering(self) -> Callable[..., None]:
         import torch
 
-        is_compiling, annotate, names, stack_of = (
-            torch.compiler.is_compiling,
-            annotation_type(),
-            self._names,
-            self._stack,
-        )
+        is_compiling, stack_of = torch.compiler.is_compiling, self._stack
+        annotate, place_of = annotation_type(), self._names.place
 
         def enter(module: Any, _arguments: object) -> None:
             if is_compiling():
@@ -91,7 +83,7 @@ class ModuleHooks:
             if type(module).__name__ == _COMPILED_WRAPPER:
                 return
             stack = stack_of()
-            place = names.place(module, stack)
+            place = place_of(module, stack)
             annotation = annotate(place.name)
             annotation.__enter__()
             stack.append(_Call(module, place.root, annotation))
@@ -117,26 +109,20 @@ class ModuleHooks:
         return leave
 
 
-class _Call:
+class _Call(NamedTuple):
     """A module that is being called."""
 
-    __slots__ = ("annotation", "module", "root")
-
-    def __init__(self, module: Any, root: _Root, annotation: AbstractContextManager[Any]) -> None:
-        self.module = module
-        self.root = root
-        self.annotation = annotation
+    module: Any
+    root: _Root
+    annotation: AbstractContextManager[Any]
 
 
-class _Place:
+class _Place(NamedTuple):
     """Where a module is in its root; does not keep it alive."""
 
-    __slots__ = ("name", "root", "target")
-
-    def __init__(self, target: weakref.ref[Any], root: _Root, name: str) -> None:
-        self.target = target
-        self.root = root
-        self.name = name
+    target: weakref.ref[Any]
+    root: _Root
+    name: str
 
 
 class _Root:
@@ -172,13 +158,9 @@ class _Names:
 
         A module that is part of several roots goes by the one that calls it; one that nobody holds is a root.
         """
-        if stack:
-            place = stack[-1].root.place_of(module)
-            if place is not None:
-                return place
-        return self._search(module, stack)
-
-    def _search(self, module: Any, stack: list[_Call]) -> _Place:
+        place = stack[-1].root.place_of(module) if stack else None
+        if place is not None:
+            return place
         for call in reversed(stack):
             if any(part is module for part in call.module._modules.values()):  # noqa: SLF001 - without recursion
                 call.root.learn()  # a part that was added since
@@ -186,16 +168,17 @@ class _Names:
             if place is not None:
                 return place
         home = _living(self._homes.get(id(module)), module)
-        return home if home is not None else self._settle(_Root(module)).places[id(module)]
+        return self._new_root(module) if home is None else home
 
-    def _settle(self, root: _Root) -> _Root:
+    def _new_root(self, module: Any) -> _Place:
         """Make a root known to its parts, but for those that another whole has."""
+        root = _Root(module)
         for part_id, place in root.places.items():
             home = _living(self._homes.get(part_id), place.target())
             whole = None if home is None else home.root.target()
             if whole is None or root.place_of(whole) is not None:
                 self._homes[part_id] = place
-        return root
+        return root.places[id(module)]
 
 
 def _living(place: _Place | None, module: Any) -> _Place | None:

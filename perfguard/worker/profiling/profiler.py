@@ -73,8 +73,7 @@ class StepProfiler:
     def ready(self, kind: StepKind) -> None:
         """Do for a kind of step what must not fall into it; once it is done, this costs next to nothing.
 
-        Raises:
-            ForeignProfilerError: The program runs a profiler.
+        Raises ForeignProfilerError: the program runs a profiler.
         """
         import torch
 
@@ -98,18 +97,13 @@ class StepProfiler:
         log: Path | None = None,
         warm: Callable[[], object] | None = None,
     ) -> None:
-        """Begin a step.
+        """Begin a step, and look at it in this `kind` of way.
 
-        Args:
-            kind: How to look at it.
-            trace: Takes the Chrome trace; needed for all kinds but `bare`.
-            log: Takes what oneDNN and MKL print; needed for `joined`.
-            warm: Called right before, untimed: what lies between two steps (a trace is written, objects are collected)
-                leaves cold caches behind.
+        `trace` takes the Chrome trace; all kinds but `bare` need it. `log` takes what oneDNN and MKL print; `joined`
+        needs it. `warm` is called right before, untimed: what lies between two steps (a trace is written, objects are
+        collected) leaves cold caches behind.
 
-        Raises:
-            OSError: The log cannot be written.
-            ForeignProfilerError: The program runs a profiler.
+        Raises OSError: the log cannot be written; ForeignProfilerError: the program runs a profiler.
         """
         self.abort()
         self.ready(kind)
@@ -135,8 +129,7 @@ class StepProfiler:
     def finish(self) -> Message:
         """End the step; what it took and where its trace is, as fields of the reply.
 
-        Raises:
-            OSError: The trace cannot be written.
+        Raises OSError: the trace cannot be written.
         """
         ended_s, others = _WALL(), _other_clocks()
         step, self._step = self._step, None
@@ -172,24 +165,22 @@ class CaseProfiler:
     """Profiles calls of prepared cases."""
 
     def __init__(self, steps: StepProfiler) -> None:
-        self._steps = steps
+        self.steps = steps
         self._settled: set[tuple[str, bool]] = set()
 
     def profile(self, case: PreparedCase, kind: StepKind, *, trace: Path | None, log: Path | None) -> Message:
         """Call a case once, after the calls that it needs to settle, and say what the call took.
 
-        Raises:
-            UnsoundCaseError: The call's result is not finite.
-            OSError: The trace or the log cannot be written.
+        Raises UnsoundCaseError: the call's result is not finite; OSError: the trace or the log cannot be written.
         """
         call = case.calls[0]
         self._settle(case.id, call, kind)
-        self._steps.start(kind, trace=trace, log=log, warm=call)
+        self.steps.start(kind, trace=trace, log=log, warm=call)
         try:
             result = call()
-            told = self._steps.finish()
+            told = self.steps.finish()
         finally:
-            self._steps.abort()
+            self.steps.abort()
         case.check_last(result)
         return told
 
@@ -198,7 +189,7 @@ class CaseProfiler:
         state = (case_id, kind is not StepKind.BARE)
         if state in self._settled:
             return
-        self._steps.ready(kind)
+        self.steps.ready(kind)
         for _ in range(SETTLING_STEPS - 1):
             call()
         with nullcontext() if kind is StepKind.BARE else profiler():
@@ -246,8 +237,7 @@ def profiler(*, memory: bool = False) -> Any:
 def export(profiled: Any, path: Path) -> None:
     """Write the Chrome trace of a profiler that has ended; compressed where the name ends in `.gz`.
 
-    Raises:
-        OSError: The file cannot be written.
+    Raises OSError: the file cannot be written.
     """
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     profiled.export_chrome_trace(str(plain))
@@ -260,8 +250,7 @@ def export(profiled: Any, path: Path) -> None:
         plain.unlink()
 
 
-UNKNOWN_SHARE = 0.2
-"""Where the measurement gives nothing."""
+UNKNOWN_SHARE = 0.2  # Where the measurement gives nothing
 
 _EMPTY_OP = "aten::resolve_conj"
 """Returns its argument: about 60 ns with the profiler, which shows the shapes of a tensor as it does for other ops."""

@@ -18,12 +18,10 @@ from typing import Any
 
 from perfguard.records.protocol import Message
 
-DEFAULT_BUDGET_S = 0.1
-"""Seconds that one op is timed for."""
+DEFAULT_BUDGET_S = 0.1  # Seconds that one op is timed for
 
 _WARM_CALLS = 3
-_BATCH_S = 0.0005
-"""A batch of calls is timed as one, so that the clock costs next to nothing."""
+_BATCH_S = 0.0005  # A batch of calls is timed as one, so that the clock costs next to nothing
 _MAX_BATCH = 1000
 _MAX_WRITING_BATCH = 8
 """An op that writes to its arguments gets them back as they were after this many calls: values that grow or fade away
@@ -62,8 +60,7 @@ def answer(command: Message) -> Message:
 def replay(call: RecordedCall, *, seed: int = 0, budget_s: float = DEFAULT_BUDGET_S) -> Replayed:
     """Time one op for `budget_s` seconds, beside making its arguments and warming up.
 
-    Raises:
-        NotReplayableError: It has no overload that takes these arguments, or it fails with values that are made up.
+    Raises NotReplayableError: it has no overload that takes these arguments, or it fails with values that are made up.
     """
     import torch
 
@@ -97,11 +94,8 @@ def time_call(
 ) -> list[float]:
     """Seconds of one call, from several batches of calls.
 
-    Args:
-        call: Is called a few times before it is timed.
-        budget_s: Batches are added until they take this long together, but a few in any case.
-        max_batch: Largest number of calls in a batch.
-        restore: Undoes before each batch what the calls did; untimed.
+    The call is made a few times before it is timed. Batches of at most `max_batch` calls are added until they take
+    `budget_s` together, but a few in any case. `restore` undoes before each batch what the calls did, untimed.
     """
     clock = time.perf_counter
     once_s = _BATCH_S
@@ -236,8 +230,7 @@ class OpArguments:
 def arguments_of(call: RecordedCall, overload: Any, *, seed: int) -> OpArguments:
     """Arguments for one overload of an op.
 
-    Raises:
-        UnknownArgumentError: The overload takes other arguments than were recorded, or one of them is unknown.
+    Raises UnknownArgumentError: the overload takes other arguments than were recorded, or one of them is unknown.
     """
     import torch
 

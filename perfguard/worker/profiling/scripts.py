@@ -26,10 +26,8 @@ from perfguard.records.protocol import Message, ScriptExit, StepKind
 from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
 
-_HOOK = "profile_hook_step"
-"""Optimizer's method that wraps a class's `step`."""
-_HOOKED = "hooked"
-"""Attribute by which torch knows a `step` that it has wrapped."""
+_HOOK = "profile_hook_step"  # Optimizer's method that wraps a class's `step`
+_HOOKED = "hooked"  # Attribute by which torch knows a `step` that it has wrapped
 
 
 class ScriptEnded(BaseException):
@@ -41,9 +39,8 @@ def profile_script(command: Message, control: Control, profiler: StepProfiler) -
 
     The command has `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
 
-    Raises:
-        OSError: A trace or log cannot be written; the script has been ended.
-        ForeignProfilerError: The script runs a profiler itself; it has been ended.
+    Raises OSError: A trace or log cannot be written; the script has been ended; ForeignProfilerError: the script runs a
+    profiler itself; it has been ended.
     """
     held = HeldScript(control, profiler, skip=int(command["skip"]))
     try:
@@ -91,8 +88,7 @@ class HeldScript:
     def boundary(self, optimizer: Any) -> None:
         """The outermost `step` of an optimizer has returned; nothing happens in forked processes and other threads.
 
-        Raises:
-            ScriptEnded: The script is to end here.
+        Raises ScriptEnded: the script is to end here.
         """
         if (os.getpid(), threading.get_ident()) != self._place or not self._ends_a_step(optimizer):
             return

@@ -13,10 +13,8 @@ from perfguard.worker.pipes import Control
 from perfguard.worker.timing.signals import Meters
 
 _LOOK_S = 0.001
-_BUSY_RATIO = 0.1
-"""Of one CPU, while the calling thread sleeps: a thread that spins takes all of one."""
-_MOST_S = 0.1
-"""Whatever is still busy then does not stop by itself; the parent sees it, too."""
+_BUSY_RATIO = 0.1  # Of one CPU, while the calling thread sleeps: a thread that spins takes all of one
+_MOST_S = 0.1  # Whatever is still busy then does not stop by itself; the parent sees it, too
 _CLOCK, _CLOCK_OF, _SLEEP = time.perf_counter, time.clock_gettime, time.sleep
 """Bound before any code under test is imported, which may replace those in `time`."""
 _CPUCLOCK_OF_THREAD = 6

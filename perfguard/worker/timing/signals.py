@@ -13,8 +13,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-HARDWARE, SOFTWARE = 0, 1
-"""PERF_TYPE_HARDWARE and PERF_TYPE_SOFTWARE of linux/perf_event.h."""
+HARDWARE, SOFTWARE = 0, 1  # PERF_TYPE_HARDWARE and PERF_TYPE_SOFTWARE of linux/perf_event.h
 
 
 class PerfEvent(NamedTuple):
@@ -29,8 +28,7 @@ TASK_CLOCK = PerfEvent(SOFTWARE, 1)  # Nanoseconds on a CPU; like page faults, i
 PAGE_FAULTS = PerfEvent(SOFTWARE, 2)
 
 _SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
-_ATTRIBUTE_BYTES = 64
-"""PERF_ATTR_SIZE_VER0, which every kernel takes."""
+_ATTRIBUTE_BYTES = 64  # PERF_ATTR_SIZE_VER0, which every kernel takes
 _FLAGS = 1 << 1 | 1 << 5 | 1 << 6
 """Count in later threads and children; neither in the kernel nor in a hypervisor."""
 _READ_TIMES = 1 | 2
@@ -170,8 +168,10 @@ class EnergyMeter:
         reason = None
         try:
             self._packages = _packages(root / _POWERCAP)
-            if not self._packages:
-                reason = f"/{_POWERCAP} {_emptiness(root / _POWERCAP)}"
+            if not (root / _POWERCAP).is_dir():
+                reason = f"/{_POWERCAP} does not exist"
+            elif not self._packages:
+                reason = f"/{_POWERCAP} {'holds no CPU package' if any((root / _POWERCAP).iterdir()) else 'is empty'}"
         except PermissionError as error:
             reason = f"{error.filename} is for root only (chmod a+r lets others read)"
         except (OSError, ValueError) as error:
@@ -205,12 +205,6 @@ def _packages(place: Path) -> tuple[_Package, ...]:
             _number(zone / "energy_uj")
             found.append(_Package(zone / "energy_uj", _number(zone / "max_energy_range_uj")))
     return tuple(found)
-
-
-def _emptiness(place: Path) -> str:
-    if not place.is_dir():
-        return "does not exist"
-    return "holds no CPU package" if any(place.iterdir()) else "is empty"
 
 
 def _number(path: Path) -> int:
