@@ -65,10 +65,10 @@ class PreparedCase:
 def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int = 1) -> PreparedCase:
     """Set a case up under its seed and call it once; then its further instances.
 
-    The case has `id`, `target`, `parameters` (a mapping) and `phase`. The block's seed is mixed with the case id, so the
-    order of the set-ups does not matter. `check` also requires that a second set-up gives the same result,
-    and for stateless phases a second call. The instances take turns in the samples. Each lies elsewhere in memory,
-    behind a padding drawn from the seed, so that a block's value averages over layouts instead of hanging on one.
+    The case has `id`, `target`, `parameters` (a mapping) and `phase`. The block's seed is mixed with the case id, so
+    the order of the set-ups does not matter. `check` also requires that a second set-up gives the same result, and for
+    stateless phases a second call. The instances take turns in the samples. Each lies elsewhere in memory, behind a
+    padding drawn from the seed, so that a block's value averages over layouts instead of hanging on one.
 
     Raises MissingTargetError: the target does not exist in this arm; UnsoundCaseError: nothing callable, no result, not
     finite, or not reproducible.
@@ -139,10 +139,9 @@ def _mean(result: Any) -> float:
 def checks_of(call: object, result: Any, case: Mapping[str, Any]) -> dict[str, float]:
     """Named numbers by which both arms show that they compute the same thing: the result and the benchmark's own.
 
-    The finite `result` counts as `loss` where it is the scalar of a step, as `result` where it is another scalar, and by
-    its Euclidean norm as `result_norm` where it is a tensor, whose mean may be nothing but cancellation. The
-    benchmark's own come from the attribute `check` of what the factory returned: a function that returns a mapping of
-    names to numbers.
+    The finite result counts as `loss` where it is the scalar of a step, as `result` where it is another scalar, and by
+    its Euclidean norm as `result_norm` where it is a tensor, whose mean may be nothing but cancellation. The attribute
+    `check` of what the factory returned, a function that returns a mapping of names to numbers, adds its own.
 
     Raises UnsoundCaseError: the benchmark's own check is not callable or gives something else than finite numbers.
     """

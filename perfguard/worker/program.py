@@ -102,7 +102,7 @@ def facts_of(roots: Sequence[object] | None) -> ProgramFacts:
         optimizers=tuple(sorted(type(optimizer).__name__ for optimizer in optimizers)),
         loader_workers=tuple(loader.num_workers for loader in loaders),
         denormals=count_denormals(_kept_tensors(modules, optimizers)),
-        flushes_denormals=flushes_denormals(),
+        flushes_denormals=flushes_denormals(torch),
     )
 
 

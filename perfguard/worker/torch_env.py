@@ -90,7 +90,7 @@ def _torch_facts(torch: Any) -> dict[str, object]:
         "intra_op_threads": lambda: int(torch.get_num_threads()),
         "inter_op_threads": lambda: int(torch.get_num_interop_threads()),
         "parallel_backend": lambda: _first(r"parallel backend: *(.+)", torch.__config__.parallel_info()),
-        "flushes_denormals": flushes_denormals,
+        "flushes_denormals": lambda: flushes_denormals(torch),
         "float32_matmul_precision": lambda: str(torch.get_float32_matmul_precision()),
         "onednn_enabled": lambda: bool(torch.backends.mkldnn.enabled),
         "deterministic": lambda: bool(torch.are_deterministic_algorithms_enabled()),
@@ -154,10 +154,8 @@ def _mkl_isa(torch: Any) -> str | None:
     return _first(r"architecture (.+?),? (?:Lnx|Win|OSX)\b", _printed_by(multiply))
 
 
-def flushes_denormals() -> bool:
+def flushes_denormals(torch: Any) -> bool:
     """Whether this thread rounds denormals to zero."""
-    import torch
-
     return float(torch.full((1,), 1e-40).mul(1.0)[0]) == 0.0
 
 

@@ -92,13 +92,14 @@ class BenchmarkFixture:
         return self._body(call)
 
 
-_FLAGS = ("disable-gc", "skip", "disable", "enable", "only", "verbose", "quiet", "autosave", "save-data")
-_WITH_VALUE = (
-    "min-time", "max-time", "min-rounds", "timer", "calibration-precision", "warmup-iterations", "save", "json",
-    "cprofile", "cprofile-loops", "cprofile-top", "cprofile-dump", "storage", "netrc", "sort", "group-by", "columns",
-    "name", "time-unit",
-)  # fmt: skip
-_WITH_OPTIONAL_VALUE = ("warmup", "compare", "histogram")
+_OPTIONS: dict[str, dict[str, str]] = {
+    "disable-gc skip disable enable only verbose quiet autosave save-data": {"action": "store_true"},
+    "min-time max-time min-rounds timer calibration-precision warmup-iterations save json cprofile cprofile-loops "
+    "cprofile-top cprofile-dump storage netrc sort group-by columns name time-unit": {},
+    "warmup compare histogram": {"nargs": "?"},
+    "compare-fail": {"nargs": "+"},
+}
+"""Options of pytest-benchmark by the way in which they take a value."""
 _BLOCKED = ("benchmark", "pytest_benchmark.plugin", "codspeed", "cacheprovider", "faulthandler", "unraisableexception")
 """Plugins that would bring another `benchmark` fixture, write into the tree, take the worker's fault handler, or
 collect garbage five times after each run."""
@@ -118,9 +119,7 @@ _HOOKS = type(
         "pytest_benchmark_group_stats": lambda config, benchmarks, group_by: None,
         "pytest_benchmark_generate_json": lambda config, benchmarks, include_data, machine_info, commit_info: None,
         "pytest_benchmark_update_json": lambda config, benchmarks, output_json: None,
-        "pytest_benchmark_compare_machine_info": lambda config, benchmarksession, machine_info, compared_benchmark: (
-            None
-        ),
+        "pytest_benchmark_compare_machine_info": lambda config, benchmarksession, machine_info, compared_benchmark: ...,
     },
 )
 """Hooks that conftest files may implement for pytest-benchmark; none is called."""
@@ -146,13 +145,9 @@ class BenchmarkPlugin:
     def pytest_addoption(self, parser: pytest.Parser) -> None:
         """The options of pytest-benchmark, which a project's `addopts` may hold."""
         group = parser.getgroup("benchmark")
-        for name in _FLAGS:
-            group.addoption(f"--benchmark-{name}", action="store_true")
-        for name in _WITH_VALUE:
-            group.addoption(f"--benchmark-{name}")
-        for name in _WITH_OPTIONAL_VALUE:
-            group.addoption(f"--benchmark-{name}", nargs="?")
-        group.addoption("--benchmark-compare-fail", nargs="+")
+        for names, settings in _OPTIONS.items():
+            for name in names.split():
+                group.addoption(f"--benchmark-{name}", **settings)
 
     def pytest_addhooks(self, pluginmanager: pytest.PytestPluginManager) -> None:
         """The hooks of pytest-benchmark."""

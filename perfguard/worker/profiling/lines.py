@@ -182,10 +182,12 @@ class UserFiles:
 
         The file is given as its code has it, and by `__name__` of its module.
         """
-        if filename not in self._names:
+        try:
+            return self._names[filename]
+        except KeyError:
             is_library = self._is_library(filename, module)
-            self._names[filename] = None if is_library else self._from_root(self._absolute(filename))
-        return self._names[filename]
+            name = self._names[filename] = None if is_library else self._from_root(self._absolute(filename))
+            return name
 
     def _is_library(self, filename: str, module: object) -> bool:
         if filename.startswith("<") or (isinstance(module, str) and module.startswith(_COMPILER)):

@@ -86,16 +86,16 @@ def test_of_a_large_tensor_a_part_is_looked_at_spread_over_it(torch, monkeypatch
 
 
 def test_flushing_is_seen(torch):
-    was, values = flushes_denormals(), torch.tensor([1e-41, 1.0])
+    was, values = flushes_denormals(torch), torch.tensor([1e-41, 1.0])
     try:
         if not torch.set_flush_denormal(True):
             pytest.skip("this processor cannot flush denormals")
-        assert flushes_denormals()
+        assert flushes_denormals(torch)
         # Flushing hides denormals from arithmetic, not from their count.
         assert count(values)[:2] == (2, 1)
     finally:
         torch.set_flush_denormal(was)
-    assert flushes_denormals() is was
+    assert flushes_denormals(torch) is was
 
 
 def test_the_state_of_optimizers_is_named_by_its_parameter(torch):
