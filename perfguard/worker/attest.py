@@ -31,12 +31,10 @@ def interpreter_facts() -> dict[str, Any]:
 def attest(roots: Sequence[str], foreign_roots: Sequence[str]) -> dict[str, Any]:
     """Which files of the arm's trees were imported, and whether anything came from the other arm's.
 
-    Roots are code trees, absolute: the arm's own, and the other arm's.
-
-    Returns:
-        `modules`: name, path relative to its root and SHA-256 of each imported file below `roots`; `foreign`: the same
-        below `foreign_roots`; `shadowed`: names that the arm's tree holds but that were imported from elsewhere;
-        `distributions`: `name==version`, sorted; `torch_file`: where torch came from.
+    Roots are absolute code trees: the arm's own, and the other arm's. `modules` gives name, path relative to its root
+    and SHA-256 of each imported file below `roots`; `foreign` the same below `foreign_roots`; `shadowed` names that the
+    arm's tree holds but that were imported from elsewhere; `distributions` `name==version`, sorted; `torch_file` where
+    torch came from.
     """
     located = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     files = {name: Path(file).resolve() for name, file in sorted(located.items()) if isinstance(file, str)}

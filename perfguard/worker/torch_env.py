@@ -46,7 +46,7 @@ def collect() -> dict[str, object]:
     facts: dict[str, object] = {
         "python_version": platform.python_version(),
         "python_implementation": platform.python_implementation(),
-        "glibc_version": _ask(_glibc),
+        "glibc_version": _ask(lambda: " ".join(platform.libc_ver()).strip() or None),
         "ipex_version": _ask(lambda: importlib.metadata.version("intel_extension_for_pytorch")),
         "numpy_version": _ask(lambda: importlib.metadata.version("numpy")),
         "environment": _ask(lambda: _environment(os.environ)),
@@ -75,6 +75,15 @@ def main() -> None:
 
 
 def _torch_facts(torch: Any) -> dict[str, object]:
+    """What torch can be asked for; oneDNN and MKL name their code path in the header of their first output."""
+
+    def convolve() -> None:
+        image, weight = torch.ones(1, 16, 16, 16), torch.ones(16, 16, 3, 3)
+        torch.ops.aten.mkldnn_convolution(image, weight, None, [0, 0], [1, 1], [1, 1], 1)
+
+    def multiply() -> None:
+        torch.mm(torch.ones(8, 8), torch.ones(8, 8))
+
     build: str = _ask(lambda: str(torch.__config__.show())) or ""
     asked: dict[str, Callable[[], object]] = {
         "torch_version": lambda: str(torch.__version__),
@@ -84,9 +93,9 @@ def _torch_facts(torch: Any) -> dict[str, object]:
         "torch_build": lambda: _build_lines(build),
         "aten_isa": lambda: str(torch.backends.cpu.get_cpu_capability()),
         "onednn_version": lambda: _first(r"MKL-DNN v([\w.]+)|oneDNN v([\w.]+)", build),
-        "onednn_isa": lambda: _onednn_isa(torch),
+        "onednn_isa": lambda: _first(r"info,cpu,isa:(.+)", _verbose_output(torch, "mkldnn", convolve)),
         "mkl_version": lambda: _first(r"Math Kernel Library Version ([\w.]+)", build),
-        "mkl_isa": lambda: _mkl_isa(torch),
+        "mkl_isa": lambda: _first(r"architecture (.+?),? (?:Lnx|Win|OSX)\b", _verbose_output(torch, "mkl", multiply)),
         "intra_op_threads": lambda: int(torch.get_num_threads()),
         "inter_op_threads": lambda: int(torch.get_num_interop_threads()),
         "parallel_backend": lambda: _first(r"parallel backend: *(.+)", torch.__config__.parallel_info()),
@@ -103,11 +112,6 @@ def _ask(question: Callable[[], Any]) -> Any:
         return question()
     except Exception:  # noqa: BLE001 - versions differ in what they can be asked
         return None
-
-
-def _glibc() -> str | None:
-    name, version = platform.libc_ver()
-    return f"{name} {version}".strip() or None
 
 
 def _environment(variables: Any) -> dict[str, str]:
@@ -133,27 +137,6 @@ def _build_lines(build: str) -> list[str]:
     return lines
 
 
-def _onednn_isa(torch: Any) -> str | None:
-    """The sentence in the first lines of oneDNN's first verbose output, so a small convolution has to run."""
-
-    def convolve() -> None:
-        image, weight = torch.ones(1, 16, 16, 16), torch.ones(16, 16, 3, 3)
-        with torch.no_grad(), torch.backends.mkldnn.verbose(1):
-            torch.ops.aten.mkldnn_convolution(image, weight, None, [0, 0], [1, 1], [1, 1], 1)
-
-    return _first(r"info,cpu,isa:(.+)", _printed_by(convolve))
-
-
-def _mkl_isa(torch: Any) -> str | None:
-    """The words in the header of MKL's verbose output."""
-
-    def multiply() -> None:
-        with torch.no_grad(), torch.backends.mkl.verbose(1):
-            torch.mm(torch.ones(8, 8), torch.ones(8, 8))
-
-    return _first(r"architecture (.+?),? (?:Lnx|Win|OSX)\b", _printed_by(multiply))
-
-
 def flushes_denormals(torch: Any) -> bool:
     """Whether this thread rounds denormals to zero."""
     return float(torch.full((1,), 1e-40).mul(1.0)[0]) == 0.0
@@ -170,10 +153,10 @@ def _first(pattern: str, text: str) -> str | None:
     return next((group.strip() for group in match.groups() if group), None) if match else None
 
 
-def _printed_by(action: Callable[[], None]) -> str:
-    """What C libraries print to file descriptor 1, which `sys.stdout` never sees."""
+def _verbose_output(torch: Any, backend: str, action: Callable[[], object]) -> str:
+    """What a library prints to file descriptor 1 in its verbose mode; `sys.stdout` never sees it."""
     with tempfile.TemporaryFile() as file:
-        with redirected(file.fileno()):
+        with redirected(file.fileno()), torch.no_grad(), getattr(torch.backends, backend).verbose(1):
             action()
         file.seek(0)
         return file.read().decode("utf-8", "replace")

@@ -36,11 +36,9 @@ class Source(Protocol):
 
     def set_up(self) -> Instance:
         """A further instance."""
-        ...
 
     def surroundings(self) -> AbstractContextManager[None]:
         """What holds while an instance is set up, called and timed: a working directory, a number of threads."""
-        ...
 
 
 @dataclass(slots=True)

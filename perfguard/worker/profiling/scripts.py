@@ -39,8 +39,8 @@ def profile_script(command: Message, control: Control, profiler: StepProfiler) -
 
     The command has `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
 
-    Raises OSError: A trace or log cannot be written; the script has been ended; ForeignProfilerError: the script runs a
-    profiler itself; it has been ended.
+    Raises OSError: a trace or log cannot be written; ForeignProfilerError: the script runs a profiler itself. In both
+    cases the script has been ended.
     """
     held = HeldScript(control, profiler, skip=int(command["skip"]))
     try:
