@@ -21,8 +21,7 @@ _UNKNOWN, _NOT_APPLICABLE = CheckStatus.UNKNOWN, CheckStatus.NOT_APPLICABLE
 _STEAL_WARN_RATIO = 0.001
 _STEAL_FAIL_RATIO = 0.01
 _BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-_UNBOUND = ("disabled", "none", "false")
-"""Values of binding variables that bind nothing."""
+_UNBOUND = ("disabled", "none", "false")  # Values of binding variables that bind nothing
 _MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _UNREAD, _ON, _OFF, _NONE = (fact("doctor.unknown"), fact("doctor.on"), fact("doctor.off"), fact("doctor.none"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
+import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,9 @@ from perfguard.host.identity import machine_id, stack_id
 from perfguard.host.parsers.cgroup import read_limits
 from perfguard.host.parsers.cpu import parse_cpuinfo, processors_by_id, read_cpu
 from perfguard.host.parsers.isa import measured_isa, read_isa
+from perfguard.host.parsers.parsing import parse_words
 from perfguard.host.parsers.reading import open_tree
+from perfguard.host.parsers.software import decode_software
 from perfguard.host.parsers.state import read_state
 from perfguard.host.parsers.topology import online_cpus, read_caches, read_topology
 from perfguard.records.facts import Fact, fact
@@ -22,7 +27,6 @@ from perfguard.records.machine.fingerprint import AmxPermission, Fingerprint, So
 
 if TYPE_CHECKING:
     from perfguard.host.parsers.parsing import Files
-
 
 _SYS_ARCH_PRCTL = 158
 _ARCH_REQ_XCOMP_PERM = 0x1023
@@ -175,3 +179,45 @@ def _about_topology(found: Fingerprint) -> list[Fact]:
 
 def _about_state(found: Fingerprint) -> list[Fact]:
     return [] if found.state.frequency else [fact("host.no_cpufreq")]
+
+
+_REPORTER = Path(__file__).parents[1] / "worker" / "torch_env.py"
+_RUN_REPORTER = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+_MAX_ERROR = 250
+_TIMEOUT_S = 180.0
+
+
+def query_software(
+    python: Path, *, environment: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+) -> SoftwareFacts:
+    """Ask an interpreter about itself in a process of its own.
+
+    Args:
+        python: The interpreter under test; it needs torch but not perfguard.
+        environment: Its whole environment; None for this process's own.
+        timeout_s: Importing torch from a cold disk takes tens of seconds.
+
+    Returns:
+        The facts; `problem` says why they are empty when the interpreter could not be asked.
+    """
+    command: Sequence[str] = (str(python), "-c", _RUN_REPORTER, str(_REPORTER))
+    try:
+        done = subprocess.run(
+            command,
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        found = fact("host.interpreter_not_started", interpreter=str(python), error=parse_words(str(error)))
+        return SoftwareFacts(problem=found)
+    try:
+        answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
+        told = parse_words(tail[:_MAX_ERROR])
+        failed = fact("host.interpreter_failed", interpreter=str(python), status=done.returncode, error=told)
+        return SoftwareFacts(problem=failed)
+    return decode_software(answer)

@@ -37,14 +37,12 @@ from perfguard.runner.blocks.calibrate import (
     fit_samples,
     plan_cases,
 )
-from perfguard.runner.blocks.measure import Measuring, measure_blocks
-from perfguard.runner.blocks.schedule import plan_blocks
+from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
 from perfguard.runner.process.bundle import build_bundle
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Session
 
-_CONTROL = "control"
-"""Its bundle, beside the arms' folders."""
+_CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +51,7 @@ class Place:
 
     workshop: str = "arms"
     """Name of the folder below the run's folder; begins with `arms`. Its length moves every path in the workers."""
-    path_padding: tuple[int, int] = (0, 0)
-    """Characters that the folders of baseline and candidate are longer."""
+    path_padding: tuple[int, int] = (0, 0)  # Characters that the folders of baseline and candidate are longer
     environment_bytes: tuple[int, int] = (0, 0)
     """Bytes that the environments of baseline and candidate are larger."""
 
@@ -227,12 +224,9 @@ def _note_skipped(session: Session) -> None:
 class Limits:
     """When to stop measuring."""
 
-    budget_s: float
-    """Wall seconds from now."""
-    max_blocks: int
-    """Blocks."""
-    samples: int | None = None
-    """Samples of each arm, case and block; None for the plan's."""
+    budget_s: float  # Wall seconds from now
+    max_blocks: int  # Blocks
+    samples: int | None = None  # Samples of each arm, case and block; None for the plan's
 
 
 def measure(

@@ -23,8 +23,7 @@ class Policy:
 
     loaded: LoadedConfig
     """Configuration; benchmarks, baselines and allow-list are read where its `rules` says."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
+    notes: tuple[Fact, ...] = ()  # What the reader should know
 
 
 @contextlib.contextmanager

@@ -127,10 +127,8 @@ _NOT_DESCENDED = frozenset({"proc", "sys", "dev", "lost+found"})
 class MachineTree:
     """Files below a root; every answer is None or empty rather than an exception."""
 
-    root: Path
-    """The folder that holds `proc` and `sys`."""
-    live: bool
-    """Whether it is the machine this process runs on."""
+    root: Path  # The folder that holds `proc` and `sys`
+    live: bool  # Whether it is the machine this process runs on
     _inside: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self, path: str) -> str | None:

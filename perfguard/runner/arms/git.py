@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,12 +28,9 @@ _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 class TreeState:
     """What a directory holds, as git sees it."""
 
-    commit: str | None
-    """Full commit id; None outside git or before the first commit."""
-    tree: str | None
-    """Git's id of the committed tree."""
-    dirty: str | None
-    """Hash over what differs from the commit, untracked files included; None when clean."""
+    commit: str | None  # Full commit id; None outside git or before the first commit
+    tree: str | None  # Git's id of the committed tree
+    dirty: str | None  # Hash over what differs from the commit, untracked files included; None when clean
 
     @property
     def source_id(self) -> str:
@@ -112,13 +110,9 @@ def code_id(repository: Path, commit: str, *, without: Path) -> str:
 
 
 def find_code(repository: Path, wanted: str, *, without: Path, since: str) -> str | None:
-    """The newest commit behind HEAD with this `code_id`; None where there is none among the latest `_SEARCHED`.
+    """The newest commit behind HEAD, made after `since` (ISO 8601), with this `code_id`.
 
-    Args:
-        repository: Where.
-        wanted: A `code_id`.
-        without: What it leaves out.
-        since: Only commits that were made after this moment, ISO 8601.
+    None where there is none among the latest `_SEARCHED`.
     """
     found = run_git(repository, "rev-list", f"--max-count={_SEARCHED}", f"--since={since}", "HEAD").decode().split()
     return next((commit for commit in found if code_id(repository, commit, without=without) == wanted), None)
@@ -144,11 +138,8 @@ def list_commits(
 ) -> tuple[Commit, ...]:
     """Commits that some revisions contain and others do not, parents before children.
 
-    Args:
-        repository: Where.
-        revisions: As `git rev-list` reads them: `main`, `^old`, `--not old`.
-        first_parent: Follow only the first parent of merges, so that a merged branch is one commit.
-        paths: Only commits that touch one of them; parents are then the nearest such ancestors.
+    Revisions are as `git rev-list` reads them: `main`, `^old`, `--not old`. With `first_parent` a merged branch is one
+    commit. With `paths` only commits that touch one of them count; parents are then the nearest such ancestors.
     """
     order = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
     shown = ("--parents", "--encoding=UTF-8", _COMMIT_FORMAT)
@@ -157,12 +148,8 @@ def list_commits(
     found = []
     for header, line in zip(lines[::2], lines[1::2], strict=True):
         _, commit, *parents = header.split(" ")
-        tree, author, authored_at, subject = line.split("\0", 3)
-        found.append(
-            Commit(
-                id=commit, tree=tree, parents=tuple(parents), author=author, authored_at=authored_at, subject=subject
-            )
-        )
+        described = dict(zip(("tree", "author", "authored_at", "subject"), line.split("\0", 3), strict=True))
+        found.append(Commit(id=commit, parents=tuple(parents), **described))
     return tuple(found)
 
 
@@ -176,15 +163,11 @@ def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path
 def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str, ...] | None:
     """Files that differ between two trees; None where one of the names is no tree of this repository."""
     repository = top_level(directory)
-    if repository is None or not (_is_object(older) and _is_object(newer)):
+    if repository is None or not all(re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", name) for name in (older, newer)):
         return None
     with contextlib.suppress(ArmError):
         return changed_files(repository, older, newer, ())
     return None
-
-
-def _is_object(name: str) -> bool:
-    return len(name) in (40, 64) and not set(name) - set("0123456789abcdef")
 
 
 def has_ignored_code(directory: Path) -> bool:
@@ -225,13 +208,11 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 def tree_state(directory: Path) -> TreeState:
     """What `directory` holds now."""
     repository = top_level(directory)
-    if repository is None:
-        return TreeState(commit=None, tree=None, dirty=None)
-    try:
-        commit = resolve_commit(repository, "HEAD")
-    except ArmError:
-        return TreeState(commit=None, tree=None, dirty=None)
-    return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+    with contextlib.suppress(ArmError):
+        if repository is not None:
+            commit = resolve_commit(repository, "HEAD")
+            return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+    return TreeState(commit=None, tree=None, dirty=None)
 
 
 def _dirty_hash(repository: Path) -> str | None:

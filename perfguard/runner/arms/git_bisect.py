@@ -18,12 +18,9 @@ from perfguard.runner.arms import git
 class Span:
     """Where to look."""
 
-    good: str
-    """Revision that is fast."""
-    bad: str = "HEAD"
-    """Revision that is slow; contains the good one."""
-    first_parent: bool = False
-    """Take a merged branch as one commit."""
+    good: str  # Revision that is fast
+    bad: str = "HEAD"  # Revision that is slow; contains the good one
+    first_parent: bool = False  # Take a merged branch as one commit
     paths: tuple[str, ...] = ()
     """Only commits that touch one of these; absolute, or pathspecs that begin with a colon."""
 
@@ -32,14 +29,10 @@ class Span:
 class GitBisect:
     """A bisection that git drives."""
 
-    worktree: Path
-    """Where its state lives."""
-    span: Span
-    """Paths are relative to the worktree."""
+    worktree: Path  # Where its state lives
+    span: Span  # Paths are relative to the worktree
     good: Commit
-    """The good end."""
     bad: Commit
-    """The bad end."""
 
     def suspects(self) -> tuple[Commit, ...]:
         """Commits that may be the first bad one after all answers so far, parents before children."""

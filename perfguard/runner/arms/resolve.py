@@ -18,8 +18,7 @@ from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm
 from perfguard.records.run import Arm
 from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import apply_overrides, base_environment
-from perfguard.runner.arms.stack_envs import ready_environment
-from perfguard.runner.arms.tree_env import environment_for_tree
+from perfguard.runner.arms.venvs import environment_for_tree, ready_environment
 from perfguard.runner.process.bundle import build_bundle, compile_bundle
 from perfguard.runner.process.launching import launched
 
@@ -43,7 +42,8 @@ def parse_arm(text: str) -> ArmSpec:
     parts: dict[str, str] = {}
     for part in _SPLIT.split(text):
         kind, colon, value = part.partition(":")
-        _require_kind(kind, colon, text)
+        if kind not in _KINDS or not colon:
+            raise _unknown_kind(kind, text)
         if not value:
             raise ArmError(f"arm {text!r}: nothing follows {kind + ':'!r}")
         if kind in parts:
@@ -64,21 +64,17 @@ def parse_arm(text: str) -> ArmSpec:
     )
 
 
-def _require_kind(kind: str, colon: str, text: str) -> None:
-    if kind in _KINDS and colon:
-        return
+def _unknown_kind(kind: str, text: str) -> ArmError:
     if text.startswith("stored+"):
-        raise ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
+        return ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
     near = difflib.get_close_matches(kind, (*_KINDS, "stored"), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
+    return ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
 
 
 def _variables(text: str | None, arm: str) -> tuple[tuple[str, str], ...]:
-    if text is None:
-        return ()
     found: dict[str, str] = {}
-    for pair in _NEXT_VARIABLE.split(text):
+    for pair in _NEXT_VARIABLE.split(text) if text else ():
         key, equals, value = pair.partition("=")
         if not equals or not _VARIABLE.fullmatch(key):
             raise ArmError(f"arm {arm!r}: {pair!r} is not KEY=VALUE")
@@ -99,22 +95,14 @@ _ASK_TIMEOUT_S = 60.0
 class ArmSettings:
     """What both arms share."""
 
-    project: Path
-    """The user's project; revisions and relative directories refer to it."""
-    workshop: Path
-    """Directory of this run's bundles, worktrees and links; absolute."""
-    interpreter: str | None
-    """Interpreter from the configuration; None is perfguard's own."""
-    setup: str | None
-    """Command that installs a git arm's tree into a venv of its own."""
-    profile: EnvProfile
-    """How much of the environment is pinned."""
-    threads: int
-    """CPUs of the mask."""
-    pass_through: tuple[str, ...] = ()
-    """Further environment variables for the workers."""
-    confine: bool = False
-    """Whether the arms' code may change files in folders of its own only."""
+    project: Path  # The user's project; revisions and relative directories refer to it
+    workshop: Path  # Directory of this run's bundles, worktrees and links; absolute
+    interpreter: str | None  # Interpreter from the configuration; None is perfguard's own
+    setup: str | None  # Command that installs a git arm's tree into a venv of its own
+    profile: EnvProfile  # How much of the environment is pinned
+    threads: int  # CPUs of the mask
+    pass_through: tuple[str, ...] = ()  # Further environment variables for the workers
+    confine: bool = False  # Whether the arms' code may change files in folders of its own only
     path_padding: Mapping[Arm, int] = field(default_factory=dict)
     """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
 
@@ -135,13 +123,8 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     entries = [place / "lib", tree]
     if (tree / "src").is_dir():
         entries.append(tree / "src")
-    base = base_environment(
-        inherited,
-        profile=settings.profile,
-        threads=settings.threads,
-        glibc=glibc_version(),
-        pass_through=settings.pass_through,
-    )
+    profile, threads, names = settings.profile, settings.threads, settings.pass_through
+    base = base_environment(inherited, profile=profile, threads=threads, glibc=glibc_version(), pass_through=names)
     if spec.stack is not None:
         base["PERFGUARD_STACK"] = spec.stack
     environment = apply_overrides(base, spec.environment)
@@ -192,7 +175,12 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
         if repository is None:
             raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
         commit = git.resolve_commit(repository, spec.revision)
-        _check_out(repository, commit, place, below=settings.project.resolve().relative_to(repository.resolve()))
+        below = settings.project.resolve().relative_to(repository.resolve())
+        # Of a project inside a larger repository, a link to the project's directory in a worktree.
+        worktree = place if below == Path() else place.with_name(_WHOLE_REPOSITORY)
+        git.add_worktree(repository, worktree, commit)
+        if worktree != place:
+            place.symlink_to(worktree / below, target_is_directory=True)
         if not place.is_dir():
             raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
         if not place.resolve().is_relative_to(place.parent.resolve()):
@@ -204,16 +192,6 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
     place.symlink_to(directory, target_is_directory=True)
     state = git.tree_state(directory)
     return place, state.source_id if state.tree else f"dir:{directory}", state.commit
-
-
-def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> None:
-    """A worktree at `place`; of a project inside a larger repository, a link to the project's directory in one."""
-    if below == Path():
-        git.add_worktree(repository, place, commit)
-        return
-    worktree = place.with_name(_WHOLE_REPOSITORY)
-    git.add_worktree(repository, worktree, commit)
-    place.symlink_to(worktree / below, target_is_directory=True)
 
 
 def _own_folders(spec: ArmSpec, place: Path) -> tuple[str, ...]:
@@ -234,17 +212,11 @@ def _interpreter(
             raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
         return str(ready_environment(spec.stack))
     if spec.revision is not None and settings.setup and spec.interpreter is None:
-        base = settings.interpreter or sys.executable
-        return str(
-            environment_for_tree(
-                tree,
-                source_id,
-                command=settings.setup,
-                base_interpreter=base,
-                project=settings.project,
-                writable=writable,
-            )
+        base, command, project = settings.interpreter or sys.executable, settings.setup, settings.project
+        made = environment_for_tree(
+            tree, source_id, command=command, base_interpreter=base, project=project, writable=writable
         )
+        return str(made)
     chosen = spec.interpreter or settings.interpreter or sys.executable
     path = find_interpreter(chosen, settings.project)
     if path is None:
@@ -256,13 +228,9 @@ def _interpreter(
 
 def _is_python(path: str, *, confined: bool) -> bool:
     """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
+    command = launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None)
     try:
-        done = subprocess.run(
-            launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None),
-            capture_output=True,
-            timeout=_ASK_TIMEOUT_S,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, timeout=_ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
         return False
     return done.stdout.strip() == b"42"
@@ -285,11 +253,8 @@ def find_interpreter(text: str, project: Path) -> str | None:
 def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm) -> None:
     """Raise ArmError where the arms ask for two interpreters but get one."""
     asked = (baseline.spec.interpreter, candidate.spec.interpreter)
-    if None in asked or asked[0] == asked[1]:
-        return
-    if os.path.realpath(baseline.interpreter) == os.path.realpath(candidate.interpreter) and (
-        Path(baseline.interpreter).parent == Path(candidate.interpreter).parent
-    ):
+    found = [(os.path.realpath(path), Path(path).parent) for path in (baseline.interpreter, candidate.interpreter)]
+    if None not in asked and asked[0] != asked[1] and found[0] == found[1]:
         raise ArmError(
             f"both arms use {baseline.interpreter}, although {asked[0]!r} and {asked[1]!r} were asked for; "
             "name two different environments"

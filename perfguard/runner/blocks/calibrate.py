@@ -14,52 +14,41 @@ from perfguard.records.plan import CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
 _LEAST_SAMPLES = 3
-_PROCESS_S = 0.5
-"""Seconds that a worker takes to start and end, beside its imports."""
+_PROCESS_S = 0.5  # Seconds that a worker takes to start and end, beside its imports
 _UNTIMED_CALLS = 3
 """Calls of each instance in a block outside any sample: one at set-up, two before the first sample."""
-_INSTANCE_BUDGET_S = 0.25
-"""Seconds that each arm may spend on further instances of a case, in every block."""
+_INSTANCE_BUDGET_S = 0.25  # Seconds that each arm may spend on further instances of a case, in every block
 _ROOM = 1.25
 """A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
 _LAST_SAMPLES = 3
 """Samples of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
-_MAX_RESTARTS = 8
-"""Each case that takes its worker down costs one restart."""
+_MAX_RESTARTS = 8  # Each case that takes its worker down costs one restart
 
 
 @dataclass(slots=True)
 class ArmReport:
     """What one arm turned out to be."""
 
-    ready: Message = field(default_factory=dict)
-    """The worker's facts: interpreter, torch, software."""
-    attested: Message = field(default_factory=dict)
-    """Imported files and distributions."""
-    iteration_s: dict[str, float] = field(default_factory=dict)
-    """Seconds of one iteration, by case id."""
-    instance_s: dict[str, float] = field(default_factory=dict)
-    """Seconds of one further set-up, by case id."""
-    failed: dict[str, CaseFailed] = field(default_factory=dict)
-    """Cases that this arm cannot run."""
+    ready: Message = field(default_factory=dict)  # The worker's facts: interpreter, torch, software
+    attested: Message = field(default_factory=dict)  # Imported files and distributions
+    iteration_s: dict[str, float] = field(default_factory=dict)  # Seconds of one iteration, by case id
+    instance_s: dict[str, float] = field(default_factory=dict)  # Seconds of one further set-up, by case id
+    failed: dict[str, CaseFailed] = field(default_factory=dict)  # Cases that this arm cannot run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(WorkerContext):
     """What calibrating an arm needs."""
 
-    needs_torch: bool
-    """Whether workers import torch at `hello`."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each case."""
+    needs_torch: bool  # Whether workers import torch at `hello`
+    progress: Callable[[Fact], None]  # Gets one line for each case
 
 
 def calibrate_arm(
@@ -194,10 +183,8 @@ def plan_cases(
 class BlockCost:
     """What a block of some cases takes, as far as that is known before the first one."""
 
-    fixed_s: float
-    """Processes, imports, instances; seconds."""
-    sample_s: float
-    """One sample of every case in every arm; 0 where there is no case."""
+    fixed_s: float  # Processes, imports, instances; seconds
+    sample_s: float  # One sample of every case in every arm; 0 where there is no case
 
     def block_s(self, settings: MeasureSettings) -> float:
         """Seconds of a block, its warm-up samples with it."""

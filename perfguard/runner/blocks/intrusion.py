@@ -75,8 +75,7 @@ def used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(max(0.0, seconds - before[process]) for process, seconds in after.items() if process in before)
 
 
-_STEAL_FIELD = 7
-"""Index of `steal` among the numbers of a /proc/stat cpu line. Source: proc_stat(5)."""
+_STEAL_FIELD = 7  # Index of `steal` among the numbers of a /proc/stat cpu line. Source: proc_stat(5)
 
 
 def read_steal(root: Path = Path("/")) -> dict[int, float]:

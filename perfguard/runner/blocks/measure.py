@@ -5,6 +5,7 @@ Emits events and decides nothing: what the events add up to is `perfguard.record
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,8 +18,38 @@ from perfguard.records.plan import BlockPlan, CasePlan
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import Worker, WorkerFailure
+from perfguard.runner.process.worker_process import Worker, WorkerContext, WorkerFailure
+
+_ARMS = (Arm.BASELINE, Arm.CANDIDATE)
+
+
+def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]:
+    """Endless independent block plans for `cases` cases, numbered from `first`.
+
+    Start-up order, set-up order, measuring order and first arm are
+    uniform and independent in every block, so that neither position
+    nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each sample follows a
+    sample of the other arm, which leaves both with the same caches.
+    """
+    index = first
+    while True:
+        yield plan_block(cases, index=index, seed=seed)
+        index += 1
+
+
+def plan_block(cases: int, *, index: int, seed: int) -> BlockPlan:
+    """The plan of block `index`; a function of its arguments alone."""
+    draw = random.Random(f"{seed}:{index}")  # noqa: S311 - a schedule, not a secret
+    return BlockPlan(
+        index=index,
+        hash_seed=draw.randrange(1, 2**32),
+        data_seed=draw.randrange(2**32),
+        setup_order=tuple(draw.sample(range(cases), cases)),
+        case_order=tuple(draw.sample(range(cases), cases)),
+        first_arms=tuple(draw.choice(_ARMS) for _ in range(cases)),
+        first_started=draw.choice(_ARMS),
+    )
+
 
 _MAX_START_FAILURES = 2
 _CONTROL_TIMEOUT_S = 30.0
@@ -28,14 +59,10 @@ _CONTROL_TIMEOUT_S = 30.0
 class Measuring(WorkerContext):
     """What the loop needs from outside."""
 
-    emit: Callable[[Event], None]
-    """Takes every event as it happens."""
-    arms: tuple[Arm, ...]
-    """One or both; with one, there is nothing to alternate with."""
-    needs_torch: bool = True
-    """Whether workers import torch at `hello`."""
-    pause_s: float = 0.0
-    """Seconds to wait between blocks, so that they spread over time."""
+    emit: Callable[[Event], None]  # Takes every event as it happens
+    arms: tuple[Arm, ...]  # One or both; with one, there is nothing to alternate with
+    needs_torch: bool = True  # Whether workers import torch at `hello`
+    pause_s: float = 0.0  # Seconds to wait between blocks, so that they spread over time
     answered: Callable[[], frozenset[str]] = frozenset
     """Asked after every block: ids of the cases that need no more measuring."""
 

@@ -39,12 +39,10 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
 class Prepared:
     """A case as it was set up."""
 
-    digest: float
-    """Result of its first call, reduced to one number."""
+    digest: float  # Result of its first call, reduced to one number
     checks: dict[str, float] = field(default_factory=dict)
     """Named numbers of that call; equal seeds give equal numbers."""
-    instance_s: float | None = None
-    """Seconds of one further set-up; None where it was not checked."""
+    instance_s: float | None = None  # Seconds of one further set-up; None where it was not checked
     compile_events: dict[str, int] = field(default_factory=dict)
     """What torch.compile did meanwhile, by name: `unique_graphs`, `frames`, `graph_break: REASON`, `recompile: REASON`.
     Graph breaks are counted when code is compiled, so those of a steady step are found here."""
@@ -54,26 +52,19 @@ class Prepared:
 class ProfiledStep:
     """One step as the worker reports it, looked at in one of the ways of `StepKind`."""
 
-    kind: StepKind
-    """How it was looked at."""
-    wall_s: float
-    """Wall seconds of the step, with whatever the profiler costs."""
-    thread_s: float
-    """CPU seconds of the thread that called it."""
-    process_s: float
-    """CPU seconds of all threads of the process."""
-    minor_faults: int
-    """Minor page faults of the process."""
+    kind: StepKind  # How it was looked at
+    wall_s: float  # Wall seconds of the step, with whatever the profiler costs
+    thread_s: float  # CPU seconds of the thread that called it
+    process_s: float  # CPU seconds of all threads of the process
+    minor_faults: int  # Minor page faults of the process
     event_s: float | None
     """What the profiler costs for the event of an op, seconds, measured on ops that do nothing; None for bare steps."""
     own_share: float | None
     """Part of that cost that lies inside the event, 0 to 1; the rest is its parent's; None for bare steps."""
-    module_s: float | None
-    """What it costs for the event of a module, hooks included; None for bare steps."""
+    module_s: float | None  # What it costs for the event of a module, hooks included; None for bare steps
     compile_events: dict[str, int]
     """What torch.compile did in the step, named as in `Prepared`; empty where it had nothing left to do."""
-    logs: tuple[str, ...]
-    """The libraries whose log was written: `onednn`, `mkl`."""
+    logs: tuple[str, ...]  # The libraries whose log was written: `onednn`, `mkl`
 
 
 class ArmWorker:

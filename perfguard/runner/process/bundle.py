@@ -16,8 +16,7 @@ import perfguard
 from perfguard.errors import MeasurementError
 from perfguard.runner.process.launching import launched
 
-START_SCRIPT = "start.py"
-"""At the bundle's root: starts a module of the bundle, given by name."""
+START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
 _MODULES = ("__init__.py", "errors.py", "units.py")
 _PACKAGES = ("records", "worker", "benchmarks")
 _OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}

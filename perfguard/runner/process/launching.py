@@ -49,12 +49,9 @@ def can_confine() -> bool:
 class Captured:
     """A command that has ended."""
 
-    returncode: int
-    """As `subprocess` has it."""
-    stdout: str
-    """What it printed; what is no UTF-8 is replaced."""
-    stderr: str
-    """The same of its errors."""
+    returncode: int  # As `subprocess` has it
+    stdout: str  # What it printed; what is no UTF-8 is replaced
+    stderr: str  # The same of its errors
 
 
 def run_captured(

@@ -19,34 +19,27 @@ CEILING_DTYPES = ("fp32", "bf16", "fp64")
 class ScriptEnd(ScriptExit):
     """How a script ended, and what it had done by then."""
 
-    steps: int
-    """Optimizer steps that it made; 0 means that it can only be profiled as a whole."""
+    steps: int  # Optimizer steps that it made; 0 means that it can only be profiled as a whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeScript:
     """A script that was profiled as one step, from its beginning to its end."""
 
-    step: ProfiledStep
-    """The step; cut short where the script raised something."""
-    end: ScriptEnd
-    """How it ended."""
+    step: ProfiledStep  # The step; cut short where the script raised something
+    end: ScriptEnd  # How it ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOp:
     """An op's call in the four lists of its event in a trace, one entry for each argument."""
 
-    op: str
-    """`aten::convolution`."""
-    dims: Sequence[Any]
-    """`Input Dims`."""
-    types: Sequence[str]
-    """`Input type`."""
+    op: str  # `aten::convolution`
+    dims: Sequence[Any]  # `Input Dims`
+    types: Sequence[str]  # `Input type`
     strides: Sequence[Any] = ()
     """`Input Strides`; empty where the trace has none: then tensors are contiguous."""
-    concrete: Sequence[str] = ()
-    """`Concrete Inputs`."""
+    concrete: Sequence[str] = ()  # `Concrete Inputs`
     overload: str | None = None
     """Name of the overload; None where the trace does not tell, then the first that fits is taken."""
 
@@ -55,32 +48,23 @@ class RecordedOp:
 class ReplayedOp:
     """An op's time alone."""
 
-    call_s: float | None
-    """Median seconds of one call; None where it could not be replayed."""
-    reason: Fact | None
-    """Why not."""
-    overload: str | None = None
-    """The overload that was called."""
-    batches: int = 0
-    """Timed batches of calls that the time is the median of."""
-    assumed: tuple[str, ...] = ()
-    """What the trace does not tell and had to be guessed: `approximate='none'`."""
+    call_s: float | None  # Median seconds of one call; None where it could not be replayed
+    reason: Fact | None  # Why not
+    overload: str | None = None  # The overload that was called
+    batches: int = 0  # Timed batches of calls that the time is the median of
+    assumed: tuple[str, ...] = ()  # What the trace does not tell and had to be guessed: `approximate='none'`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     """What the worker's CPUs do at best with its torch and its threads."""
 
-    gemms: tuple[GemmCeiling, ...]
-    """By dtype, sizes ascending; a size that would take too long is missing."""
-    streams: tuple[StreamCeiling, ...]
-    """Copy and triad."""
-    cache_bytes: int
-    """Last-level caches of the CPUs; 0 where they are unknown."""
+    gemms: tuple[GemmCeiling, ...]  # By dtype, sizes ascending; a size that would take too long is missing
+    streams: tuple[StreamCeiling, ...]  # Copy and triad
+    cache_bytes: int  # Last-level caches of the CPUs; 0 where they are unknown
     is_beyond_caches: bool
     """Whether the arrays are well beyond them; if not, memory was short and the bandwidth may be the caches'."""
-    threads: int
-    """Threads that torch used."""
+    threads: int  # Threads that torch used
 
 
 class ProfilingWorker(ArmWorker):

@@ -16,10 +16,9 @@ from perfguard.records.plan import BlockPlan
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, ProfiledStep
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _SLUG_CHARACTERS = 60
 
@@ -37,65 +36,47 @@ of what starting the process takes."""
 class StepFiles:
     """A profiled step and the files that it left."""
 
-    step: ProfiledStep
-    """What the worker says of it."""
-    trace: Path
-    """Chrome trace, gzip."""
-    log: Path | None = None
-    """What oneDNN and MKL printed; None for all but `joined` steps."""
+    step: ProfiledStep  # What the worker says of it
+    trace: Path  # Chrome trace, gzip
+    log: Path | None = None  # What oneDNN and MKL printed; None for all but `joined` steps
 
 
 @dataclass(slots=True)
 class ProfiledProcess:
     """One process of one arm and one case, with its steps in order."""
 
-    process: int
-    """Number of the process; equal numbers of two arms ran side by side."""
-    bare: list[ProfiledStep] = field(default_factory=list)
-    """Steps without a profiler."""
+    process: int  # Number of the process; equal numbers of two arms ran side by side
+    bare: list[ProfiledStep] = field(default_factory=list)  # Steps without a profiler
     traced: list[StepFiles] = field(default_factory=list)
     """Steps with a profiler, each after one or more bare ones."""
-    joined: StepFiles | None = None
-    """The step with the libraries' logs and the allocations."""
-    where: StepFiles | None = None
-    """The step with marks of lines."""
-    program: Message | None = None
-    """What the process said of its program after its steps, where it was asked."""
+    joined: StepFiles | None = None  # The step with the libraries' logs and the allocations
+    where: StepFiles | None = None  # The step with marks of lines
+    program: Message | None = None  # What the process said of its program after its steps, where it was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseProblem:
     """Why a case could not be profiled."""
 
-    arm: Arm
-    """The arm that failed."""
-    reason: str
-    """One sentence, for messages of errors."""
-    found: Fact
-    """The same as data."""
-    detail: str
-    """The worker's last words."""
+    arm: Arm  # The arm that failed
+    reason: str  # One sentence, for messages of errors
+    found: Fact  # The same as data
+    detail: str  # The worker's last words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling(WorkerContext):
     """What profiling needs from outside."""
 
-    folder: Path
-    """Takes traces and logs, one folder for each case."""
-    arms: tuple[Arm, ...]
-    """One or both."""
-    processes: int
-    """Fresh processes of each arm; two or more are needed for an interval."""
+    folder: Path  # Takes traces and logs, one folder for each case
+    arms: tuple[Arm, ...]  # One or both
+    processes: int  # Fresh processes of each arm; two or more are needed for an interval
     steps: int
     """Traced steps of each case in each process, at least; there are as many bare ones, or more where a step is
     short."""
-    most_steps: int
-    """Traced steps of each case in each process where they are short."""
-    where: bool
-    """Whether the step with marks of lines is taken."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each case and process."""
+    most_steps: int  # Traced steps of each case in each process where they are short
+    where: bool  # Whether the step with marks of lines is taken
+    progress: Callable[[Fact], None]  # Gets one line for each case and process
     most_processes: int = 0
     """Processes of each arm where the first ones do not settle a case; no more where it is not larger."""
     is_settled: Callable[[Sequence[ProfiledProcess], Sequence[ProfiledProcess]], bool] = lambda *_: True
@@ -108,8 +89,7 @@ class Profiled:
 
     processes: dict[tuple[str, Arm], list[ProfiledProcess]] = field(default_factory=dict)
     """By case id and arm, in the order in which they ran; only those whose partner completed, too."""
-    problems: dict[str, CaseProblem] = field(default_factory=dict)
-    """By case id."""
+    problems: dict[str, CaseProblem] = field(default_factory=dict)  # By case id
     ready: dict[Arm, Message] = field(default_factory=dict)
     """What the first worker of each arm said of itself, its software with it."""
     compile_events: dict[tuple[str, Arm], dict[str, int]] = field(default_factory=dict)

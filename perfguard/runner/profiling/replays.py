@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import CaseRefused
+from perfguard.runner.process.launching import launched
 from perfguard.runner.process.profiling_worker import Ceilings, ProfilingWorker, RecordedOp, ReplayedOp
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 OUT_OF_TIME = fact("replay.out_of_time")
 _MAX_LOST_WORKERS = 3
@@ -24,26 +28,19 @@ _MAX_LOST_WORKERS = 3
 class Replaying(WorkerContext):
     """What replaying needs from outside."""
 
-    arm: Arm
-    """Whose environment it runs in."""
-    budget_s: float
-    """Wall seconds for all ops together."""
-    op_budget_s: float = 0.1
-    """Seconds that one op is timed for."""
-    clock: Callable[[], float] = time.monotonic
-    """Seconds."""
+    arm: Arm  # Whose environment it runs in
+    budget_s: float  # Wall seconds for all ops together
+    op_budget_s: float = 0.1  # Seconds that one op is timed for
+    clock: Callable[[], float] = time.monotonic  # Seconds
 
 
 @dataclass(slots=True)
 class Replays:
     """What became of the ops."""
 
-    ops: list[ReplayedOp] = field(default_factory=list)
-    """One for each op that was asked for, in that order."""
-    ceilings: Ceilings | None = None
-    """What the CPUs can do at best; None where it could not be measured."""
-    notes: list[Fact] = field(default_factory=list)
-    """What the reader should know."""
+    ops: list[ReplayedOp] = field(default_factory=list)  # One for each op that was asked for, in that order
+    ceilings: Ceilings | None = None  # What the CPUs can do at best; None where it could not be measured
+    notes: list[Fact] = field(default_factory=list)  # What the reader should know
 
 
 def replay_ops(ops: Sequence[RecordedOp], dtypes: Sequence[str], replaying: Replaying) -> Replays:
@@ -132,3 +129,59 @@ def _ceilings(room: _Room, dtypes: Sequence[str], notes: list[Fact]) -> Ceilings
         room.lose()
         notes.append(fact("projection.no_ceilings", error=failure.reason))
     return None
+
+
+PROGRAM = "benchdnn"
+_LAST_CHARACTERS = 200
+
+
+class BenchdnnFailure(Exception):  # noqa: N818 - it is the program's failure, which becomes a reason in a table
+    """benchdnn did not end by itself; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchdnn:
+    """Where and how benchdnn is run."""
+
+    path: str  # The program, absolute
+    environment: Mapping[str, str]  # The whole environment, that of the workers
+    cpus: tuple[int, ...]  # Affinity mask
+    memory_node: int | None = None  # NUMA node that memory is bound to; None leaves the policy alone
+    timeout_s: float = 60.0  # Longest wait for one problem
+
+    def run(self, options: Sequence[str]) -> str:
+        """What it prints; a problem that it cannot run is in there, too.
+
+        Args:
+            options: Its command line.
+
+        Raises:
+            BenchdnnFailure: It cannot be started, hangs, or crashes.
+        """
+        try:
+            done = subprocess.run(
+                launched([self.path, *options], cpus=self.cpus, memory_node=self.memory_node),
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=self.timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchdnnFailure(f"benchdnn gave no answer in {self.timeout_s:.0f} s and was killed") from None
+        except OSError as error:
+            raise BenchdnnFailure(f"{self.path} cannot be started: {error.strerror or error}") from error
+        # It exits with 1 where a problem cannot be run, and says in its output which and why.
+        if done.returncode not in {0, 1}:
+            last = done.stdout.strip()[-_LAST_CHARACTERS:]
+            raise BenchdnnFailure(f"benchdnn ended with exit code {done.returncode}: {last or 'it printed nothing'}")
+        return done.stdout
+
+
+def find_benchdnn(environment: Mapping[str, str]) -> str | None:
+    """The program's absolute path; None where it is not on the path of this environment."""
+    found = shutil.which(PROGRAM, path=environment.get("PATH", os.defpath))
+    return str(Path(found).absolute()) if found is not None else None

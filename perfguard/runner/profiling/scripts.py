@@ -11,11 +11,10 @@ from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
 from perfguard.runner.process.profiling_worker import ProfilingWorker, ScriptEnd
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.units import format_count
 
@@ -24,38 +23,28 @@ from perfguard.units import format_count
 class Script:
     """What to run, and how much of it is profiled."""
 
-    path: Path
-    """The script, absolute."""
-    arguments: tuple[str, ...]
-    """Its arguments."""
-    skip: int
-    """Optimizer steps before the first one that is looked at."""
-    steps: int
-    """Bare and traced steps in each process."""
-    timeout_s: float
-    """How long its start, or any step of it, may take."""
+    path: Path  # The script, absolute
+    arguments: tuple[str, ...]  # Its arguments
+    skip: int  # Optimizer steps before the first one that is looked at
+    steps: int  # Bare and traced steps in each process
+    timeout_s: float  # How long its start, or any step of it, may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptProfiling(WorkerContext):
     """What profiling a script needs from outside."""
 
-    folder: Path
-    """Takes traces and logs, absolute."""
-    processes: int
-    """Fresh processes, each of which runs the script from its beginning."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each process."""
+    folder: Path  # Takes traces and logs, absolute
+    processes: int  # Fresh processes, each of which runs the script from its beginning
+    progress: Callable[[Fact], None]  # Gets one line for each process
 
 
 @dataclass(slots=True)
 class ProfiledScript:
     """What profiling a script left."""
 
-    processes: list[ProfiledProcess]
-    """In the order in which they ran."""
-    ready: Message
-    """What the first worker said of itself, its software with it."""
+    processes: list[ProfiledProcess]  # In the order in which they ran
+    ready: Message  # What the first worker said of itself, its software with it
     is_whole: bool = False
     """Whether the script makes no optimizer step, so that it was profiled from its beginning to its end."""
     notes: list[str] = field(default_factory=list)
