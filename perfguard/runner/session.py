@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from types import FrameType
 
 from perfguard import __version__
 from perfguard.config import LoadedConfig
@@ -36,20 +35,13 @@ _STDERR = 2
 class Interrupts:
     """Whether the user wants the run to end. A second signal raises KeyboardInterrupt."""
 
-    def __init__(self) -> None:
-        self._asked = False
+    asked = False
 
-    @property
-    def asked(self) -> bool:
-        """Whether the user wants the run to end."""
-        return self._asked
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, *_: object) -> None:
         """Handle SIGINT or SIGTERM."""
-        del number, frame
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
-        self._asked = True
+        self.asked = True
         # Not through sys.stderr: the signal may have come in the middle of a line that is being written there.
         with suppress(OSError):
             os.write(_STDERR, b"\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
@@ -78,13 +70,11 @@ class Request:
     cases: tuple[Case, ...]  # What to measure
     budget_s: float  # Wall-clock budget of the whole command, seconds
     injections: tuple[tuple[str, Injection], ...] = ()  # Case id and the slowdown to inject there
-    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """perfguard's own environment."""
+    inherited: Mapping[str, str] = field(default_factory=os.environ.copy)  # perfguard's own environment
     observe: Callable[[Event], None] = lambda _: None  # Sees every event
     progress: Callable[[Fact], None] = lambda _: None  # Sees one line for each step before measuring starts
     notes: tuple[Fact, ...] = ()  # What the reader should know from the beginning
-    ops: bool | None = None
-    """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
+    ops: bool | None = None  # Whether ops are compared: of all cases, of none, or (None) of those that regressed
     measure_anyway: bool = False  # Whether arms that run the same code are measured all the same
     patterns: tuple[str, ...] = ()  # Which cases were asked for instead of a suite
     gate: GateSettings = DEFAULT_GATE  # What its gates do
@@ -104,8 +94,7 @@ class Session:
     settings: MeasureSettings  # How it was asked to measure; what calibration makes of it is in the plan
     started: float  # Monotonic start
     data: RunData = field(default_factory=RunData)  # What was measured so far
-    identical: bool = False
-    """Whether the arms run the same files with the same packages, interpreter and variables."""
+    identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
     notes: list[Fact] = field(default_factory=list)  # What the reader should know
     summaries: dict[str, ArmSummary] = field(default_factory=dict)  # The arms, for the reader
 
@@ -165,22 +154,11 @@ def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:
     """
     config = loaded.config
     numa = None if config.numa in (None, "none") else config.numa
-    selection = select_cpus(
-        fingerprint,
-        cpus=config.cpus,
-        threads=config.threads,
-        numa=_node_number(numa),
-        available=frozenset(os.sched_getaffinity(0)),
-    )
+    if numa is not None and not numa.isdigit():
+        raise ConfigError(f"--numa {numa!r} is neither a node number nor 'none'")
+    node, available = None if numa is None else int(numa), frozenset(os.sched_getaffinity(0))
+    selection = select_cpus(fingerprint, cpus=config.cpus, threads=config.threads, numa=node, available=available)
     return replace(selection, bind_memory_node=None) if config.numa == "none" else selection
-
-
-def _node_number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdigit():
-        raise ConfigError(f"--numa {text!r} is neither a node number nor 'none'")
-    return int(text)
 
 
 def _settings(request: Request) -> MeasureSettings:
@@ -221,9 +199,8 @@ def _first_notes(session: Session) -> None:
     session.note(session.selection.reason)
     for note in session.request.notes:
         session.note(note)
-    dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
-    if dropped:
-        session.note(fact("run.variables_dropped", names=tuple(dropped)))
+    if dropped := ignored_variables(session.request.inherited, session.settings.env_profile):
+        session.note(fact("run.variables_dropped", names=dropped))
     for case_id, injection in session.request.injections:
         log_ratio = math.log1p(injection.effect_ratio)
         session.note(fact("run.injected", severity=Severity.NOTABLE, case_id=case_id, log_ratio=log_ratio))

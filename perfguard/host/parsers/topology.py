@@ -15,7 +15,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from perfguard.host.parsers.hybrid import CoreTraits, classify_cores, read_traits
+from perfguard.host.parsers.hybrid import classify_cores, read_traits
 from perfguard.host.parsers.parsing import (
     Files,
     parse_count,
@@ -83,14 +83,15 @@ def read_topology(
     dies = {(place.package, place.die) for place in places.values()}
     cores = {place.core for place in places.values()}
     possible = read_cpus(files, f"{CPU_ROOT}/possible") or None
-    hybrid = len(set(classes.values())) > 1 if _hybrid_is_known(traits, cpu) else None
+    # Xeons have one kind of core each, so for them no further evidence is needed.
+    is_known = bool(traits) and ("Xeon" in (cpu.brand or "") or all(trait.tells for trait in traits.values()))
     return Topology(
         packages=len(packages) if packages and None not in packages else None,
         dies=len(dies) if dies and all(None not in die for die in dies) else None,
         cores=len(cores) if cores and None not in cores else None,
         threads_online=len(cpus) or None,
         smt=_smt(files, cores),
-        hybrid=hybrid,
+        hybrid=len(set(classes.values())) > 1 if is_known else None,
         core_classes=_groups(places, classes),
         cpus=tuple(
             LogicalCpu(
@@ -151,11 +152,6 @@ def _with_cores_from_ids(
     return {cpu: place._replace(core=place.core or cores.get(cpu)) for cpu, place in places.items()}
 
 
-def _hybrid_is_known(traits: Mapping[int, CoreTraits], cpu: Cpu) -> bool:
-    """Xeons have one kind of core each, so for them no further evidence is needed."""
-    return bool(traits) and ("Xeon" in (cpu.brand or "") or all(trait.tells for trait in traits.values()))
-
-
 def _groups(places: Mapping[int, Place], classes: Mapping[int, CoreClass]) -> tuple[CoreClassGroup, ...]:
     groups = []
     for core_class in CoreClass:
@@ -168,10 +164,10 @@ def _groups(places: Mapping[int, Place], classes: Mapping[int, CoreClass]) -> tu
 
 
 def _smt(files: Files, cores: Iterable[tuple[int, ...] | None]) -> bool | None:
-    widths = [len(core) if core is not None else None for core in cores]
-    if any(width is not None and width > 1 for width in widths):
+    widths = {None if core is None else len(core) for core in cores}
+    if widths - {None, 1}:
         return True
-    if widths and None not in widths:
+    if widths == {1}:
         return False
     return parse_switch(files.text(f"{CPU_ROOT}/smt/active"))
 
@@ -255,10 +251,10 @@ def _node_cpus(files: Files, node: int, online: tuple[int, ...] | None) -> tuple
 
 
 def _distances(text: str | None, nodes: int) -> tuple[int, ...] | None:
-    """Only a row of as many numbers as there are nodes can be distinguished."""
-    values = [parse_count(word) for word in (text or "").split()]
-    known = tuple(value for value in values if value is not None)
-    return known if known and len(known) == len(values) == nodes else None
+    """Only a row of as many numbers as there are nodes makes sense."""
+    words = (text or "").split()
+    known = tuple(value for word in words if (value := parse_count(word)) is not None)
+    return known if known and len(known) == len(words) == nodes else None
 
 
 def _memory_kinds(

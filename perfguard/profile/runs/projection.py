@@ -25,7 +25,7 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import CaseProjection, Projected, Projection, RooflineCeilings
 from perfguard.runner.measuring import aside
-from perfguard.runner.process.profiling_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
+from perfguard.runner.process.arm_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
 from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess
 from perfguard.runner.profiling.replays import (

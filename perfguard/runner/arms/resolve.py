@@ -19,14 +19,17 @@ from perfguard.records.run import Arm
 from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import apply_overrides, base_environment
 from perfguard.runner.arms.venvs import environment_for_tree, ready_environment
-from perfguard.runner.process.bundle import build_bundle, compile_bundle
-from perfguard.runner.process.launching import launched
+from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
 
 _KINDS = ("git", "dir", "python", "env", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*=)")  # values may hold commas, as MALLOC_CONF does
 STACKS = ("default", "ipex")
+_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}  # Path lengths must not differ between the arms
+_WHOLE_REPOSITORY = "repository"
+_SCRATCH = "tmp"
+_ASK_TIMEOUT_S = 60.0
 _EXAMPLES = "stored, git:REV, dir:PATH, python:PATH, env:KEY=VALUE,…, stack:ipex, or several joined with '+'"
 
 
@@ -84,13 +87,6 @@ def _variables(text: str | None, arm: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
-"""Equally long names: path lengths must not differ between the arms."""
-_WHOLE_REPOSITORY = "repository"
-_SCRATCH = "tmp"
-_ASK_TIMEOUT_S = 60.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSettings:
     """What both arms share."""
@@ -103,8 +99,7 @@ class ArmSettings:
     threads: int  # CPUs of the mask
     pass_through: tuple[str, ...] = ()  # Further environment variables for the workers
     confine: bool = False  # Whether the arms' code may change files in folders of its own only
-    path_padding: Mapping[Arm, int] = field(default_factory=dict)
-    """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
+    path_padding: Mapping[Arm, int] = field(default_factory=dict)  # Characters that an arm's folder is longer
 
 
 def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
@@ -116,13 +111,14 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
     tree, source_id, commit = _tree(spec, settings, place / "tree")
-    writable = _own_folders(spec, place) if settings.confine else None
+    writable: tuple[str, ...] | None = None
+    if settings.confine:  # what is temporary, and the worktree, which nobody keeps; not the user's own directory
+        (place / _SCRATCH).mkdir()
+        writable = (str(place / _SCRATCH), *([str(tree.resolve())] if spec.revision is not None else ()))
     interpreter = _interpreter(spec, settings, tree, source_id, writable)
     from_tree = build_bundle(place / "lib", tree=tree)
     compile_bundle(place / "lib", interpreter, confined=settings.confine)
-    entries = [place / "lib", tree]
-    if (tree / "src").is_dir():
-        entries.append(tree / "src")
+    entries = [str(path) for path in (place / "lib", tree, tree / "src") if path.is_dir()]
     profile, threads, names = settings.profile, settings.threads, settings.pass_through
     base = base_environment(inherited, profile=profile, threads=threads, glibc=glibc_version(), pass_through=names)
     if spec.stack is not None:
@@ -130,14 +126,14 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     environment = apply_overrides(base, spec.environment)
     if settings.confine:
         environment["TMPDIR"] = str(place / _SCRATCH)
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, entries))
+    environment["PYTHONPATH"] = os.pathsep.join(entries)
     return ResolvedArm(
         role=role,
         spec=spec,
         interpreter=interpreter,
         tree=str(tree),
         bundle=str(place / "lib"),
-        python_path=tuple(map(str, entries)),
+        python_path=tuple(entries),
         code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
         source_id=source_id,
         commit=commit,
@@ -161,11 +157,8 @@ def clean_workshop(workshop: Path, project: Path) -> None:
 def glibc_version() -> tuple[int, int] | None:
     """Version of this machine's glibc; None with another C library."""
     name, version = platform.libc_ver()
-    try:
-        major, minor = version.split(".")[:2]
-        return (int(major), int(minor)) if name == "glibc" else None
-    except ValueError:
-        return None
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found and name == "glibc" else None
 
 
 def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str, str | None]:
@@ -192,16 +185,6 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
     place.symlink_to(directory, target_is_directory=True)
     state = git.tree_state(directory)
     return place, state.source_id if state.tree else f"dir:{directory}", state.commit
-
-
-def _own_folders(spec: ArmSpec, place: Path) -> tuple[str, ...]:
-    """Where code of an arm may change files: a folder for what is temporary, and its worktree, which nobody keeps.
-
-    The user's own directory is not among them.
-    """
-    (place / _SCRATCH).mkdir()
-    tree = (str((place / "tree").resolve()),) if spec.revision is not None else ()
-    return (str(place / _SCRATCH), *tree)
 
 
 def _interpreter(
@@ -240,11 +223,8 @@ def find_interpreter(text: str, project: Path) -> str | None:
     """The executable that a name, a path or a virtual environment stands for, relative to the project; or None."""
     if os.sep not in text and not (project / text).is_dir():
         return shutil.which(text)
-    path = Path(text).expanduser()
-    if not path.is_absolute():
-        path = project / path
     # Not resolved: a venv's python is a link, and following it would leave the venv.
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
+    path = Path(os.path.abspath(project / Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow the link
     if path.is_dir():
         path = path / "bin" / "python"
     return str(path) if path.is_file() and os.access(path, os.X_OK) else None

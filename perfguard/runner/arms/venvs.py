@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from perfguard.runner.arms.environment import looks_secret
 from perfguard.runner.process.launching import launched, run_captured
 
 _STEP_TIMEOUT_S = 3600.0
+_SETUP_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +111,9 @@ def check_environment(stack: StackEnvironment, python: Path) -> dict[str, str]:
     """
     done = subprocess.run([str(python), "-c", stack.check], capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
-    if "needs to work with PyTorch" in said:
-        line = next(line for line in said.splitlines() if "needs to work with PyTorch" in line)
-        raise MeasurementError(f"versions do not fit in {python}: {line.strip()}")
+    for line in said.splitlines():
+        if "needs to work with PyTorch" in line:
+            raise MeasurementError(f"versions do not fit in {python}: {line.strip()}")
     if "instruction sets equal or newer than AVX2" in said:
         raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2")
     for line in done.stdout.splitlines():
@@ -136,12 +138,10 @@ def _require_space(stack: StackEnvironment, home: Path) -> None:
 
 
 def _require_cpu(stack: StackEnvironment) -> None:
-    try:
+    with suppress(OSError):
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    if " avx2 " not in flags.replace("\n", " "):
-        raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2, which this machine does not report")
+        if " avx2 " not in flags.replace("\n", " "):
+            raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2, which this machine does not report")
 
 
 def _run_step(arguments: list[str], progress: Callable[[str], None]) -> None:
@@ -160,9 +160,6 @@ def _run_step(arguments: list[str], progress: Callable[[str], None]) -> None:
         raise MeasurementError(f"{' '.join(arguments[:4])} failed with exit code {code}: {' '.join(reasons)[:600]}")
 
 
-_SETUP_TIMEOUT_S = 1800.0
-
-
 def environment_for_tree(
     tree: Path,
     source_id: str,
@@ -176,8 +173,7 @@ def environment_for_tree(
 
     The venv is kept under `.perfguard/envs/` and reused for the same tree, command and interpreter. An editable
     install would point at a checkout that is gone by then, so the command should install a copy (`pip install .`).
-    `writable` is what the command may change beside the venv, the first of it for temporary files; None confines
-    nothing.
+    The command may change `writable`, the first of it for temporary files, beside the venv; None confines nothing.
 
     Raises:
         ArmError: The venv cannot be made or the command fails; with the end of its output.
@@ -189,8 +185,7 @@ def environment_for_tree(
     if done.is_file() and python.exists():
         return python
     shutil.rmtree(home, ignore_errors=True)
-    home.parent.mkdir(parents=True, exist_ok=True)
-    home.mkdir()
+    home.mkdir(parents=True)
     rights = None if writable is None else (*writable, str(home))
     base = shutil.which(base_interpreter) or base_interpreter
     _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, rights)
