@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from perfguard.records.result import RunResult
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, short_source, unread_runs
-from perfguard.report.html.charts import Cell, Chart, Table
+from perfguard.report.html.charts import Cell, Chart, Table, cells, mark_cell
 from perfguard.report.html.content import RunContent
-from perfguard.report.html.marks import mark_of_verdict
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
+from perfguard.report.rows import Number, mark_of_run
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 from perfguard.watch.view.run_view import History
 
@@ -121,16 +121,16 @@ def _table(rows: Sequence[SiteRow]) -> Table:
 
 
 def _row(row: SiteRow) -> tuple[Cell, ...]:
-    mark = mark_of_verdict(row.verdict)
-    return (
+    mark = mark_of_run(row.verdict)
+    return cells(
         Cell(content=moment(row.started_at), sort=row.started_at, class_="date"),
         Cell(content=row.run_id, link=f"{PAGES}/{_address(page_name(row.run_id))}"),
-        Cell(content=f"{mark.sign} {mark.word}", class_=f"verdict {mark.class_}"),
-        Cell(content=row.worst or "-"),
-        Cell(content=format_effect(row.worst_log_ratio), sort=row.worst_log_ratio, class_="num"),
-        Cell(content=row.suite or "-"),
-        Cell(content=row.source),
-        Cell(content=row.machine or "-"),
+        mark_cell(mark, f"{mark.sign} {mark.word}"),
+        row.worst or "-",
+        Number.of(format_effect, row.worst_log_ratio),
+        row.suite or "-",
+        row.source,
+        row.machine or "-",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfguard.report.rows import Number
 from perfguard.units import cut_middle, printable
 
 if TYPE_CHECKING:
@@ -42,12 +44,13 @@ class FittedTable:
         """How many rows it has."""
         return len(self._rows)
 
-    def add_row(self, *cells: str | Text) -> None:
+    def add_row(self, *cells: str | Number | Text) -> None:
         """A row; strings are taken as they are, never for markup."""
         from rich.text import Text
 
-        pairs = zip(cells, self._columns, strict=True)
-        self._rows.append(tuple(Text(printable(cell)) if isinstance(cell, str) else cell for cell, _ in pairs))
+        texts = (cell.text if isinstance(cell, Number) else cell for cell in cells)
+        pairs = zip(texts, self._columns, strict=True)
+        self._rows.append(tuple(Text(printable(text)) if isinstance(text, str) else text for text, _ in pairs))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it; rich calls this."""
@@ -92,26 +95,28 @@ class FittedTable:
         return widths
 
 
-def plain_table(*columns: str) -> FittedTable:
-    """An empty table without vertical lines.
+def plain_table(*columns: str, rows: Iterable[Sequence[str | Number | Text]] = ()) -> FittedTable:
+    """A table without vertical lines.
 
     A column whose name begins with `>` is right-aligned, one that begins with `~` may be shortened, one with `~~` to
     twice as many characters. Where it ends with `/2`, it is dropped where the table does not fit, before columns with
     `/1` and after those with `/3`.
     """
-    found = []
-    for text in columns:
-        name, slash, rank = text.rpartition("/")
-        is_ranked = bool(slash) and rank.isdigit()
-        found.append(
-            _Column(
-                name=(name if is_ranked else text).lstrip(">~"),
-                is_right=text.startswith(">"),
-                least=_LEAST_CHARACTERS * text.count("~") or None,
-                rank=int(rank) if is_ranked else 0,
-            )
-        )
-    return FittedTable(tuple(found))
+    table = FittedTable(tuple(map(_column, columns)))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _column(text: str) -> _Column:
+    name, slash, rank = text.rpartition("/")
+    is_ranked = bool(slash) and rank.isdigit()
+    return _Column(
+        name=(name if is_ranked else text).lstrip(">~"),
+        is_right=text.startswith(">"),
+        least=_LEAST_CHARACTERS * text.count("~") or None,
+        rank=int(rank) if is_ranked else 0,
+    )
 
 
 def column_width(texts: list[str]) -> int:
