@@ -34,10 +34,7 @@ def limit_for(ratios: Iterable[float | None], *, covered: float = 0.9) -> float:
 def nice_above(value: float) -> float:
     """The next number of the kind 1, 2 or 5 times a power of ten; `value` is positive."""
     power = 10.0 ** math.floor(math.log10(value))
-    for step in (*_STEPS, 10.0):
-        if value <= step * power * (1 + 1e-9):
-            return step * power
-    return 10.0 * power
+    return next((step * power for step in _STEPS if value <= step * power * (1 + 1e-9)), 10.0 * power)
 
 
 def bounds_of(values: Sequence[float], *, margin: float = 0.05) -> tuple[float, float]:

@@ -23,7 +23,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.gate.show import find_run
     from perfguard.report.pages.build import report_on
-    from perfguard.report.pages.pages import write_page
+    from perfguard.report.pages.site import write_page
     from perfguard.units import format_bytes, printable
 
     loaded = load(options, keys=())

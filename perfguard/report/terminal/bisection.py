@@ -72,7 +72,7 @@ def _details(found: Bisection) -> list[tuple[str, str]]:
         )
     if found.log is not None:
         lines.append(f"kept in    {found.log}")
-    return [*(("dim", line) for line in lines), *(_step_line(step) for step in found.steps)]
+    return [*(("dim", line) for line in lines), *map(_step_line, found.steps)]
 
 
 def _step_line(step: BisectionStep) -> tuple[str, str]:
