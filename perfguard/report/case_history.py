@@ -102,12 +102,9 @@ _TREE = re.compile(r"[0-9a-f]{40,64}")
 
 
 def short_source(source_id: str | None, commit: str | None) -> str:
-    """`6f076dd97fd2+31bc70`: a commit, and of what was changed since then the beginning of its hash; `-` for None.
+    """`6f076dd97fd2+31bc70`: a commit, and the beginning of a hash of what was changed since then; `-` for None.
 
-    Args:
-        source_id: Identity of the source tree: git's id of a tree and, after a plus, a hash of what differs from it.
-        commit: The commit that it is or was made from; None where it is not known: then git's tree is shown as
-            `tree 6f076dd97fd2`.
+    `source_id` is git's id of a tree and, after a plus, that hash. Without a commit it is `tree 6f076dd97fd2`.
     """
     if not source_id:
         return "-"

@@ -147,15 +147,10 @@ class Part(NamedTuple):
     value_s: float
 
 
-def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[Part]:
-    """Parts that add up to the step's difference: culprits first, then the rest by kind; parts of nothing are left out.
-
-    Args:
-        attribution: Its balance is the sum.
-        most: Culprits that get a part of their own.
-    """
+def parts_of(attribution: Attribution) -> list[Part]:
+    """Parts that add up to the balance: the largest culprits, then the rest by kind; parts of nothing are left out."""
     balance = attribution.balance
-    shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:most]
+    shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:_SHOWN_CULPRITS]
     parts = [Part(shorten(describe(culprit.fact), _LONGEST_NAME), culprit.delta_s) for culprit in shown]
     in_python = sum(c.delta_s for c in shown if c.ops and all(key.op == PYTHON_OP for key in c.ops))
     in_ops = sum(c.delta_s for c in shown) - in_python

@@ -44,12 +44,7 @@ _MODES = {"paired": "two arms in interleaved blocks", "rounds": "one arm in roun
 
 
 def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What a line says, printable.
-
-    Args:
-        line: What to say.
-        names: Short names of cases by id; other cases go by their id.
-    """
+    """What a line says, printable; cases without a short name in `names` go by their id."""
     if isinstance(line.what, Fact):
         return printable(describe(line.what))
     case_id = getattr(line.what, "case_id", "")
@@ -60,11 +55,7 @@ def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) ->
 def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
     """`14:03:07 · block 4 took 12 s`: a line for a terminal, a CI log or a screen reader.
 
-    Args:
-        line: What to say.
-        names: Short names of cases by id.
-        is_ascii: Whether signs are ASCII characters; names in the text stay as they are.
-        zone: Of the time of day; that of the machine when None.
+    `is_ascii` is of the signs alone. The time of day is of `zone`, that of the machine for None.
     """
     sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
     return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"

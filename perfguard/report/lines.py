@@ -74,25 +74,14 @@ def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[OpCountChange]) -> list[str]:
-    """`changed: …` for the gravest, `and 4 smaller changes in op counts` for the others.
-
-    Args:
-        heading: Before each that is told.
-        ending: After the number of the others.
-        changes: Gravest first.
-    """
+    """`changed: …` for the first, which matter most, `and 4 smaller changes in op counts` for the others."""
     lines = [f"{heading}: {change_text(change)}" for change in changes[:SHOWN_CHANGES]]
     more = len(changes) - SHOWN_CHANGES
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 
 
 def note_lines(result: RunResult, least: Severity = Severity.NOTABLE) -> list[str]:
-    """What the reader must know beside the table, in order.
-
-    Args:
-        result: Of the run.
-        least: Notes that matter less are left out; `INFO` gives all.
-    """
+    """What the reader must know beside the table, in order; without notes below `least`."""
     return [describe(note) for note in notes_of(result) if note.severity.is_at_least(least)]
 
 

@@ -20,9 +20,7 @@ def ratio_of(log_ratio: float) -> float:
 def limit_for(ratios: Iterable[float | None], *, covered: float = 0.9) -> float:
     """End of a symmetric axis that shows most of the values: 1, 2 or 5 times a power of ten, from 1 % to 1000 %.
 
-    Args:
-        ratios: Effects or ends of intervals; None, nan and infinities do not count.
-        covered: Part of the values that must lie inside; the others are drawn as clipped.
+    Of the finite values the part `covered` lies inside; the others are drawn as clipped.
     """
     sizes = sorted(abs(ratio) for ratio in ratios if ratio is not None and math.isfinite(ratio))
     if not sizes:

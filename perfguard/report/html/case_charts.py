@@ -35,12 +35,7 @@ _JOIN = 7
 
 
 def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
-    """A row a case, its effect and interval on one axis; None where no case has an effect.
-
-    Args:
-        rows: In the order in which they are shown.
-        links: Where each case's details stand, by case id.
-    """
+    """A row a case, its effect and interval on one axis; None where no case has an effect."""
     known = [ends for row in rows if (ends := _ends(row.verdict.effect))]
     if not known:
         return None
@@ -123,12 +118,7 @@ _BLOCKS_HEIGHT, _BLOCKS_TOP, _BLOCKS_FLOOR = 200, 18, 176
 
 
 def pairs(blocks: Sequence[BlockPoint], estimate: Estimate | None) -> Chart | None:
-    """Paired differences, a point for each block; None where nothing is paired.
-
-    Args:
-        blocks: In the order of measuring.
-        estimate: What the blocks that count come to; None without one.
-    """
+    """Paired differences in the order of measuring, with what they come to; None where nothing is paired."""
     if not blocks:
         return None
     ends = _ends(estimate)
@@ -242,15 +232,14 @@ def ecdf(evidence: CaseEvidence) -> Chart | None:
     tail = len(together) // 100
     low, high = bounds_of(together[tail : len(together) - tail])
     axis = LinearAxis(low=low, high=high)
-    heights = (_SAMPLES_TOP, _SAMPLES_FLOOR)
     shares = [
         (_SAMPLES_FLOOR - share * (_SAMPLES_FLOOR - _SAMPLES_TOP), f"{share * 100:.0f} %") for share in (0.0, 0.5, 1.0)
     ]
     parts = [
-        *gridlines([(axis.at(tick), format_seconds(tick)) for tick in axis.ticks(6)], _SAMPLES_FLOOR, top=_SAMPLES_TOP),
+        *gridlines([(axis.at(tick), format_seconds(tick)) for tick in axis.ticks(6)], _SAMPLES_TOP, _SAMPLES_FLOOR),
         *levels(shares),
         *(
-            stretched(_curve(values, axis), (0, 1), heights, class_=f"curve {name}")
+            stretched(_curve(values, axis), _SAMPLES_TOP, _SAMPLES_FLOOR, class_=f"curve {name}")
             for name, values in arms.items()
         ),
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perfguard.report.html.svg import Element, element, percent
@@ -89,34 +89,20 @@ def mark_cell(mark: Mark, text: str, *, sort: float | None = None) -> Cell:
     return Cell(content=text, sort=sort, class_=f"verdict {mark.class_}")
 
 
-def gridlines(places: Sequence[tuple[float, str]], height: float, *, top: float = 0.0) -> list[Element]:
-    """Vertical lines over the whole height, with their values below.
-
-    Args:
-        places: Share of the width, and what is written there.
-        height: Where the lines end, pixels; the words stand below.
-        top: Where they begin.
-    """
-    parts = []
+def gridlines(places: Iterable[tuple[float, str]], top: float, height: float) -> Iterator[Element]:
+    """Vertical lines between two heights in pixels, at shares of the width, with their values below."""
     for share, text in places:
         x = percent(share)
-        parts.append(element("line", x1=x, x2=x, y1=top, y2=height, class_="grid"))
+        yield element("line", x1=x, x2=x, y1=top, y2=height, class_="grid")
         anchor = "start" if share < 0.08 else "end" if share > 0.92 else "middle"
-        parts.append(element("text", text, x=x, y=height + 14, text_anchor=anchor, class_="tick"))
-    return parts
+        yield element("text", text, x=x, y=height + 14, text_anchor=anchor, class_="tick")
 
 
-def levels(places: Sequence[tuple[float, str]]) -> list[Element]:
-    """Horizontal lines over the whole width, each with its value above its beginning.
-
-    Args:
-        places: Pixels from the top, and what is written there.
-    """
-    parts = []
+def levels(places: Iterable[tuple[float, str]]) -> Iterator[Element]:
+    """Horizontal lines over the whole width, at pixels from the top, each with its value above its beginning."""
     for y, text in places:
-        parts.append(element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid"))
-        parts.append(element("text", text, x=2, y=y - 3, class_="tick"))
-    return parts
+        yield element("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid")
+        yield element("text", text, x=2, y=y - 3, class_="tick")
 
 
 def height_of(axis: LinearAxis | LogAxis, value: float, top: float, floor: float) -> float:
@@ -210,18 +196,13 @@ def effect_axis(ratios: Iterable[float | None]) -> EffectAxis:
     return EffectAxis(limit=limit_for(ratios))
 
 
-def near_axis(values: Sequence[float], *, zero: float = 0.0) -> LinearAxis:
-    """An axis around values, with zero where that is not far from them; some room at both ends.
-
-    Args:
-        values: Finite, at least one.
-        zero: What they are compared with.
-    """
+def near_axis(values: Sequence[float]) -> LinearAxis:
+    """An axis around finite values, with zero where that is not far from them; some room at both ends."""
     low, high = min(values), max(values)
-    if low - zero > 3 * (high - low) or zero - high > 3 * (high - low):
+    if max(low, -high) > 3 * (high - low):
         room = (high - low) * 0.25 or abs(high) * 0.05 or 1.0
     else:
-        low, high = min(low, zero), max(high, zero)
+        low, high = min(low, 0.0), max(high, 0.0)
         room = (high - low) * 0.12 or 0.01
     return LinearAxis(low=low - room, high=high + room)
 

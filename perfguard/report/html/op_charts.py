@@ -63,14 +63,13 @@ def donuts(breakdown: Breakdown) -> tuple[Chart, ...]:
     )
 
 
-def wedges_of(parts: Sequence[Wedge], most: int = _SHOWN_WEDGES) -> list[Wedge]:
-    """At most so many parts, largest first; what is beyond is one part."""
+def wedges_of(parts: Sequence[Wedge]) -> list[Wedge]:
+    """The largest parts in order; what is beyond is one part."""
     ordered = sorted(parts, key=lambda part: (-part.share, part.name))
-    if len(ordered) <= most:
+    if len(ordered) <= _SHOWN_WEDGES:
         return ordered
-    rest = ordered[most - 1 :]
-    whole = Wedge("further kinds", math.fsum(p.share for p in rest), math.fsum(p.time_s for p in rest))
-    return [*ordered[: most - 1], whole]
+    shown, rest = ordered[: _SHOWN_WEDGES - 1], ordered[_SHOWN_WEDGES - 1 :]
+    return [*shown, Wedge("further kinds", math.fsum(p.share for p in rest), math.fsum(p.time_s for p in rest))]
 
 
 def _donut(kind: str, title: str, wedges: Sequence[Wedge], data: Table | None) -> Chart:
@@ -316,9 +315,9 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings, dtype
     x = LogAxis(low=min(ridge / 10, min(intensities) / 2), high=max(ridge * 10, *intensities) * 2)
     y = LogAxis(low=min(peak / _DECADES_BELOW, min(rates) / 2), high=max(peak, *rates) * 2)
     parts = [
-        *gridlines([(x.at(tick), f"{tick:g}") for tick in x.ticks()], _FLOOR, top=_TOP),
+        *gridlines([(x.at(tick), f"{tick:g}") for tick in x.ticks()], _TOP, _FLOOR),
         *levels([(height_of(y, tick, _TOP, _FLOOR), format_flops(tick)) for tick in y.ticks()]),
-        stretched(_roof(x, y, peak, ridge), (0, 1), (_TOP, _FLOOR), class_="curve roof"),
+        stretched(_roof(x, y, peak, ridge), _TOP, _FLOOR, class_="curve roof"),
         *(
             _problem(point, number, percent(x.at(intensity)), height_of(y, rate, _TOP, _FLOOR))
             for number, (point, intensity, rate) in reversed(list(enumerate(shown, 1)))

@@ -16,7 +16,7 @@ from perfguard.report.case_history import changes_text, histories_of
 from perfguard.report.culprits import CulpritLine, change_text, culprit_lines, step_text
 from perfguard.report.html.case_charts import ecdf, forest, pairs
 from perfguard.report.html.charts import Chart, Table
-from perfguard.report.html.content import ArmFacts, CaseEvidence, RawFile, RunContent
+from perfguard.report.html.content import CaseEvidence, RunContent
 from perfguard.report.html.op_charts import donuts, elided, icicle, rooflines, waterfall
 from perfguard.report.html.series import moment, series
 from perfguard.report.html.tables import (
@@ -99,8 +99,8 @@ class RunSection:
 
     anchor: str
     """Names it within the page."""
-    run_id: str
-    """Name of its folder."""
+    content: RunContent
+    """What is known of it; the page shows its arms, machine and files as they are."""
     mark: Mark
     """What is said of it."""
     sentence: str
@@ -121,23 +121,12 @@ class RunSection:
     """Each with its evidence, what needs a look first."""
     arms: Table | None
     """Both sides; None where none was started."""
-    arm_facts: tuple[ArmFacts, ...]
-    """What distinguishes them."""
-    fingerprint: str
-    """The machine, in lines."""
     notes: tuple[str, ...]
     """What the reader should know."""
-    files: tuple[RawFile, ...]
-    """Raw data."""
 
 
 def run_section(content: RunContent, *, number: int = 1) -> RunSection:
-    """A run as a page shows it.
-
-    Args:
-        content: What is known of it.
-        number: Which run of the page it is, from 1.
-    """
+    """A run as a page shows it; `number` is its place on the page, from 1."""
     result, profile = content.result, content.profile
     verdicts = result.gate.verdicts if result and result.gate else ()
     rows = case_rows(sorted(verdicts, key=lambda verdict: list(MARKS).index(verdict.outcome)))
@@ -158,7 +147,7 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
     blamed = content.attributions.get(first)
     return RunSection(
         anchor=f"run-{number}",
-        run_id=content.run_id,
+        content=content,
         mark=mark_of_run(verdict_of(content)),
         sentence=f"{format_count(len(profiled), 'case')} profiled"
         if profile
@@ -182,14 +171,11 @@ def run_section(content: RunContent, *, number: int = 1) -> RunSection:
             for section in sections
         ),
         arms=arms_table(result.arms) if result else None,
-        arm_facts=content.arm_facts,
-        fingerprint=content.fingerprint,
         notes=tuple(
             describe(note)
             for note in (*(notes_of(result) if result else ()), *(profile.notes if profile else ()))
             if result is None or note != result.error_rate
         ),
-        files=content.files,
     )
 
 

@@ -33,10 +33,7 @@ def moment(t_wall: float | None) -> str:
 def series(case: CaseHistory, *, machine_id: str | None = None, run_id: str = "") -> tuple[Chart, ...]:
     """Medians over the runs, a picture for each machine: times of different machines say nothing together.
 
-    Args:
-        case: All its points.
-        machine_id: The machine whose picture comes first; that of its stored baseline for None.
-        run_id: The run whose point is marked.
+    The picture of `machine_id` comes first, that of the stored baseline for None; the point of `run_id` is marked.
     """
     first = machine_id or case.baseline_machine_id
     charts = []

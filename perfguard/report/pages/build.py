@@ -40,12 +40,9 @@ _STAGES = (Stage.MAIN, Stage.PAIRING, Stage.CONFIRMATION)
 
 
 def report_on(loaded: LoadedConfig, folders: Sequence[Path], *, index: str = "") -> str:
-    """One page on recorded runs.
+    """One page on recorded runs, at least one; runs without a result are judged by the project's rule.
 
-    Args:
-        loaded: The project, by whose rule runs without a result are judged, and whose history is shown.
-        folders: Of the runs, at least one.
-        index: Relative address of the page that lists all runs and has their history; empty where there is none.
+    `index` is the relative address of the page that lists all runs and has their history; empty where there is none.
     """
     contents = [read_run(loaded, folder, with_history=not index) for folder in folders]
     source = hashlib.sha256("".join(source_of(folder) for folder in folders).encode()).hexdigest()[:32]
@@ -72,13 +69,7 @@ def _size_and_age(path: Path) -> bytes:
 
 
 def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -> RunContent:
-    """Everything that is known of a run; never fails because of what stands in its folder.
-
-    Args:
-        loaded: The project.
-        folder: The run's.
-        with_history: Whether the series over all recorded runs belong to it.
-    """
+    """Everything that is known of a run; never fails because of what stands in its folder."""
     problems: list[str] = []
     seen = _read_recording(folder, problems)
     events = tuple(each.event for each in seen)

@@ -46,12 +46,9 @@ class Published:
 
 
 def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Published:
-    """Write what is missing or has changed. Pages of runs that are no longer recorded stay.
+    """Write what is missing or has changed; pages of runs that are no longer recorded stay.
 
-    Args:
-        loaded: The project.
-        site: The folder, which need not exist.
-        force: Whether files that perfguard did not write may be overwritten.
+    The folder need not exist. With `force`, files that perfguard did not write may be overwritten.
 
     Raises:
         UsageError: A file stands in the way that perfguard did not write; nothing was written then.

@@ -35,13 +35,7 @@ SHOWN_OPS = 15
 def render_attribution(
     attribution: Attribution, *, rows: int = SHOWN_OPS, name: str | None = None
 ) -> list[RenderableType]:
-    """Where a step's difference went: the identity, the culprits, the ops that differ most.
-
-    Args:
-        attribution: Of one case.
-        rows: Ops in the table.
-        name: Of the case, where its id is longer than it need be.
-    """
+    """Where a step's difference went: the identity, the culprits, the ops that differ most."""
     from rich.text import Text
 
     parts: list[RenderableType] = [
@@ -103,11 +97,7 @@ def render_breakdown(
 ) -> list[RenderableType]:
     """A step by kind of work, by phase, and its largest ops.
 
-    Args:
-        breakdown: The step in parts.
-        totals: Its ops, largest first.
-        rows: Ops in the table.
-        has_library_calls: Whether a step was looked at that tells the calls of oneDNN and MKL.
+    `has_library_calls` is whether the calls of oneDNN and MKL are known.
     """
     phases = (
         (

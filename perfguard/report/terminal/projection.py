@@ -174,17 +174,9 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
 
 
 def roofline_chart(points: Sequence[RooflinePoint], ceilings: RooflineCeilings, dtype: str) -> list[str]:
-    """The problems of one dtype under its roof, one line of text for each line of the chart.
+    """The problems of one dtype under its roof, a line of text each; nothing without problems or a peak.
 
-    Where several problems meet at one place, the first is shown.
-
-    Args:
-        points: Those of other dtypes, and those whose operations are not counted, are left out.
-        ceilings: With the peak of the dtype.
-        dtype: `fp32`, …
-
-    Returns:
-        Nothing where there is no problem or no peak to show.
+    Problems whose operations are not counted are left out. Where several meet at one place, the first is shown.
     """
     peak = ceilings.flops_per_s.get(dtype)
     shown = [

@@ -26,13 +26,7 @@ _NUMBERS_WIDTH = 92
 
 
 def render_result(result: RunResult, *, width: int, least: Severity = Severity.NOTABLE) -> list[RenderableType]:
-    """What to print, in order.
-
-    Args:
-        result: What was found.
-        width: Columns of the terminal.
-        least: Notes that matter less are left out.
-    """
+    """What to print, in order; notes below `least` are left out."""
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result, least)]

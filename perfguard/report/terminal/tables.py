@@ -39,11 +39,6 @@ class FittedTable:
         self._columns = columns
         self._rows: list[tuple[Text, ...]] = []
 
-    @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        return len(self._rows)
-
     def add_row(self, *cells: str | Number | Text) -> None:
         """A row; strings are taken as they are, never for markup."""
         from rich.text import Text
