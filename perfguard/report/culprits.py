@@ -39,7 +39,7 @@ class CulpritLine(NamedTuple):
 
 
 def culprit_lines(attribution: Attribution) -> list[CulpritLine]:
-    """What made the step slower or faster, largest part first, at most three; else the gravest changed op count."""
+    """What made the step slower or faster, largest part first, at most three; else the worst changed op count."""
     counted = attribution.op_count_changes[:1]
     return [_line(culprit) for culprit in _worth_showing(attribution)] or [
         CulpritLine(describe(change.fact), place_of(change.fact), "") for change in counted
@@ -54,7 +54,7 @@ def culprit_texts(attribution: Attribution) -> list[str]:
 
 
 def step_text(attribution: Attribution) -> str:
-    """`step +6.2 % [+5.1 %, +7.4 %]`, and whether that can be told from noise."""
+    """`step +6.2 % [+5.1 %, +7.4 %]`, and whether it is within the noise."""
     balance = attribution.balance
     if balance.baseline_s <= 0:
         return f"step {format_signed_seconds(balance.delta_s)}"
@@ -95,7 +95,7 @@ def place_of(change: Fact) -> str:
 
 
 def place_of_culprit(culprit: Culprit) -> str:
-    """The same of a culprit; its phases where an older recording tells no more."""
+    """The same of a culprit; its phases where an older recording has no more."""
     return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
 
 

@@ -15,7 +15,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3
-"""Changes of op counts that are told in full."""
+"""Changes of op counts that are shown in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 SAME_OP_COUNTS = "same op counts: ops, kernels, copies and allocations per step are equal"
 
@@ -33,7 +33,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
-    """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
+    """Which ops a difference is in, and what changed by op counts: those that matter most, the others counted."""
     changes = beyond_culprits(result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     return [
         *ops_lines(verdict, result),

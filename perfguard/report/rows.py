@@ -74,7 +74,7 @@ MARKS = {
 }
 """What needs a look first."""
 PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)
-"""Outcomes whose reason the table tells already."""
+"""Outcomes whose reason the table shows already."""
 _RUNS = {
     word: Mark(sign, word, class_)
     for word, sign, class_ in (

@@ -50,7 +50,7 @@ class Detail:
     rows: int = 200
     """Cases of any other kind."""
     blamed: int = 50
-    """Regressed cases that are told in full."""
+    """Regressed cases that are shown in full."""
 
 
 def case_sections(result: RunResult, detail: Detail) -> list[str]:
@@ -103,8 +103,8 @@ def fold(heading: str, body: str) -> str:
 
 def _regressions(red: Sequence[CaseRow], result: RunResult, detail: Detail) -> list[str]:
     shown = red[: detail.rows]
-    told = (_regression(row, result, detail, is_named=row is red[0]) for row in shown[: detail.blamed])
-    return [_bars(shown), *told, _more(len(red) - len(shown), "regressed case")]
+    said = (_regression(row, result, detail, is_named=row is red[0]) for row in shown[: detail.blamed])
+    return [_bars(shown), *said, _more(len(red) - len(shown), "regressed case")]
 
 
 def _regression(row: CaseRow, result: RunResult, detail: Detail, *, is_named: bool) -> str:

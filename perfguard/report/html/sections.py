@@ -258,10 +258,10 @@ def _present(*parts: _T | None) -> tuple[_T, ...]:
 def _said(row: CaseRow, result: RunResult | None) -> tuple[str, ...]:
     """The verdict's reasons, and what led to it or stands beside it."""
     verdict = row.verdict
-    is_told = any(reason.code == MODES_MIXED for reason in verdict.reasons)
+    is_said = any(reason.code == MODES_MIXED for reason in verdict.reasons)
     return (
         *map(describe, verdict.reasons),
-        *([describe(mode_fact(verdict.modes))] if verdict.modes and not is_told else ()),
+        *([describe(mode_fact(verdict.modes))] if verdict.modes and not is_said else ()),
         *signal_lines(verdict),
         *(unchanged_lines(verdict, result) if result else ()),
         *(["advisory: it cannot fail the gate"] if row.advisory else ()),

@@ -67,12 +67,12 @@ def _signal_confirmation(fact: Fact) -> str:
 def _different_result(fact: Fact) -> str:
     values = fact.values
     change = values.get("change_percent")
-    told = f"{number(change):+.3g} %" if change is not None else "from zero"
+    said = f"{number(change):+.3g} %" if change is not None else "from zero"
     if values.get("is_scattered"):
-        told = "other values in most blocks"
+        said = "other values in most blocks"
     before, after, tolerance = (number(values[name]) for name in ("baseline", "candidate", "tolerance_percent"))
     head = fill("[[{case_id}: ]]results differ: {name}", fact)
-    return f"{head} {before:.4g} → {after:.4g} ({told}, tolerance {tolerance:.3g} %)"
+    return f"{head} {before:.4g} → {after:.4g} ({said}, tolerance {tolerance:.3g} %)"
 
 
 def _modes(fact: Fact) -> str:

@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
 _KNOWN_AS = {"_scaled_dot_product_flash_attention_for_cpu": "flash_attention"}
 _LARGE = 1.0
-"""Slowdowns from 100 % on are told as a factor."""
+"""Slowdowns from 100 % on are shown as a factor."""
 
 
 class _MissingError(Exception):

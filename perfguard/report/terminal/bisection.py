@@ -17,7 +17,8 @@ from perfguard.records.bisection import (
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.escaping import escape
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.units import format_count, format_duration, format_effect, format_ratio, printable
+from perfguard.report.terminal.tables import texts
+from perfguard.units import format_count, format_duration, format_effect, format_ratio
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,10 +42,8 @@ def _effects(effects: Sequence[CaseEffect]) -> str:
 
 def render_bisection(found: Bisection, *, width: int) -> list[RenderableType]:
     """What to print, in order."""
-    from rich.text import Text
-
     del width  # everything wraps by itself
-    return [Text(printable(line), style=style) for style, line in (*_details(found), *_conclusion(found))]
+    return [part for style, line in (*_details(found), *_conclusion(found)) for part in texts(line, style=style)]
 
 
 def render_bisection_markdown(found: Bisection) -> str:

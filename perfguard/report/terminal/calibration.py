@@ -11,7 +11,7 @@ from perfguard.records.case_names import short_names
 from perfguard.records.error_rate import CalibratedCase, CalibrationSummary
 from perfguard.records.planning import SuitePlan
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.tables import column_width, plain_table
+from perfguard.report.terminal.tables import column_width, plain_table, texts
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ _UNCONFIRMED = "leave the confirmation of flags out; with it, slowdowns of that 
 
 def render_calibration(summary: CalibrationSummary, *, width: int) -> list[RenderableType]:
     """The table of cases, with what it was made from."""
-    from rich.text import Text
-
     names = short_names(case.case_id for case in summary.cases)
     rows = [_row(case, names[case.case_id]) for case in summary.cases]
     body: list[RenderableType]
@@ -38,10 +36,9 @@ def render_calibration(summary: CalibrationSummary, *, width: int) -> list[Rende
         )  # fmt: skip
         body = [table]
     else:
-        stacked = itertools.chain.from_iterable(map(_stacked, summary.cases, rows))
-        body = [Text(printable(line)) for line in stacked]
+        body = texts(*itertools.chain.from_iterable(map(_stacked, summary.cases, rows)))
     head, legend = _head(summary), _legend(summary, names)
-    return [*(Text(line, style="dim") for line in head), *body, *(Text(line, style="dim") for line in legend)]
+    return [*texts(*head, style="dim"), *body, *texts(*legend, style="dim")]
 
 
 def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
@@ -52,7 +49,7 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
     names = short_names(case.case_id for case in plan.cases)
     wanted = f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power"
     head = (
-        printable(f"suite {plan.suite}, from {describe(plan.source)}"),
+        f"suite {plan.suite}, from {describe(plan.source)}",
         f"{wanted}; a budget of {format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
         f"blocks and minutes {_UNCONFIRMED}",
     )
@@ -68,9 +65,9 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
         for case in plan.cases
     )
     return [
-        *(Text(line, style="dim") for line in head),
+        *texts(*head, style="dim"),
         plain_table("~case", ">block SD/1", ">margin/3", ">blocks/2", ">minutes", "", rows=rows),
-        *(Text(printable(line)) for line in _demotions(plan, names)),
+        *texts(*_demotions(plan, names)),
     ]
 
 
@@ -105,7 +102,7 @@ def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
         )
     if not summary.placebo_gates:
         lines.append("no gate had relocated arms, so no placebo floor is known: run `perfguard calibrate --placebo`")
-    return [printable(line) for line in lines]
+    return lines
 
 
 class _Row(NamedTuple):

@@ -10,6 +10,7 @@ from perfguard.records.steps.findings import Finding
 from perfguard.report.escaping import code, escape
 from perfguard.report.messages.advice import change_of, gain_of, title_of, where_of
 from perfguard.report.messages.catalog import describe, describe_all
+from perfguard.report.terminal.tables import texts
 from perfguard.units import format_share, printable
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ def render_findings(findings: Sequence[Finding]) -> list[RenderableType]:
     from rich.text import Text
 
     if not findings:
-        return [Text("findings   none", style="dim")]
+        return texts("findings   none", style="dim")
     parts: list[RenderableType] = []
     for finding in findings:
         severity = (f"{finding.severity.value:<{_LABEL_WIDTH}}", _STYLES[finding.severity])
         parts.append(Text.assemble(severity, printable(finding_heading(finding))))
-        parts += [Text(printable(f"  {label:<{_LABEL_WIDTH}}{text}")) for label, text in finding_rows(finding)]
+        parts += texts(*(f"  {label:<{_LABEL_WIDTH}}{text}" for label, text in finding_rows(finding)))
     return parts
 
 

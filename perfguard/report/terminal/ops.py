@@ -11,7 +11,7 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTot
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
 from perfguard.report.rows import Number, delta_row, op_names, percentage, slice_row, total_row
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import (
     format_count,
     format_number,
@@ -19,7 +19,6 @@ from perfguard.units import (
     format_seconds_interval,
     format_share,
     format_signed_seconds,
-    printable,
     shorten,
 )
 
@@ -36,16 +35,14 @@ def render_attribution(
     attribution: Attribution, *, rows: int = SHOWN_OPS, name: str | None = None
 ) -> list[RenderableType]:
     """Where a step's difference went: the identity, the culprits, the ops that differ most."""
-    from rich.text import Text
-
-    parts: list[RenderableType] = [
-        Text(printable(f"ops of {name or attribution.case_id}"), style="bold"),
-        Text(printable(step_text(attribution))),
-        *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
-        Text(balance_line(attribution), style="dim"),
+    parts = [
+        *texts(f"ops of {name or attribution.case_id}", style="bold"),
+        *texts(step_text(attribution)),
+        *texts(*(f"! {describe(note)}" for note in attribution.notes), style="yellow"),
+        *texts(balance_line(attribution), style="dim"),
     ]
     for line in culprit_lines(attribution):
-        parts += [Text(printable(line.headline), style="bold"), Text(printable(f"  {line.details}"))]
+        parts += [*texts(line.headline, style="bold"), *texts(f"  {line.details}")]
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     if changed[:rows]:
         parts.append(
@@ -55,8 +52,7 @@ def render_attribution(
             )
         )  # fmt: skip
         details = dict.fromkeys(f"  {d.key.op.removeprefix('aten::')}: {d.detail}" for d in changed[:rows] if d.detail)
-        parts += [Text(printable(line), style="dim") for line in details]
-        parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
+        parts += texts(*details, _rest_line(attribution, changed, rows=rows), style="dim")
     return parts
 
 

@@ -16,7 +16,7 @@ from perfguard.records.steps.projection import (
     RooflinePoint,
 )
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.tables import plain_table
+from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import (
     format_bandwidth,
     format_count,
@@ -25,7 +25,6 @@ from perfguard.units import (
     format_seconds,
     format_share,
     format_signed_seconds,
-    printable,
     shorten,
 )
 
@@ -52,16 +51,13 @@ _BEYOND = {
 
 def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
     """A step against its ops alone, against oneDNN's primitives alone, and against the CPUs' ceilings."""
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(printable(f"projection of {projection.case_id}"), style="bold")]
+    parts = texts(f"projection of {projection.case_id}", style="bold")
     parts += _against(projection.ops, "op", rows)
     if projection.primitives is not None:
         parts += _against(projection.primitives, "primitive", rows)
     if projection.ceilings is not None:
         parts += _roofline(projection.roofline[:rows], projection.ceilings)
-    parts += [Text(describe(note), style="dim") for note in projection.notes]
-    return parts
+    return [*parts, *texts(*map(describe, projection.notes), style="dim")]
 
 
 def efficiency_line(projection: Projection, noun: str) -> str:
@@ -86,12 +82,7 @@ def identity_line(projection: Projection, noun: str) -> str:
 
 
 def _against(projection: Projection, noun: str, rows: int) -> list[RenderableType]:
-    from rich.text import Text
-
-    parts: list[RenderableType] = [
-        Text(efficiency_line(projection, noun)),
-        Text(identity_line(projection, noun), style="dim"),
-    ]
+    parts = [*texts(efficiency_line(projection, noun)), *texts(identity_line(projection, noun), style="dim")]
     replayed = [problem for problem in projection.problems if problem.projected_s is not None]
     if replayed:
         cells = (
@@ -109,9 +100,8 @@ def _against(projection: Projection, noun: str, rows: int) -> list[RenderableTyp
         )
         heads = (f"~~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency")
         parts.append(plain_table(*heads, rows=cells))
-        parts += [Text(printable(line), style="dim") for line in _assumptions(replayed[:rows])]
-    parts += [Text(printable(line)) for line in _missing(p for p in projection.problems if p.projected_s is None)]
-    return parts
+        parts += texts(*_assumptions(replayed[:rows]), style="dim")
+    return [*parts, *texts(*_missing(p for p in projection.problems if p.projected_s is None))]
 
 
 def _missing(problems: Iterable[Projected]) -> Iterator[str]:
@@ -144,7 +134,7 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
     peaks = ", ".join(f"{dtype} {format_flops(peak)}" for dtype, peak in sorted(ceilings.flops_per_s.items()))
     bandwidth = format_bandwidth(ceilings.bytes_per_s)
     threads = format_count(ceilings.threads, "thread")
-    parts: list[RenderableType] = [Text(f"ceilings with {threads}: {peaks or 'no peak'}; memory {bandwidth}")]
+    parts = texts(f"ceilings with {threads}: {peaks or 'no peak'}; memory {bandwidth}")
     if not points:
         return parts
     cells = (
@@ -163,14 +153,13 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
     )
     heads = ("#", "~~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1")
     parts.append(plain_table(*heads, rows=cells))
-    parts += [Text(printable(line), style="dim") for line in _assumptions(points)]
+    parts += texts(*_assumptions(points), style="dim")
     for dtype in dict.fromkeys(point.dtype for point in points):
         lines = roofline_chart(points, ceilings, dtype)
         if lines:
             parts.append(Text("\n".join(lines), no_wrap=True, overflow="crop"))
     beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
-    parts += [Text(_BEYOND[roof], style="dim") for roof in Roof if roof in beyond]
-    return parts
+    return [*parts, *texts(*(_BEYOND[roof] for roof in Roof if roof in beyond), style="dim")]
 
 
 def roofline_chart(points: Sequence[RooflinePoint], ceilings: RooflineCeilings, dtype: str) -> list[str]:

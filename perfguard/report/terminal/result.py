@@ -12,7 +12,7 @@ from perfguard.report.messages.catalog import describe_all
 from perfguard.report.rows import PLAIN, CaseRow, case_rows, measured_rows
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
-from perfguard.report.terminal.tables import column_width, fit, plain_table
+from perfguard.report.terminal.tables import column_width, fit, plain_table, texts
 from perfguard.units import format_duration, printable
 
 if TYPE_CHECKING:
@@ -27,24 +27,21 @@ _NUMBERS_WIDTH = 92
 
 def render_result(result: RunResult, *, width: int, least: Severity = Severity.NOTABLE) -> list[RenderableType]:
     """What to print, in order; notes below `least` are left out."""
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(printable(line), style="dim") for line in _head(result, least)]
+    parts = texts(*_head(result, least), style="dim")
     names = names_in(result)
     if result.gate is not None:
         rows = case_rows(result.gate.verdicts, names)
-        parts.extend(Text(printable(line)) for line in _reasons(rows, result))
+        parts.extend(texts(*_reasons(rows, result)))
         for attribution in result.attributions:
             parts.extend(render_attribution(attribution, name=names.get(attribution.case_id)))
             if findings := result.findings.get(attribution.case_id):
-                parts.append(Text("advice on what the candidate does and the baseline does not", style="dim"))
+                parts.extend(texts("advice on what the candidate does and the baseline does not", style="dim"))
                 parts.extend(render_findings(findings))
         parts.extend(_verdicts(rows, names.values(), width=width))
     elif result.measured:
         parts.extend(_measured(result.measured))
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
-    parts.append(Text(printable(f"{result.verdict}: {describe_all(result.reasons)}"), style=style))
-    return parts
+    return [*parts, *texts(f"{result.verdict}: {describe_all(result.reasons)}", style=style)]
 
 
 def _head(result: RunResult, least: Severity) -> list[str]:
@@ -98,15 +95,13 @@ def _stacked(row: CaseRow, width: int) -> list[RenderableType]:
     rest = f"{row.times}   n={row.blocks.text}, SD {row.block_sd.text}"
     whole = f"    {row.effect_text}   {rest}"
     lines = [whole] if column_width([whole]) <= width else [f"    {row.effect_text}", f"    {rest}"]
-    return [head, *(Text(line, style="dim") for line in lines)]
+    return [head, *texts(*lines, style="dim")]
 
 
 def _measured(measured: Sequence[CaseMeasured]) -> list[RenderableType]:
     """The table, then what is wrong with single cases."""
-    from rich.text import Text
-
     rows = measured_rows(measured)
     cells = ((row.name, row.rounds, row.median, row.between, row.within, row.loops) for row in rows)
     heads = ("~case", ">rounds/3", ">median", ">between rounds", ">within a round/1", ">loops/2")
-    problems = (Text(printable(f"✗ {row.name}: {row.problem}")) for row in rows if row.problem)
+    problems = texts(*(f"✗ {row.name}: {row.problem}" for row in rows if row.problem))
     return [plain_table(*heads, rows=cells), *problems]

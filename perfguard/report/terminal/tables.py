@@ -10,7 +10,7 @@ from perfguard.report.rows import Number
 from perfguard.units import cut_middle, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
 _LEAST_CHARACTERS = 12
@@ -114,11 +114,18 @@ def _column(text: str) -> _Column:
     )
 
 
-def column_width(texts: list[str]) -> int:
-    """Columns of a terminal that the widest text takes."""
+def texts(*lines: str, style: str = "") -> list[RenderableType]:
+    """Lines without control characters, never read as markup."""
+    from rich.text import Text
+
+    return [Text(printable(line), style=style) for line in lines]
+
+
+def column_width(lines: Iterable[str]) -> int:
+    """Columns of a terminal that the widest line takes."""
     from rich.cells import cell_len
 
-    return max((cell_len(text) for text in texts), default=0)
+    return max(map(cell_len, lines), default=0)
 
 
 def fit(text: str, width: int) -> str:
