@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser, ExtendedInterpolation
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 from perfguard.records.facts import Fact
 
@@ -27,7 +27,7 @@ class Message:
 def _read() -> dict[str, dict[str, Message]]:
     parser = ConfigParser(delimiters=("=",), interpolation=ExtendedInterpolation(), empty_lines_in_values=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_string(files(__package__).joinpath("catalog.ini").read_text(encoding="utf-8"))
+    parser.read_string(Path(__file__).with_name("catalog.ini").read_text(encoding="utf-8"))
     return {
         section: {
             code: Message(*(field.replace("\n", " ") for field in entry.split("\n| ")))
