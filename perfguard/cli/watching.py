@@ -17,7 +17,7 @@ from perfguard.errors import ExitCode, PerfguardError, UsageError
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
     from perfguard.records.facts import Fact
-    from perfguard.tui.options import StartedCommand, TuiOptions
+    from perfguard.tui.launch import StartedCommand, TuiOptions
     from perfguard.watch.housekeeping import StartingThread
     from perfguard.watch.sources.event_sources import EventSource
     from perfguard.watch.view.run_view import LogLine
@@ -205,7 +205,7 @@ def _tui_options(
     start: Callable[[tuple[str, ...]], StartedCommand] | None,
 ) -> TuiOptions:
     from perfguard.report.messages.catalog import describe
-    from perfguard.tui.options import TuiOptions
+    from perfguard.tui.launch import TuiOptions
     from perfguard.watch.past_runs import read_history
     from perfguard.watch.view.watching import doctor_rows
 
@@ -218,9 +218,7 @@ def _tui_options(
         keys=loaded.config.keys,
         housekeeping=describe(housekeeping),
         read_history=lambda: read_history(loaded),
-        read_fingerprint=watch.host,
         read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
-        read_cpus=watch.selection,
         start_command=start,
         hint=_hint(watch, can_start=start is not None),
     )
@@ -238,7 +236,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
-        from perfguard.tui.options import StartedCommand
+        from perfguard.tui.launch import StartedCommand
         from perfguard.watch.detached import DetachedRun
         from perfguard.watch.housekeeping import keep_off
         from perfguard.watch.sources.event_sources import LocalSource
@@ -254,10 +252,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
             return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
         watch = RunWatch(LocalSource(folder), keep_off=partial(keep_off, spared={starting.id}))
         return StartedCommand(
-            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
-            watch=watch,
-            read_fingerprint=watch.host,
-            read_cpus=watch.selection,
+            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}", watch=watch
         )
 
     return start
