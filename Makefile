@@ -14,8 +14,8 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'torch==2.13.0'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[github,torch,tui]' \
-	    asv build coverage hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
-	    pytest-benchmark pytest-httpserver pytest-timeout pytest-xdist \
+	    asv build hatchling hypothesis import-linter jsonschema linkify-it-py markdown-it-py mypy playwright pyarrow pytest \
+	    pytest-benchmark pytest-cov pytest-httpserver pytest-timeout pytest-xdist \
 	    ruamel.yaml ruff 'check-jsonschema; python_version >= "3.11"' 'zizmor; python_version >= "3.11"'
 	touch $(READY)
 
@@ -28,10 +28,9 @@ test: $(READY) ## The whole test suite: what measures in one process, all the re
 test-fast: $(READY) ## Unit and property tests alone
 	$(BIN)/python -m pytest -n 2 tests/unit tests/property $(ARGS)
 
-coverage: $(READY) ## Coverage by branch of gate/ and stats/ by the unit, property and statistical tests
-	$(BIN)/python -m coverage run -m pytest -q -n 2 tests/unit tests/property tests/statistical $(ARGS)
-	$(BIN)/python -m coverage combine -q
-	$(BIN)/python -m coverage report
+COVERAGE := --cov --cov-report=term:skip-covered --cov-fail-under=95
+coverage: ## The whole test suite, with the coverage by branch of gate/ and stats/
+	$(MAKE) --no-print-directory test ARGS="$(COVERAGE) $(ARGS)"
 
 PARITY := .perfguard/parity
 parity: ## The networks equal torchvision's; in the IPEX environment (`perfguard env create ipex`), whose torch torchvision fits

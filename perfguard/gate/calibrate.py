@@ -41,9 +41,8 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.runner.arms import git
-from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.arms.environment import base_environment
-from perfguard.runner.arms.resolve import find_interpreter, glibc_version
+from perfguard.runner.arms.resolve import find_interpreter, glibc_version, parse_arm
 from perfguard.runner.measuring import Place, needs_torch
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus

@@ -15,7 +15,7 @@ from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from perfguard.worker.adopted.targets import adopted_target
+from perfguard.worker.adopted.found import adopted_target
 from perfguard.worker.checks import UnsoundCaseError, checks_of, digest_of
 
 STATEFUL_PHASES = ("optimizer", "step")

@@ -14,8 +14,7 @@ from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind, enco
 from perfguard.worker.attest import attest, interpreter_facts
 from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
 from perfguard.worker.profiling.compile_events import CompileEvents
-from perfguard.worker.timing.samples import SampleTimer
-from perfguard.worker.timing.settling import settle
+from perfguard.worker.timing.samples import SampleTimer, settle
 from perfguard.worker.timing.signals import Meters
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ def test_everything_that_is_drawn_lies_inside_its_picture(open_page, report, pro
             const isWithin = box.left >= own.left - 9 && box.right <= own.right + 9
                 && box.top >= own.top - 7 && box.bottom <= own.bottom + 7;
             return box.width && !part.closest('.step-frame') && !isWithin;
-        }).map((part) => part.outerHTML.sample(0, 200));
+        }).map((part) => part.outerHTML.slice(0, 200));
     })"""
     for text in (report, profile_report):
         for width in (1280, 380):

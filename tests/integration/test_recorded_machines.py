@@ -14,8 +14,8 @@ import pytest
 
 from perfguard.errors import UsageError
 from perfguard.host.match import match
-from perfguard.host.parsers.archives import extract
 from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
+from perfguard.host.parsers.reading import extract
 from perfguard.host.probe import probe
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState

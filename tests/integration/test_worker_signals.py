@@ -105,24 +105,24 @@ def started(starter):
     return greeted(starter, ArmWorker, {"import_torch": False}, calibrate=False, block=next(_blocks))
 
 
-def slices_of(starter, name):
+def samples_of(starter, name):
     with started(starter) as (worker, _):
         worker.prepare(plain_case(name), seed=1, check=False)
         worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
         found = []
         while worker.is_waiting:
-            found.append(worker.sample())
+            found.append(worker.sample(block=0, case_id=name))
         return found
 
 
 def test_cpu_seconds_are_those_of_an_iteration(starter):
-    assert all(timed.cpu_s >= 0.005 for timed in slices_of(starter, "burning"))
-    assert median(timed.cpu_s for timed in slices_of(starter, "idle")) < 0.001
+    assert all(timed.cpu_s >= 0.005 for timed in samples_of(starter, "burning"))
+    assert median(timed.cpu_s for timed in samples_of(starter, "idle")) < 0.001
 
 
 def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
     with busy_neighbours():
-        waited_s = [timed.waited_s for timed in slices_of(starter, "burning")]
+        waited_s = [timed.waited_s for timed in samples_of(starter, "burning")]
     if None in waited_s:
         pytest.skip("this kernel does not count how long threads wait for a CPU")
     # Whoever shares a CPU fairly with one neighbour gets half of it.
@@ -131,13 +131,13 @@ def test_a_neighbour_on_the_same_cpus_shows_as_waiting(starter):
 
 def test_waiting_shows_as_voluntary_switches(starter):
     # A sleep whose end has come before the process gets to it, because another one had the CPU, is no switch.
-    assert median(timed.voluntary_switches for timed in slices_of(starter, "sleeping")) >= 15 * LOOPS
-    assert median(timed.voluntary_switches for timed in slices_of(starter, "idle")) < 20
+    assert median(timed.voluntary_switches for timed in samples_of(starter, "sleeping")) >= 15 * LOOPS
+    assert median(timed.voluntary_switches for timed in samples_of(starter, "idle")) < 20
 
 
 def test_fresh_memory_shows_as_page_faults_of_the_sample(starter):
-    assert all(timed.minor_faults >= 200 * LOOPS for timed in slices_of(starter, "faulting"))
-    assert median(timed.minor_faults for timed in slices_of(starter, "idle")) < 100
+    assert all(timed.minor_faults >= 200 * LOOPS for timed in samples_of(starter, "faulting"))
+    assert median(timed.minor_faults for timed in samples_of(starter, "idle")) < 100
 
 
 def test_the_peak_of_memory_is_that_of_the_sample_and_not_of_the_process(starter):
@@ -150,7 +150,7 @@ def test_the_peak_of_memory_is_that_of_the_sample_and_not_of_the_process(starter
             worker.open(plain_case(name), inner_loops=LOOPS, spin_s=0.0)
             peaks[name] = []
             while worker.is_waiting:
-                peaks[name].append(worker.sample().peak_memory_bytes)
+                peaks[name].append(worker.sample(block=0, case_id=name).peak_memory_bytes)
     # `idle` ran later in the same process, whose own peak never falls by itself.
     assert min(peaks["growing"]) - max(peaks["idle"]) >= 60 * MIB
 
@@ -160,7 +160,7 @@ def test_a_signal_is_either_measured_or_missing_with_its_reason(starter, signal)
     with started(starter) as (_, ready):
         reason = ready["missing_signals"].get(signal)
     field = "energy_j" if signal == "energy" else "instructions"
-    values = [getattr(timed, field) for timed in slices_of(starter, "burning")]
+    values = [getattr(timed, field) for timed in samples_of(starter, "burning")]
     if reason is None:
         assert all(value > 0 for value in values)
     else:

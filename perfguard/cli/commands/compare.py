@@ -77,7 +77,7 @@ def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -
     from perfguard.errors import ArmError, UsageError
     from perfguard.gate.choose import compare_or_gate, default_gate
     from perfguard.gate.stored.anchors import gate_against_anchor
-    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm
 
     if options["anchor"] and options["baseline"] is not None:
         raise UsageError("--anchor chooses the baseline itself; leave --baseline out")

@@ -103,7 +103,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     from perfguard.cli.measuring import build_request
     from perfguard.gate.paired.compare_arms import compare_arms
     from perfguard.integrations.github.pull_requests import keep_run, require_fresh, require_own_folder, revisions_of
-    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm
     from perfguard.runner.process.launching import can_confine
 
     require_fresh(options["output_dir"], working_directory())

@@ -124,7 +124,7 @@ def target(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
-    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm
 
     is_script = _is_script(options["target"])
     loaded = load(options)

@@ -25,7 +25,7 @@ def command(**options: Any) -> None:
     """
     from perfguard.cli.measuring import build_request, show
     from perfguard.gate.stored.rounds import run_arm
-    from perfguard.runner.arms.arm_spec import parse_arm
+    from perfguard.runner.arms.resolve import parse_arm
 
     arm = parse_arm(options["arm"])
     loaded = load(options)

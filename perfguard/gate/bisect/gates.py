@@ -20,7 +20,7 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome
 from perfguard.runner.arms import git
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.files import load_json, write_text
 

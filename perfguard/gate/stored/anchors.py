@@ -14,7 +14,7 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.record import BaselineInfo, StoredBaseline
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.anchors import anchor_place, files_of, freeze, has_anchor, remove
 

@@ -22,7 +22,7 @@ from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult, Outcome
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import Place, calibrate, start_arms
 from perfguard.runner.session import Session
 

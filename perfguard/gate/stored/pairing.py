@@ -27,7 +27,7 @@ from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.runner.arms import git
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import Place, calibrate, start_arms
 from perfguard.runner.session import Session
 

@@ -9,9 +9,8 @@ import subprocess
 from pathlib import Path
 
 from perfguard.errors import ArmError
-from perfguard.runner.arms.captured import run_captured
 from perfguard.runner.arms.environment import looks_secret
-from perfguard.runner.process.launching import launched
+from perfguard.runner.process.launching import launched, run_captured
 
 _TIMEOUT_S = 1800.0
 

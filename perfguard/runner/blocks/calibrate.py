@@ -16,7 +16,7 @@ from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
-from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.starter import WorkerContext
 from perfguard.runner.process.worker_process import WorkerFailure
 
 _MAX_INSTANCES = 12
@@ -53,19 +53,11 @@ class ArmReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(WorkerContext):
     """What calibrating an arm needs."""
 
-    starter: Starter
-    """Starts workers."""
-    settings: MeasureSettings
-    """Timeouts and sample length."""
-    cpus: tuple[int, ...]
-    """Affinity mask."""
     needs_torch: bool
     """Whether workers import torch at `hello`."""
-    should_stop: Callable[[], bool]
-    """True once the user wants the run to end."""
     progress: Callable[[Fact], None]
     """Gets one line for each case."""
 
@@ -150,7 +142,7 @@ def _iteration_s(worker: ArmWorker, case: Case) -> float | None:
     worker.open(case, inner_loops=1, spin_s=0.0)
     times_s = []
     while worker.is_waiting:
-        times_s.append(worker.sample().value_s)
+        times_s.append(worker.sample(block=0, case_id=case.id).value_s)
     return statistics.median(times_s[-_LAST_SAMPLES:]) if times_s else None
 
 

@@ -10,31 +10,19 @@ import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from perfguard.records.run import Arm
+from perfguard.runner.process.arm_worker import ArmWorker
 
 _CPUCLOCK_SCHED = 2
 """Clock of all threads of a process, in what the kernel calls its identity. Source: clock_getcpuclockid(3), glibc."""
 
 
-class TimedProcess(Protocol):
-    """One arm's worker."""
-
-    arm: Arm
-    """Which side it is."""
-
-    def processes(self) -> tuple[int, ...]:
-        """Process ids of the worker and of what it has started."""
-        ...
-
-
 class IntrusionWatch:
     """Adds up, over the samples of one case in one block, what each arm used while the other was timed."""
 
-    def __init__(self, workers: Sequence[TimedProcess], *, cpus: int) -> None:
+    def __init__(self, workers: Sequence[ArmWorker], *, cpus: int) -> None:
         self._workers = workers
         self._cpus = cpus
         self._processes: dict[Arm, tuple[int, ...]] = {}
@@ -91,16 +79,8 @@ _STEAL_FIELD = 7
 """Index of `steal` among the numbers of a /proc/stat cpu line. Source: proc_stat(5)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StealSnapshot:
-    """Stolen seconds of each CPU since boot."""
-
-    stolen_s: dict[int, float]
-    """By CPU number; empty where the kernel does not tell."""
-
-
-def read_steal(root: Path = Path("/")) -> StealSnapshot:
-    """Stolen time now."""
+def read_steal(root: Path = Path("/")) -> dict[int, float]:
+    """Stolen seconds since boot by CPU; empty where the kernel does not say."""
     stolen: dict[int, float] = {}
     try:
         text = (root / "proc" / "stat").read_text(encoding="ascii", errors="replace")
@@ -110,15 +90,14 @@ def read_steal(root: Path = Path("/")) -> StealSnapshot:
             if name.startswith("cpu") and name != "cpu" and len(numbers) > _STEAL_FIELD:
                 stolen[int(name[3:])] = int(numbers[_STEAL_FIELD]) * tick_s
     except (OSError, ValueError):
-        return StealSnapshot(stolen_s={})
-    return StealSnapshot(stolen_s=stolen)
+        return {}
+    return stolen
 
 
-def steal_ratio(before: StealSnapshot, after: StealSnapshot, cpus: tuple[int, ...], elapsed_s: float) -> float | None:
+def steal_ratio(
+    before: Mapping[int, float], after: Mapping[int, float], cpus: tuple[int, ...], elapsed_s: float
+) -> float | None:
     """Stolen over wall time of the worst measured CPU; None where unknown."""
-    shares = [
-        (after.stolen_s[cpu] - before.stolen_s[cpu]) / elapsed_s
-        for cpu in cpus
-        if cpu in before.stolen_s and cpu in after.stolen_s and elapsed_s > 0
-    ]
+    known = [cpu for cpu in cpus if cpu in before and cpu in after and elapsed_s > 0]
+    shares = [(after[cpu] - before[cpu]) / elapsed_s for cpu in known]
     return max(shares, default=None)

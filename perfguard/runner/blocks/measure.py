@@ -8,16 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from perfguard.errors import MeasurementError
-from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted, SampleTimed
+from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import BlockPlan, CasePlan, MeasureSettings
+from perfguard.records.plan import BlockPlan, CasePlan
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
-from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.starter import WorkerContext
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
 
 _MAX_START_FAILURES = 2
@@ -25,19 +25,11 @@ _CONTROL_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measuring:
+class Measuring(WorkerContext):
     """What the loop needs from outside."""
 
-    starter: Starter
-    """Starts workers."""
     emit: Callable[[Event], None]
     """Takes every event as it happens."""
-    should_stop: Callable[[], bool]
-    """True once the user wants the run to end."""
-    settings: MeasureSettings
-    """Samples, warm-ups, budget."""
-    cpus: tuple[int, ...]
-    """Affinity mask of the workers."""
     arms: tuple[Arm, ...]
     """One or both; with one, there is nothing to alternate with."""
     needs_torch: bool = True
@@ -248,26 +240,13 @@ class _Loop:
         for position in range(self._m.settings.warmups + self._m.settings.samples):
             for worker in order:
                 with self._failures_of(index, worker.arm), watch.turn(worker.arm):
-                    switches += self._time_sample(block, case.case.id, worker, position)
+                    timed = worker.sample(block=block, case_id=case.case.id, position=position)
+                    self._m.emit(timed)
+                    switches += 0 if timed.warmup else timed.involuntary_switches
                 if self._cases[index] is None:
                     opened.remove(worker)
                     return switches
         return switches
-
-    def _time_sample(self, block: int, case_id: str, worker: ArmWorker, position: int) -> int:
-        timed = worker.sample()
-        warmup = position < self._m.settings.warmups
-        self._m.emit(
-            SampleTimed(
-                block=block,
-                case_id=case_id,
-                arm=worker.arm,
-                index=position if warmup else position - self._m.settings.warmups,
-                warmup=warmup,
-                **asdict(timed),
-            )
-        )
-        return 0 if warmup else timed.involuntary_switches
 
     @contextmanager
     def _taking(self, index: int) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfguard.errors import MeasurementError
+from perfguard.records.events import SampleTimed
 from perfguard.records.facts import fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.plan import MeasureSettings
@@ -32,32 +33,6 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
         self.detail = detail
         self.missing = missing
         self.skipped = skipped
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedSample:
-    """One sample as the worker reports it."""
-
-    value_s: float
-    """Wall seconds of one iteration."""
-    cpu_s: float
-    """CPU seconds of one iteration."""
-    minor_faults: int
-    """Minor page faults of the sample."""
-    involuntary_switches: int
-    """Involuntary context switches of the sample."""
-    iterations: int
-    """Iterations of the sample."""
-    voluntary_switches: int | None = None
-    """Voluntary context switches of the sample; None, here and below, where the worker cannot tell."""
-    waited_s: float | None = None
-    """Seconds of the sample in which the thread that runs the steps was ready but had no CPU."""
-    peak_memory_bytes: int | None = None
-    """Peak of resident memory in the sample."""
-    energy_j: float | None = None
-    """Joules of the CPU packages for one iteration."""
-    instructions: float | None = None
-    """Instructions of one iteration, user space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +134,21 @@ class ArmWorker:
         self._expect("waiting", self._settings.sample_timeout_s)
         self.is_waiting = True
 
-    def sample(self) -> TimedSample:
-        """Hand the baton over for one sample, and take it back when the worker waits again or has all its values."""
+    def sample(self, *, block: int, case_id: str, position: int = 0) -> SampleTimed:
+        """Hand the baton over for one sample, and take it back when the worker waits again or has all its values.
+
+        Args:
+            block: Number of the block.
+            case_id: The case.
+            position: Among the block's samples of this case and arm, warm-ups first.
+        """
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
         self._require_mask(reply)
-        timed = decoded(reply, TimedSample)
+        warmups = self._settings.warmups
+        place = {"block": block, "case_id": case_id, "arm": self.arm, "warmup": position < warmups}
+        index = position if position < warmups else position - warmups
+        timed = decoded({**reply, **place, "index": index}, SampleTimed)
         if not (math.isfinite(timed.value_s) and timed.value_s > 0):
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {_WHY_NOT_IN_FORM}")
         self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"

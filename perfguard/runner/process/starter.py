@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,6 +30,20 @@ class Starter(Protocol):
     def start_control(self) -> Worker:
         """The control workload, which lives as long as the run."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerContext:
+    """What everything that works with workers gets from outside."""
+
+    starter: Starter
+    """Starts workers."""
+    settings: MeasureSettings
+    """Samples, budget, timeouts, seed."""
+    cpus: tuple[int, ...]
+    """Affinity mask of the workers."""
+    should_stop: Callable[[], bool] = lambda: False
+    """True once the user wants the run to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

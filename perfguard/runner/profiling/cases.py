@@ -12,13 +12,13 @@ from pathlib import Path
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
-from perfguard.records.plan import BlockPlan, MeasureSettings
+from perfguard.records.plan import BlockPlan
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, ProfiledStep
-from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.starter import WorkerContext
 from perfguard.runner.process.worker_process import WorkerFailure
 
 _SLUG_CHARACTERS = 60
@@ -78,15 +78,9 @@ class CaseProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiling:
+class Profiling(WorkerContext):
     """What profiling needs from outside."""
 
-    starter: Starter
-    """Starts workers."""
-    settings: MeasureSettings
-    """Seed and timeouts."""
-    cpus: tuple[int, ...]
-    """Affinity mask of the workers."""
     folder: Path
     """Takes traces and logs, one folder for each case."""
     arms: tuple[Arm, ...]
@@ -100,12 +94,10 @@ class Profiling:
     """Traced steps of each case in each process where they are short."""
     where: bool
     """Whether the step with marks of lines is taken."""
-    should_stop: Callable[[], bool]
-    """True once the user wants the run to end."""
     progress: Callable[[Fact], None]
     """Gets one line for each case and process."""
     most_processes: int = 0
-    """Processes of each arm where the first ones do not settle a case; of no account where it is not more."""
+    """Processes of each arm where the first ones do not settle a case; no more where it is not larger."""
     is_settled: Callable[[Sequence[ProfiledProcess], Sequence[ProfiledProcess]], bool] = lambda *_: True
     """Whether the processes of the baseline and those of the candidate say enough of a case."""
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
-from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import CaseRefused
 from perfguard.runner.process.profiling_worker import Ceilings, ProfilingWorker, RecordedOp, ReplayedOp
-from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.starter import WorkerContext
 from perfguard.runner.process.worker_process import WorkerFailure
 
 OUT_OF_TIME = fact("replay.out_of_time")
@@ -22,23 +21,15 @@ _MAX_LOST_WORKERS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaying:
+class Replaying(WorkerContext):
     """What replaying needs from outside."""
 
-    starter: Starter
-    """Starts workers."""
-    settings: MeasureSettings
-    """Seed and timeouts."""
-    cpus: tuple[int, ...]
-    """Affinity mask of the worker."""
     arm: Arm
     """Whose environment it runs in."""
     budget_s: float
     """Wall seconds for all ops together."""
     op_budget_s: float = 0.1
     """Seconds that one op is timed for."""
-    should_stop: Callable[[], bool] = lambda: False
-    """True once the user wants the run to end."""
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
 

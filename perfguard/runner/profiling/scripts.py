@@ -9,13 +9,12 @@ from pathlib import Path
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
-from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
 from perfguard.runner.process.profiling_worker import ProfilingWorker, ScriptEnd
-from perfguard.runner.process.starter import Starter
+from perfguard.runner.process.starter import WorkerContext
 from perfguard.runner.process.worker_process import WorkerFailure
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.units import format_count
@@ -38,21 +37,13 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptProfiling:
+class ScriptProfiling(WorkerContext):
     """What profiling a script needs from outside."""
 
-    starter: Starter
-    """Starts workers."""
-    settings: MeasureSettings
-    """Seed."""
-    cpus: tuple[int, ...]
-    """Affinity mask of the workers."""
     folder: Path
     """Takes traces and logs, absolute."""
     processes: int
     """Fresh processes, each of which runs the script from its beginning."""
-    should_stop: Callable[[], bool]
-    """True once the user wants the run to end."""
     progress: Callable[[Fact], None]
     """Gets one line for each process."""
 

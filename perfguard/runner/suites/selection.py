@@ -12,8 +12,7 @@ from perfguard.errors import ConfigError
 from perfguard.records.facts import Fact
 from perfguard.records.spec import BenchmarkSpec, Case, Catalog
 from perfguard.runner.arms.resolve import find_interpreter
-from perfguard.runner.suites.adopting import Suites, adopt, clashing
-from perfguard.runner.suites.discovery import discover
+from perfguard.runner.suites.discovery import Suites, adopt, clashing, discover
 
 
 def load_catalog(loaded: LoadedConfig) -> Catalog:

@@ -12,8 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from perfguard.worker.adopted.found import Found
-from perfguard.worker.adopted.targets import ASV, PYTEST, TIMER
+from perfguard.worker.adopted.found import ASV, PYTEST, TIMER, Found
 
 _WITHOUT_TORCH = "no-torch"
 
@@ -40,15 +39,15 @@ def main(wanted: dict[str, list[str]]) -> None:
 
 def _finder(tool: str) -> Callable[[str, Found], None]:
     if tool == ASV:
-        from perfguard.worker.adopted.asv_discovery import find_asv
+        from perfguard.worker.adopted.asv import find_asv
 
         return find_asv
     if tool == PYTEST:
-        from perfguard.worker.adopted.pytest_discovery import find_tests
+        from perfguard.worker.adopted.pytest_cases import find_tests
 
         return find_tests
     if tool == TIMER:
-        from perfguard.worker.adopted.timer_discovery import find_timers
+        from perfguard.worker.adopted.timer import find_timers
 
         return find_timers
     raise ValueError(f"no tool is called {tool!r}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Protocol
 
-from perfguard.worker.adopted.targets import ASV, PYTEST, adopted_target
+from perfguard.worker.adopted.found import ASV, PYTEST, adopted_target
 from perfguard.worker.cases import SEATING_CALLS, MissingTargetError, PreparedCase, move_memory, seed_everything
 from perfguard.worker.checks import checks_of
 
@@ -146,11 +146,11 @@ def prepare_adopted(case: dict[str, Any], *, seed: int, check: bool, instances: 
 
         return prepare_test(case, target, seed=seed, check=check, instances=instances)
     if target.tool == ASV:
-        from perfguard.worker.adopted.asv_instances import AsvSource
+        from perfguard.worker.adopted.asv import AsvSource
 
         source: Any = AsvSource.of(target, case["parameters"])
     else:
-        from perfguard.worker.adopted.timer_instances import TimerSource
+        from perfguard.worker.adopted.timer import TimerSource
 
         source = TimerSource.of(target, case["parameters"])
     return prepare_instances(case, source, seed=seed, check=check, instances=instances)

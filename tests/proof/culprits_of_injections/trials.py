@@ -15,7 +15,7 @@ from perfguard.profile.runs.profiling import findings_of, isa_of, run_profiles
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import Attribution
 from perfguard.report.messages.catalog import describe
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import start_arms
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.runner.suites.selection import load_catalog, selected_cases

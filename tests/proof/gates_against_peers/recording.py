@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfguard.config import load_config
 from perfguard.records.run import Arm
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.session import Request, open_session
 from perfguard.runner.suites.selection import load_catalog, selected_cases

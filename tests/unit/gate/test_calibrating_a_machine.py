@@ -28,7 +28,7 @@ from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Request, Session, choose_cpus

@@ -23,7 +23,7 @@ from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.ops import OpCounts
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.blocks.schedule import plan_block
 from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder

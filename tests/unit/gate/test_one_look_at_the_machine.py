@@ -15,7 +15,7 @@ from perfguard.records.plan import ArmSpec, Plan
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.runner import measuring
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.blocks.calibrate import ArmReport
 from perfguard.runner.session import Request
 from tests.git_repositories import init_repository

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import FingerprintError, UsageError
-from perfguard.host.parsers.archives import extract
-from perfguard.host.parsers.reading import MachineTree, open_tree
+from perfguard.host.parsers.reading import MachineTree, extract, open_tree
 from perfguard.host.probe import probe
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfguard.errors import ArmError
 from perfguard.records.plan import ArmSpec
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 
 
 @pytest.mark.parametrize(

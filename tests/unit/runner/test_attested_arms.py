@@ -8,8 +8,8 @@ from perfguard.errors import ArmError
 from perfguard.records.facts import fact
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.run import Arm
-from perfguard.runner.arms.arm_spec import parse_arm
 from perfguard.runner.arms.attestation import Attested, attested, compare_attested
+from perfguard.runner.arms.resolve import parse_arm
 from perfguard.worker.attest import attest
 
 

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from perfguard.runner.arms.captured import run_captured
+from perfguard.runner.process.launching import run_captured
 from tests.tiny_projects import wait_for
 
 LEAVES_A_PROCESS = """

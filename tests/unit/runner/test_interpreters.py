@@ -10,8 +10,7 @@ import pytest
 from perfguard.errors import ArmError
 from perfguard.records.plan import ResolvedArm
 from perfguard.records.run import Arm
-from perfguard.runner.arms.arm_spec import parse_arm
-from perfguard.runner.arms.resolve import find_interpreter, require_different_interpreters
+from perfguard.runner.arms.resolve import find_interpreter, parse_arm, require_different_interpreters
 
 
 @pytest.fixture

@@ -26,6 +26,9 @@ def _a_plain_environment(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    # How long a pilot watches whether the process is idle; a test presses many keys.
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.005)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.0025)
 
 
 @dataclass
@@ -52,9 +55,11 @@ class Driver:
 
     async def settle(self) -> None:
         """Wait for threads and messages, then let the screen be painted."""
-        for _ in range(3):
+        for _ in range(2):
             await self.app.workers.wait_for_complete()
             await self.pilot.pause()
+        await asyncio.sleep(1 / 50)  # textual lays a screen out up to 60 times a second
+        await self.pilot.pause()
 
     async def tick(self, seconds: float = 1.0) -> None:
         self.clock.now += seconds

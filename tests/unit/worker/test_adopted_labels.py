@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from perfguard.benchmarks.selection import names_case, select_from
 from perfguard.records.spec import Case, format_parameter
-from perfguard.worker.adopted.labels import benchmark_name, clean, dotted, labels_of, parameter_name, position_of
-from perfguard.worker.adopted.targets import AdoptedTarget, adopted_target
+from perfguard.worker.adopted.found import (
+    AdoptedTarget,
+    adopted_target,
+    benchmark_name,
+    clean,
+    dotted,
+    labels_of,
+    parameter_name,
+    position_of,
+)
 
 
 class Thing:

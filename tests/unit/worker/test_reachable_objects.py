@@ -6,7 +6,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from perfguard.worker.reachable import MAX_ENTRIES, everywhere, is_kind, reachable
+from perfguard.worker.program import MAX_ENTRIES, everywhere, is_kind, reachable
 
 
 class Part:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from perfguard.worker.timing import settling
-from perfguard.worker.timing.settling import settle, threads_used_s
+from perfguard.worker.timing import samples as settling
+from perfguard.worker.timing.samples import settle, threads_used_s
 
 
 class Threads:

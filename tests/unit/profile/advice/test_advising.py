@@ -19,7 +19,7 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, EnvProfile
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpKey
-from perfguard.runner.arms.arm_spec import parse_arm
+from perfguard.runner.arms.resolve import parse_arm
 from tests.finding_evidence import (
     CASE,
     FORWARD,

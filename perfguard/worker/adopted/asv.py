@@ -1,4 +1,4 @@
-"""asv's benchmark directories: which functions are benchmarks, with which attributes and parameters.
+"""asv's benchmark directories: which functions are benchmarks, how each is set up, and what of a suite is not timed.
 
 perfguard reads suites itself instead of through asv_runner: that package is not in most environments under test, since
 asv installs it into those that it makes.
@@ -6,20 +6,39 @@ asv installs it into those that it makes.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import os
+import pickle
 import pkgutil
 import re
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from perfguard.worker.adopted.labels import labels_of, parameter_name, position_of
+from perfguard.records.facts import fact
+from perfguard.worker.adopted.found import (
+    ASV,
+    AdoptedTarget,
+    Combination,
+    Found,
+    benchmark_name,
+    first_line,
+    labels_of,
+    parameter_name,
+    position_of,
+)
+from perfguard.worker.adopted.instances import Instance
 from perfguard.worker.cases import MissingTargetError, SkippedTargetError
+from perfguard.worker.timing.samples import Renewed
 
 _TIMED = re.compile(r"Time[A-Z_].+|time_.+")
 _OTHERS = {
@@ -195,3 +214,187 @@ def _functions_of(module: ModuleType) -> Iterator[tuple[type | None, str, str, C
                 yield value, name, getattr(function, "benchmark_name", name), function
         elif inspect.isfunction(value):
             yield None, attribute, getattr(value, "benchmark_name", attribute), value
+
+
+_RENEWALS_S = 0.2
+"""About how long the set-ups in one sample may take."""
+_MOST_RENEWALS = 64
+
+
+class AsvSource:
+    """Sets one benchmark up for one combination of parameters."""
+
+    def __init__(self, benchmark: AsvBenchmark, parameters: dict[str, Any]) -> None:
+        """Raises MissingTargetError where this arm's suite has no such parameters."""
+        self._benchmark = benchmark
+        _, sources = benchmark.instance()
+        self._values = parameters_of(sources).chosen(parameters)
+        self._cache = _cache_of(sources)
+
+    @classmethod
+    def of(cls, target: AdoptedTarget, parameters: dict[str, Any]) -> AsvSource:
+        """The source of a case."""
+        return cls(find_benchmark(target.place, target.name), parameters)
+
+    def surroundings(self) -> AbstractContextManager[None]:
+        """The directory of its setup_cache, where it has one: what that wrote there is read by relative paths."""
+        return contextlib.nullcontext() if self._cache is None else self._cache.directory()
+
+    def set_up(self) -> Instance:
+        """A new object of the benchmark's class, set up.
+
+        Raises:
+            SkippedTargetError: The suite skips these parameters, which it says by NotImplementedError.
+        """
+        call, sources = self._benchmark.instance()
+        cached = () if self._cache is None else self._cache.arguments()
+        arguments = (*cached, *self._values)
+        setups = list(reversed(all_attributes(sources, "setup")))
+        teardowns = all_attributes(sources, "teardown")
+
+        def set_up() -> None:
+            for function in setups:
+                function(*arguments)
+
+        def tear_down() -> None:
+            for function in teardowns:
+                function(*arguments)
+
+        def renew() -> None:
+            tear_down()
+            set_up()
+
+        try:
+            set_up()
+        except NotImplementedError as error:
+            raise SkippedTargetError(f"its setup skips these parameters: NotImplementedError {error}".strip()) from None
+        timed = (lambda: call(*arguments)) if arguments else call
+        if setups and first_attribute(sources, "number", 0):
+            timed = renewed(timed, renew)
+        return Instance(timed, tear_down)
+
+
+def renewed(call: Callable[[], object], renew: Callable[[], None]) -> Renewed:
+    """A call with a fresh state before each; fewer in a sample where that takes long.
+
+    The bound is a power of two, so that arms whose set-ups take about as long get the same one.
+    """
+    started = time.perf_counter()
+    renew()
+    spent_s = max(time.perf_counter() - started, 1e-9)
+    most = 1
+    while most * 2 <= min(_MOST_RENEWALS, _RENEWALS_S / spent_s):
+        most *= 2
+    return Renewed(call, renew, most=most)
+
+
+class _Cache:
+    """What a setup_cache left: the pickled object that it returned, and the directory that it ran in."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._place = tempfile.TemporaryDirectory(prefix="perfguard-asv-")
+        with self.directory():
+            self._pickled = pickle.dumps(function())
+
+    def arguments(self) -> tuple[object, ...]:
+        """What the other functions get first: a fresh copy; nothing where setup_cache returned None."""
+        value = pickle.loads(self._pickled)  # noqa: S301 - this process has just written it
+        return () if value is None else (value,)
+
+    @contextlib.contextmanager
+    def directory(self) -> Iterator[None]:
+        """Work in its directory."""
+        before = os.getcwd()  # noqa: PTH109
+        os.chdir(self._place.name)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+_caches: dict[object, _Cache] = {}
+"""By the code of the setup_cache, which runs once in a process for all benchmarks that share it."""
+
+
+def _cache_of(sources: tuple[object, ...]) -> _Cache | None:
+    function = first_attribute(sources, "setup_cache", None)
+    if function is None:
+        return None
+    key = getattr(function, "__code__", function)
+    if key not in _caches:
+        module_setup = getattr(sources[-1], "setup", None)
+        if callable(module_setup) and _needs_nothing(module_setup):
+            module_setup()  # as asv does: it often seeds
+        _caches[key] = _Cache(function)
+    return _caches[key]
+
+
+def _needs_nothing(function: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+_MEASURING = ("repeat", "rounds", "processes", "sample_time", "warmup_time", "min_run_count", "timeout", "timer")
+"""asv's own settings of how to measure; `number` is heeded."""
+_SKIPS = ("NotImplementedError", "SkipNotImplemented")
+
+
+def find_asv(directory: str, found: Found) -> None:
+    """Add the benchmarks of a directory."""
+    ignored: set[str] = set()
+    skipped = 0
+    for benchmark in benchmarks_in(directory):
+        _, sources = benchmark.instance()
+        ignored.update(name for name in _MEASURING if first_attribute(sources[:-1], name, None) is not None)
+        parameters = parameters_of(sources)
+        kept = list(_run(benchmark, parameters, sources))
+        skipped += len(list(parameters.combinations())) - len(kept)
+        found.add(
+            AdoptedTarget(tool=ASV, place=directory, name=benchmark.location),
+            benchmark_name((ASV, *benchmark.name.split("."))),
+            parameters.names,
+            kept,
+            doc=first_line(benchmark.function.__doc__) or first_line(getattr(benchmark.owner, "__doc__", None)),
+        )
+    _note(directory, found, ignored=ignored, skipped=skipped)
+
+
+def _note(directory: str, found: Found, *, ignored: set[str], skipped: int) -> None:
+    others = tuple(f"{count} {kind}" for kind, count in sorted(other_kinds(directory).items()))
+    if others:
+        found.notes.append(fact("adopted.other_kinds", place=directory, tool=ASV, kinds=others))
+    if ignored:
+        found.notes.append(fact("adopted.ignored_settings", place=directory, tool=ASV, names=tuple(sorted(ignored))))
+    if skipped:
+        found.notes.append(fact("adopted.skipped_by_setup", place=directory, tool=ASV, number=skipped))
+
+
+def _run(benchmark: AsvBenchmark, parameters: AsvParameters, sources: tuple[object, ...]) -> Iterator[Combination]:
+    """Labels of the combinations that the suite does not skip.
+
+    Only a set-up that mentions NotImplementedError is tried; all others would cost what a whole run's set-ups cost.
+    """
+    may_skip = any(_mentions_skips(function) for function in all_attributes(sources, "setup"))
+    for _, labels in parameters.combinations():
+        if not may_skip or not _is_skipped(benchmark, dict(zip(parameters.names, labels, strict=True))):
+            yield labels
+
+
+def _mentions_skips(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and any(name in code.co_names for name in _SKIPS)
+
+
+def _is_skipped(benchmark: AsvBenchmark, parameters: dict[str, Any]) -> bool:
+    try:
+        source = AsvSource(benchmark, parameters)
+        with source.surroundings():
+            source.set_up().close()
+    except MissingTargetError:
+        return True
+    except Exception:  # noqa: BLE001 - a broken set-up is told when the case is measured
+        return False
+    return False

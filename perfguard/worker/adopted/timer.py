@@ -1,4 +1,4 @@
-"""Reading a file's `torch.utils.benchmark.Timer` objects without measuring anything.
+"""`torch.utils.benchmark.Timer` statements of a file as cases, read without measuring anything.
 
 Such files are scripts: they make timers and measure at once, often for minutes. While one is imported, `Timer` is a
 stand-in that keeps what it was given and answers each measurement with one nanosecond.
@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from perfguard.records.facts import fact
 from perfguard.records.spec import ParameterValue
-from perfguard.worker.adopted.labels import benchmark_name, clean, dotted
-from perfguard.worker.adopted.targets import TIMER
-from perfguard.worker.cases import load_module
+from perfguard.worker.adopted.found import TIMER, AdoptedTarget, Found, benchmark_name, clean, dotted
+from perfguard.worker.adopted.instances import Instance
+from perfguard.worker.cases import MissingTargetError, load_module
 from perfguard.worker.checks import UnsoundCaseError
 
 _NOTHING_S = 1e-9
@@ -200,3 +202,143 @@ def _dedented(code: str) -> str:
 def _language(language: object) -> str:
     text = str(getattr(language, "name", language)).lower()
     return _PYTHON if text in ("py", _PYTHON) else text
+
+
+_FUNCTION = "_perfguard_statement"
+_TEMPLATE = """\
+def {function}():
+    {setup}
+    yield
+    {first}
+    while True:
+        {stmt}
+        yield
+"""
+"""One iteration is one resumption of a generator: set-up and statement share local variables, as in timeit's loop.
+The first iteration, which is never timed, gives the value of a statement that has one."""
+
+
+class TimerSource:
+    """Compiles one statement."""
+
+    def __init__(self, named: NamedStatement) -> None:
+        """Raises UnsoundCaseError where the statement cannot be timed here."""
+        if not named.statement.is_python:
+            raise UnsoundCaseError(f"the statement's language is {named.statement.language}; only Python is timed here")
+        self._statement = named.statement
+        self._module = named.module
+
+    @classmethod
+    def of(cls, target: AdoptedTarget, parameters: dict[str, Any]) -> TimerSource:
+        """The source of a case.
+
+        Raises:
+            MissingTargetError: This arm's file has no such statement.
+        """
+        return cls(find_statement(target, parameters))
+
+    @contextlib.contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """The statement's number of threads."""
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(self._statement.num_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def set_up(self) -> Instance:
+        """The statement behind its set-up, which runs here."""
+        import torch
+
+        generator = _compiled(self._statement, {"torch": torch, **self._statement.variables})
+        with _as_main(self._module):
+            next(generator)
+        return Instance(generator.__next__, generator.close)
+
+
+@contextlib.contextmanager
+def _as_main(module: ModuleType) -> Iterator[None]:
+    """Let `from __main__ import f` find what the file defines, which is a script in its author's hands."""
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
+
+
+def find_statement(target: AdoptedTarget, parameters: dict[str, Any]) -> NamedStatement:
+    """The statement behind a case.
+
+    Raises:
+        MissingTargetError: There is none in this arm.
+    """
+    for named in statements_of(target.place):
+        if named.name == target.name and dict(named.parameters) == parameters:
+            return named
+    raise MissingTargetError(f"{target.place} makes no such Timer in this arm")
+
+
+def _compiled(statement: Statement, variables: dict[str, Any]) -> Generator[object, None, None]:
+    setup, stmt = statement.setup or "pass", statement.stmt or "pass"
+    for code in (setup, stmt):
+        _refuse_at_top_level(code)
+    source = _TEMPLATE.format(
+        function=_FUNCTION,
+        setup=setup.replace("\n", "\n    "),
+        first=f"yield ({stmt}\n)" if _is_expression(stmt) else "pass",
+        stmt=stmt.replace("\n", "\n        "),
+    )
+    exec(compile(source, "<timer statement>", "exec"), variables)  # noqa: S102 - what a Timer does, too
+    generator: Generator[object, None, None] = variables[_FUNCTION]()
+    return generator
+
+
+def _is_expression(code: str) -> bool:
+    try:
+        compile(code, "<timer statement>", "eval")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _refuse_at_top_level(code: str) -> None:
+    """Raise UnsoundCaseError where code would end or suspend the function around it, as Timer refuses it, too."""
+    try:
+        compile(code, "<timer statement>", "exec")
+    except SyntaxError as error:
+        raise UnsoundCaseError(f"the statement cannot be timed: {error.msg}") from error
+
+
+def find_timers(path: str, found: Found) -> None:
+    """Add the statements of a file.
+
+    Raises:
+        RuntimeError: torch is not installed beside the suite.
+        Exception: Whatever the file raises.
+    """
+    try:
+        import torch.utils.benchmark  # noqa: F401
+    except ImportError as error:
+        raise RuntimeError(f"torch cannot be imported in the environment under test: {error}") from error
+    named = statements_of(path)
+    timed = [each for each in named if each.statement.is_python]
+    for each in timed:
+        _add(path, each, found)
+    if not named:
+        found.notes.append(fact("adopted.no_timer", place=path, tool=TIMER))
+    found.count(fact("adopted.cpp_statements", tool=TIMER, number=len(named) - len(timed)))
+    for threads in sorted({each.statement.num_threads for each in timed}):
+        number = sum(each.statement.num_threads == threads for each in timed)
+        found.count(fact("adopted.own_threads", tool=TIMER, threads=threads, number=number))
+
+
+def _add(path: str, named: NamedStatement, found: Found) -> None:
+    target = AdoptedTarget(tool=TIMER, place=path, name=named.name)
+    names = [name for name, _ in named.parameters]
+    values = tuple(value for _, value in named.parameters)
+    doc = " ".join(named.statement.stmt.split())[:80]
+    found.add(target, named.name, names, [values], doc=doc)
