@@ -190,7 +190,7 @@ class PerfguardApp(ReaderApp):
                 return StartedCommand(sentence=str(error))
 
         self.say(f"starting perfguard {' '.join(words)}")
-        self.view_screen.in_thread(started, self._watch_started, "start")
+        self.view_screen.in_thread(started, self._watch_started)
 
     def _watch_started(self, outcome: StartedCommand) -> None:
         """Watch the new run, where there is one."""

@@ -212,13 +212,13 @@ class ViewScreen(Screen[None]):
             self.show_status(facts)
             self.update_body(resort=resort)
 
-    def in_thread(self, work: Callable[[], T], then: Callable[[T], None], group: str) -> None:
-        """Do what may take long, then show what it found; the newest of a group wins."""
+    def in_thread(self, work: Callable[[], T], then: Callable[[T], None], group: str = "") -> None:
+        """Do what may take long, then show what it found; of a group only the newest."""
 
         async def both() -> None:
             then(await asyncio.to_thread(work))
 
-        self.run_worker(both(), exclusive=True, exit_on_error=False, group=group)
+        self.run_worker(both(), exclusive=bool(group), exit_on_error=False, group=group)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A thread that broke is no reason to stop."""
