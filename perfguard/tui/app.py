@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
-from perfguard.tui.dialogs import export_dialog, help_dialog, notice_dialog, start_dialog
+from perfguard.tui.dialogs import HelpDialog, NoticeDialog, export_dialog, start_dialog
 from perfguard.tui.keymap import KEYS, Scope
 from perfguard.tui.launch import StartedCommand
 from perfguard.tui.pace import neighbour
@@ -69,10 +69,6 @@ class PerfguardApp(ReaderApp):
             self._trail = tuple(rest)
             self.switch_mode(mode)
 
-    async def action_quit(self) -> None:
-        """Quit; what is watched goes on."""
-        self.exit(0)
-
     def action_help_quit(self) -> None:
         """What ctrl+c does: it might be meant for the run, so it stops neither."""
         quits = f"{self._first_key('quit')} quits"
@@ -81,7 +77,7 @@ class PerfguardApp(ReaderApp):
 
     def action_help(self) -> None:
         """All keys."""
-        self.push_screen(help_dialog(self.session.options.keys, sorted(self.available_themes)))
+        self.push_screen(HelpDialog(self.session.options.keys, sorted(self.available_themes)))
 
     def action_next_case(self, step: int) -> None:
         """Another case on the same screen."""
@@ -195,7 +191,7 @@ class PerfguardApp(ReaderApp):
     def _watch_started(self, outcome: StartedCommand) -> None:
         """Watch the new run, where there is one."""
         if outcome.watch is None:
-            self.push_screen(notice_dialog("nothing was started", outcome.sentence))
+            self.push_screen(NoticeDialog("nothing was started", outcome.sentence))
             return
         options = replace(self.session.options, run_name="", hint="", is_local=True)
         self.session = Session(outcome.watch, options)

@@ -128,17 +128,17 @@ def checked_words(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-class TextDialog(ModalScreen[None]):
-    """Stays until one of its keys closes it."""
+class _TextDialog(ModalScreen[None]):
+    """Stays until a key closes it."""
 
-    def __init__(self, pane: Lines | Pane, draw: Draw, *, classes: str, keys: str) -> None:
+    def __init__(self, pane: Lines | Pane, draw: Draw, classes: str) -> None:
         super().__init__()
-        self.pane, self._draw, self._classes_of_box = pane, draw, f"dialog {classes}"
-        self._bindings.bind(keys, "dismiss", "close")
+        self.pane = pane
+        self._draw, self._box = draw, Container(pane, classes=f"dialog {classes}")
 
     def compose(self) -> ComposeResult:
         """One pane."""
-        yield Container(self.pane, classes=self._classes_of_box)
+        yield self._box
 
     def on_mount(self) -> None:
         """Write it."""
@@ -146,24 +146,28 @@ class TextDialog(ModalScreen[None]):
         self.pane.focus()
 
 
-def notice_dialog(title: str, sentence: str) -> TextDialog:
+class NoticeDialog(_TextDialog):
     """A sentence that must be read."""
 
-    def draw(width: int, _: int) -> list[Line]:
-        head, closes = line(Span(title, Role.STRONG)), line(Span("esc or enter closes", Role.MUTED))
-        return [head, EMPTY, *wrapped(sentence, width, Role.BROKEN), EMPTY, closes]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "close", id="dialog-close")]
 
-    return TextDialog(Lines(id="notice"), draw, classes="notice", keys="escape,enter,q")
+    def __init__(self, title: str, sentence: str) -> None:
+        def draw(width: int, _: int) -> list[Line]:
+            head, closes = line(Span(title, Role.STRONG)), line(Span("esc or enter closes", Role.MUTED))
+            return [head, EMPTY, *wrapped(sentence, width, Role.BROKEN), EMPTY, closes]
+
+        super().__init__(Lines(id="notice"), draw, "notice")
 
 
-def help_dialog(keymap: Mapping[str, str], themes: Sequence[str]) -> TextDialog:
+class HelpDialog(_TextDialog):
     """Keys and signs; scrolls like any pane."""
-    return TextDialog(
-        Pane(id="help"),
-        lambda width, _: _help_lines(keymap, themes, width),
-        classes="high",
-        keys="escape,q,question_mark,f1,h",
-    )
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1,h", "dismiss", "close", id="dialog-close")
+    ]
+
+    def __init__(self, keymap: Mapping[str, str], themes: Sequence[str]) -> None:
+        super().__init__(Pane(id="help"), lambda width, _: _help_lines(keymap, themes, width), "high")
 
 
 def _help_lines(keymap: Mapping[str, str], themes: Sequence[str], width: int) -> list[Line]:
