@@ -28,7 +28,7 @@ from perfguard.profile.changes.paired_ops import (
 )
 from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
 from perfguard.stats.moderated import IntArray, VariancePrior, mean_differences, noise_of_sums, prior_of_sums
-from perfguard.stats.multiple import benjamini_hochberg
+from perfguard.stats.p_values import benjamini_hochberg
 
 CULPRIT_LEVEL = 0.025
 """Adjusted p at which an op, or a sum of ops, may be blamed. There are two such families, single ops and sums, so with

@@ -11,13 +11,13 @@ from scipy import special
 
 from perfguard.profile.changes.op_names import computes
 from perfguard.profile.changes.paired_ops import AFTER, BEFORE, PairedOps, find_twins, pair_ops, relocated
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs, pair_processes
 from perfguard.profile.op_times.overhead import Overhead, estimate_overhead
 from perfguard.profile.op_times.typical_steps import BoolArray, FloatArray, typical_steps
 from perfguard.records.steps.ops import ChangeClass, OpDelta, StepBalance
 from perfguard.stats.moderated import Differences, SharedNoise, estimate_noise, mean_differences
-from perfguard.stats.multiple import benjamini_hochberg
+from perfguard.stats.p_values import benjamini_hochberg
 
 LEVEL = 0.95
 """Of every interval."""

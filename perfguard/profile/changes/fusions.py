@@ -31,7 +31,7 @@ from perfguard.profile.changes.op_names import (
     leading,
     short,
 )
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.profile.op_counts.details import op_detail
 from perfguard.profile.op_counts.steady import CACHE_MISS, UNPLACED
 from perfguard.profile.trace.op_groups import group_of

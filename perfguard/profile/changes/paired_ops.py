@@ -18,7 +18,7 @@ from perfguard.profile.changes.op_names import CASTS
 from perfguard.profile.op_times.arm_profile import ArmProfile, ProcessPairs
 from perfguard.profile.op_times.overhead import Overhead, profiler_cost_s
 from perfguard.profile.op_times.typical_steps import FloatArray, IntArray, middle_steps, typical_steps
-from perfguard.profile.trace.python_lines import changed_line
+from perfguard.profile.trace.op_spans import changed_line
 from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, StepPhase
 
 BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})
