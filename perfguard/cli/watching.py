@@ -235,7 +235,6 @@ tui_option = click.option(
 
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
-    """Prints lines as stdout can show them."""
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"

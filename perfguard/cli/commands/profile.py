@@ -20,6 +20,7 @@ from perfguard.units import format_count, format_seconds, format_share, printabl
 if TYPE_CHECKING:
     from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 
+_FORMATS = ("table", "json", "csv", "collapsed", "speedscope")
 _EPILOG = """\b
 TARGET is a case, a pattern of cases, or a script with its arguments:
   perfguard profile 'step.bert*'
@@ -109,13 +110,7 @@ def profile_command(ctx: click.Context) -> None:
     help="Also replay the step's ops alone, and compare them with the best that these CPUs can do.",
 )
 @_top_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json", "csv", "collapsed", "speedscope"]),
-    default="table",
-    show_default=True,
-)
+@click.option("--format", "output_format", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write; default: stdout.")
 @progress_options
 def target(**options: Any) -> None:
