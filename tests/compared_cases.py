@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from perfguard.gate.rules.policy import conclude, decide_cases
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
-from perfguard.records.verdict import Comparison, Outcome, Verdict
-from perfguard.stats.one_sided import p_faster, p_slower
+from perfguard.records.verdict import Comparison, GateResult, Outcome, Policy, Verdict
+from perfguard.stats.p_values import p_faster, p_slower
 from perfguard.stats.paired import from_standard_error
 
 
@@ -67,3 +69,8 @@ def verdict_without_times(case_id: str, outcome: Outcome, code: str = "as.seen")
     return Verdict(
         case_id=case_id, outcome=outcome, gating=Gating.GATING, reasons=(fact(code),), comparison=unmeasured(case_id)
     )
+
+
+def judge(comparisons: Sequence[Comparison], policy: Policy, **known: Any) -> GateResult:
+    """Decide every case and the gate."""
+    return conclude(decide_cases(comparisons, policy), policy, **known)

@@ -76,8 +76,7 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
 
 def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
     """Measure both arms, print the verdicts and exit with their code; without a baseline, `default_gate` chooses it."""
-    from perfguard.gate.choose import compare_or_gate, default_gate
-    from perfguard.gate.stored.anchors import gate_against_anchor
+    from perfguard.gate.choose import compare_or_gate, default_gate, gate_against_anchor
     from perfguard.runner.arms.resolve import parse_arm
 
     if options["anchor"] and options["baseline"] is not None:

@@ -20,7 +20,7 @@ from perfguard.records.events import RunStarted
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.tui.options import StartedCommand
+    from perfguard.tui.launch import StartedCommand
     from perfguard.watch.housekeeping import StartingThread
     from perfguard.watch.sources.event_sources import EventSource
     from perfguard.watch.view.run_view import LogLine
@@ -124,13 +124,12 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
     from perfguard.report.messages.catalog import describe
-    from perfguard.tui.launch import run_app
-    from perfguard.tui.options import TuiOptions
+    from perfguard.runner.doctor import check_host
+    from perfguard.tui.launch import TuiOptions, run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
     from perfguard.watch.past_runs import read_history
-    from perfguard.watch.run_files import read_selection
-    from perfguard.watch.sources.event_sources import UpcomingSource
-    from perfguard.watch.view.watching import RunWatch, doctor_rows
+    from perfguard.watch.sources.event_sources import UpcomingSource, read_selection
+    from perfguard.watch.view.watching import RunWatch
 
     is_local = source.folder is not None
     is_here = source.is_live and is_local
@@ -150,9 +149,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         keys=loaded.config.keys,
         housekeeping=describe(placed),
         read_history=lambda: read_history(loaded),
-        read_fingerprint=watch.host,
-        read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
-        read_cpus=watch.selection,
+        read_checks=(lambda: check_host(loaded)) if is_local else None,
         start_command=start,
         hint=hint if isinstance(source, UpcomingSource) else "",
     )
@@ -169,7 +166,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
-        from perfguard.tui.options import StartedCommand
+        from perfguard.tui.launch import StartedCommand
         from perfguard.watch.detached import DetachedRun
         from perfguard.watch.housekeeping import keep_off
         from perfguard.watch.sources.event_sources import LocalSource
@@ -185,10 +182,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
             return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
         watch = RunWatch(LocalSource(folder), keep_off=partial(keep_off, spared={starting.id}))
         return StartedCommand(
-            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
-            watch=watch,
-            read_fingerprint=watch.host,
-            read_cpus=watch.selection,
+            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}", watch=watch
         )
 
     return start

@@ -7,37 +7,30 @@ import platform
 import random
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from perfguard import __version__
 from perfguard.errors import ExitCode, MeasurementError
-from perfguard.gate.calibration.aa_gates import gates_of_suite, with_gates
-from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, scope_difference
+from perfguard.gate.calibration.aa_gates import gates_of_scope, gates_of_suite, with_gates
+from perfguard.gate.calibration.error_rate import CalibrationState, scope_difference
 from perfguard.gate.calibration.machine_rates import (
-    banked_gates,
-    baselines_of,
-    error_rate_for,
+    calibration_place,
     gate_of,
+    rate_of,
     scope_of,
     scope_of_result,
     stored_calibration,
-    utc_now,
     with_present_cases,
 )
-from perfguard.gate.calibration.summary import summarize
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.rules.sequential import ANALYSES
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.host.software import query_software
-from perfguard.records.calibration import AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import AAGate, Calibration, CalibrationSummary, Scope
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.plan import ArmSpec
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.runner.arms import git
@@ -46,7 +39,7 @@ from perfguard.runner.arms.resolve import find_interpreter, glibc_version, parse
 from perfguard.runner.measuring import Place, needs_torch
 from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus
-from perfguard.store.calibrations import calibration_file, load_calibration, save_calibration
+from perfguard.store.calibrations import banked_file, load_calibration, save_calibration
 
 LONGEST_PATH_PADDING = 96
 """Characters; a folder's name must stay below 255."""
@@ -55,26 +48,8 @@ LARGEST_ENVIRONMENT = 4096
 """Bytes: the stack moves through every offset in a page."""
 
 
-class RunGate(Protocol):
-    """Measures and judges one gate; `compare_arms`, or a fake of it."""
-
-    def __call__(
-        self, request: Request, baseline: ArmSpec, candidate: ArmSpec, *, place: Place | None = None
-    ) -> RunResult:
-        """The gate's result."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrateOptions:
-    """How much to calibrate."""
-
-    gates: int
-    """A/A gates to run; with `resume` the number to have in the end."""
-    placebo: bool = True
-    """Put the arms at unequally long paths, with unequally large environments."""
-    resume: bool = False
-    """Count what is stored for this machine and software already."""
+RunGate = Callable[..., RunResult]
+"""Measures and judges one gate; `compare_arms`, or a fake of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,30 +57,24 @@ class Calibrated:
     """What a calibration came to."""
 
     path: Path
-    """Where it is stored."""
     scope: Scope
     """What it was held against."""
     calibration: Calibration | None
     """All gates of this scope; None where there is none."""
     state: CalibrationState
-    """Whether it holds."""
     summary: CalibrationSummary | None
-    """What it adds up to."""
     error_rate: Fact
-    """What gates say of it."""
     notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
     interrupted: bool = False
-    """Whether the user ended it early."""
 
 
-def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: RunGate = compare_arms) -> Calibrated:
-    """Run A/A gates and store each as soon as it has finished.
+def calibrate_machine(
+    request: Request, *, gates: int, placebo: bool = True, resume: bool = False, run_gate: RunGate = compare_arms
+) -> Calibrated:
+    """Run A/A gates of the request's suite, each with its budget, and store each as soon as it has finished.
 
-    Args:
-        request: The suite to calibrate, with the budget of one gate.
-        options: How many gates.
-        run_gate: Runs one gate.
+    To resume is to count what is stored for this machine and software already. A placebo puts the arms at unequally
+    long paths, with unequally large environments.
 
     Raises:
         StoreError: The stored calibration cannot be read or written.
@@ -115,27 +84,32 @@ def calibrate_machine(request: Request, options: CalibrateOptions, *, run_gate: 
     machine_id = request.fingerprint.machine_id
     stored = stored_calibration(request, machine_id)
     scope = current_scope(request)
-    kept = stored if stored is not None and scope_difference(stored.scope, scope) is None else None
-    notes = (*_left_behind(stored, scope), *_of_other_cases(request, machine_id, stored))
-    calibration = _take_in(request, kept, banked_gates(request.loaded, scope, request.suite), scope)
-    missing = options.gates - (len(calibration.gates) if options.resume and calibration else 0)
+    difference = scope_difference(stored.scope, scope) if stored is not None else None
+    notes = []
+    if stored is not None and difference is not None:
+        notes = [fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates)), difference]
+    whole = load_calibration(calibration_place(request, machine_id))
+    if others := (len(whole.gates) if whole else 0) - (len(stored.gates) if stored else 0):
+        notes.append(fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others))
+    calibration = _take_in(request, stored if difference is None else None, scope)
+    missing = gates - (len(calibration.gates) if resume and calibration else 0)
     seed = request.loaded.config.seed
     base = secrets.randbelow(2**31) if seed is None else seed
+    # The last commit twice; the working directory twice where there is no repository.
+    arm = parse_arm("dir:." if git.top_level(request.loaded.project) is None else "git:HEAD")
     interrupted = False
     for number in range(1, missing + 1):
         request.progress(fact("step.aa_gate", number=number, gates=missing))
         draw = random.Random(f"{base}:{len(calibration.gates) if calibration else 0}")  # noqa: S311 - a layout, no secret
-        result = run_gate(
-            _seeded(request, draw), *same_arms(request), place=_placebo(draw) if options.placebo else None
-        )
+        seeded = _seeded(request, draw)
+        result = run_gate(seeded, arm, arm, place=_placebo(draw) if placebo else None)
         if result.exit_code == ExitCode.INTERRUPTED:
             interrupted = True
             break
-        gate = _judged(result, placebo=options.placebo)
+        gate = _judged(result, placebo=placebo)
         calibration = _store(request, calibration, [gate], scope_of_result(result, request))
-        request.progress(
-            fact("step.aa_gate_stored", number=number, gates=missing, outcome=gate.outcome, blocks=gate.blocks)
-        )
+        outcome, blocks = gate.outcome, gate.blocks
+        request.progress(fact("step.aa_gate_stored", number=number, gates=missing, outcome=outcome, blocks=blocks))
     measured = scope if calibration is None else calibration.scope
     return _described(request, calibration, measured, notes=notes, interrupted=interrupted)
 
@@ -177,12 +151,6 @@ def current_scope(request: Request) -> Scope:
     return scope_of(config, machine_id=fingerprint.machine_id, cpus=len(selection.cpus), arm=arm)
 
 
-def same_arms(request: Request) -> tuple[ArmSpec, ArmSpec]:
-    """The last commit twice; the working directory twice where there is no repository."""
-    text = "dir:." if git.top_level(request.loaded.project) is None else "git:HEAD"
-    return parse_arm(text), parse_arm(text)
-
-
 def _described(
     request: Request,
     calibration: Calibration | None,
@@ -191,43 +159,25 @@ def _described(
     notes: Sequence[Fact] = (),
     interrupted: bool = False,
 ) -> Calibrated:
-    state = calibration_state(calibration, scope, now=utc_now())
-    max_blocks = request.loaded.config.max_blocks
-    summary = summarize(calibration, analyses=ANALYSES, max_blocks=max_blocks) if calibration else None
+    state, summary, error_rate = rate_of(request, calibration, scope)
     return Calibrated(
         scope=scope,
-        path=calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite),
+        path=calibration_place(request, scope.machine_id),
         calibration=calibration,
         state=state,
         summary=summary,
-        error_rate=error_rate_for(request, state, summary),
+        error_rate=error_rate,
         notes=tuple(notes),
         interrupted=interrupted,
     )
 
 
-def _left_behind(stored: Calibration | None, scope: Scope) -> tuple[Fact, ...]:
-    difference = None if stored is None else scope_difference(stored.scope, scope)
-    if stored is None or difference is None:
-        return ()
-    return (fact("calibration.replaced", severity=Severity.NOTABLE, gates=len(stored.gates)), difference)
-
-
-def _of_other_cases(request: Request, machine_id: str, kept: Calibration | None) -> tuple[Fact, ...]:
-    whole = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
-    others = len(whole.gates) - (len(kept.gates) if kept is not None else 0) if whole is not None else 0
-    if not others:
-        return ()
-    return (fact("calibration.of_other_cases", severity=Severity.NOTABLE, gates=others),)
-
-
-def _take_in(
-    request: Request, calibration: Calibration | None, banked: Sequence[AAGate], scope: Scope
-) -> Calibration | None:
+def _take_in(request: Request, calibration: Calibration | None, scope: Scope) -> Calibration | None:
     """The calibration with the gates that were banked since, stored."""
+    stored = load_calibration(banked_file(request.loaded.project, scope.machine_id, request.suite))
     known = {gate.run_id for gate in calibration.gates} if calibration else set()
-    new = [gate for gate in banked if gate.run_id not in known]
-    new = list(gates_of_suite(new, (case.id for case in request.cases)))
+    unknown = [gate for gate in gates_of_scope(stored, scope) if gate.run_id not in known]
+    new = gates_of_suite(unknown, (case.id for case in request.cases))
     if not new:
         return calibration
     request.progress(fact("step.banked_gates", gates=len(new)))
@@ -237,7 +187,7 @@ def _take_in(
 def _store(request: Request, calibration: Calibration | None, gates: Sequence[AAGate], scope: Scope) -> Calibration:
     merged = with_gates(calibration, gates, scope=scope, suite=request.suite, perfguard=__version__)
     merged = with_present_cases(merged, request) or merged
-    save_calibration(calibration_file(baselines_of(request.loaded), scope.machine_id, request.suite), merged)
+    save_calibration(calibration_place(request, scope.machine_id), merged)
     return merged
 
 
@@ -257,9 +207,7 @@ def _placebo(draw: random.Random) -> Place:
 
 def _judged(result: RunResult, *, placebo: bool) -> AAGate:
     data = RunData.of(read_events(Path(result.folder) / "events.jsonl"))
-    for failure in data.failures.values():
-        if failure.skipped:
-            continue
+    if failure := next((failure for failure in data.failures.values() if not failure.skipped), None):
         raise MeasurementError(
             f"{failure.case_id} failed ({failure.quoted}), so the gate was not stored; fix it, or "
             f"calibrate another suite (run {result.run_id})"

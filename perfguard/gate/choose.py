@@ -1,17 +1,24 @@
-"""Which kind of comparison a gate is: against a stored baseline, or paired with a revision."""
+"""Which kind of comparison a gate is: against a stored baseline, or paired with a revision or an anchor's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.errors import ArmError, UsageError
+from perfguard.config import LoadedConfig
+from perfguard.errors import ArmError, ConfigError, StoreError, UsageError
 from perfguard.gate.paired.compare_arms import compare_arms
-from perfguard.gate.stored.anchors import anchor_of
-from perfguard.gate.stored.lookup import commit_of, find_stored, op_counts_of_another_machine, require_stored, store_of
+from perfguard.gate.stored.lookup import (
+    anchor_of,
+    commit_of,
+    find_stored,
+    op_counts_of_another_machine,
+    require_stored,
+    store_of,
+)
 from perfguard.gate.stored.pairing import changed_state
 from perfguard.gate.stored.rounds import gate_against_stored
 from perfguard.profile.runs.profiling import isa_of
-from perfguard.records.facts import Fact, Severity, Subject, fact
+from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.runner.arms import git
@@ -28,8 +35,14 @@ def compare_or_gate(request: Request, baseline: ArmSpec, candidate: ArmSpec) -> 
     """
     if not baseline.stored:
         return compare_arms(request, baseline, candidate)
-    _require_no_injection(request)
-    _require_whole_suite(request)
+    if request.injections:
+        raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
+    if request.patterns:  # cases that share a worker share its memory and caches: a case alone is another measurement
+        raise UsageError(
+            f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
+            "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
+            "--baseline git:REV"
+        )
     place = require_stored(request.loaded, request.suite, request.fingerprint.machine_id)
     stored, anchor = store_of(request.loaded).load(place), anchor_of(request.loaded, place)
     return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
@@ -51,8 +64,13 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
         reasons = changed_state(stored, machine)
         commit = commit_of(request.loaded, stored) if reasons else None
         if commit is not None:
-            notes = _state_notes(reasons, has_anchor=anchor is not None)
-            return compare_arms(request, parse_arm(f"git:{commit}"), candidate, notes=notes)
+            notes = [
+                fact("baseline.other_state", severity=Severity.NOTABLE),
+                *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
+            ]
+            if anchor is not None:
+                notes.append(fact("drift.not_measured", severity=Severity.NOTABLE))
+            return compare_arms(request, parse_arm(f"git:{commit}"), candidate, notes=tuple(notes))
         return gate_against_stored(request, candidate, stored, str(place), anchor=anchor)
     if git.top_level(request.loaded.project) is None:
         raise ArmError(
@@ -68,24 +86,39 @@ def default_gate(request: Request, candidate: ArmSpec) -> RunResult:
     )
 
 
-def _require_no_injection(request: Request) -> None:
-    if request.injections:
-        raise UsageError("--inject needs two arms that run now; use --baseline git:HEAD")
+def gate_against_anchor(request: Request, candidate: ArmSpec) -> RunResult:
+    """Pair the candidate with the anchor's revision, and judge by the anchor's margin.
+
+    Raises:
+        UsageError: No anchor is configured or stored.
+        PerfguardError: The run could not be made.
+    """
+    spec, since, origin = _anchor_arm(request.loaded, request.fingerprint.machine_id)
+    note = fact("drift.paired", since=since, origin=origin, margin_ratio=request.loaded.config.anchor_margin)
+    return compare_arms(request, spec, candidate, notes=(note,), is_anchor=True)
 
 
-def _require_whole_suite(request: Request) -> None:
-    """Cases that share a worker share its memory and caches, so a case alone is another measurement."""
-    if request.patterns:
+def _anchor_arm(loaded: LoadedConfig, machine_id: str) -> tuple[ArmSpec, str, str]:
+    """The revision that `--anchor` compares with, its day (ISO 8601), and where it was found."""
+    repository = git.top_level(loaded.project)
+    if repository is None:
+        raise ArmError(f"--anchor needs a git repository, and {loaded.project} is not inside one")
+    configured = loaded.config.anchor
+    if configured is not None:
+        spec = parse_arm(configured)
+        if spec.revision is None or configured != f"git:{spec.revision}":
+            origin = loaded.origins.get("anchor", "built-in")
+            raise ConfigError(f"{origin}: anchor = {configured!r} must be a revision alone, written git:REV")
+        commit = git.resolve_commit(repository, spec.revision)
+        return spec, git.date_of(repository, commit), configured
+    anchor = anchor_of(loaded, store_of(loaded).place(machine_id, loaded.config.suite))
+    if anchor is None:
         raise UsageError(
-            f"the stored baseline is of all cases of suite {request.loaded.config.suite!r} in one worker, so single "
-            "cases are not compared with its numbers; leave --case out, or pair the cases with its commit: "
-            "--baseline git:REV"
+            f"there is no anchor of suite {loaded.config.suite!r} for this machine; run `perfguard baseline anchor`, "
+            'or name a revision in the configuration: anchor = "git:REV"'
         )
-
-
-def _state_notes(reasons: tuple[Fact, ...], *, has_anchor: bool) -> tuple[Fact, ...]:
-    return (
-        fact("baseline.other_state", severity=Severity.NOTABLE),
-        *(replace(reason, subject=Subject(arm="baseline")) for reason in reasons),
-        *((fact("drift.not_measured", severity=Severity.NOTABLE),) if has_anchor else ()),
-    )
+    if anchor.info.commit is None:
+        raise StoreError("the stored anchor names no commit; freeze a baseline that was recorded in a repository")
+    commit_id = commit_of(loaded, anchor) or anchor.info.commit  # which git then says it does not know
+    origin = f"stored for this machine, commit {commit_id[:12]}"
+    return parse_arm(f"git:{commit_id}"), anchor.info.created_at[:10], origin

@@ -5,28 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.calibration.error_rate import is_error_rate
 from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
 from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
-from perfguard.gate.paired.results import describe_rounds
+from perfguard.gate.paired.results import describe_measured
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import ArmReady, Event, Noted, RunFinished, RunStarted
 from perfguard.records.facts import fact
-from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult
 from perfguard.runner.run_folder import read_events
 from perfguard.store.artifacts import RESULT_NAME, parse_result
-from perfguard.watch.run_files import host_of, selection_of
-from perfguard.watch.sources.event_sources import read_beside
+from perfguard.watch.sources.event_sources import host_of, read_beside, selection_of
 
 
 def runs_of(loaded: LoadedConfig) -> Path:
@@ -70,27 +67,23 @@ def show_run(loaded: LoadedConfig, folder: Path) -> RunResult:
     return rejudge_run(loaded, folder)
 
 
-def rejudge_run(loaded: LoadedConfig, folder: Path) -> RunResult:
-    """What a run's events add up to, judged by the present rule.
+def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | None = None) -> RunResult:
+    """What a run's events add up to, judged by the present rule; read here unless given, as of a damaged run.
 
     Raises:
-        StoreError: The events cannot be read, or do not begin with a run's start.
+        StoreError: The events cannot be read, or hold no start of a run.
     """
-    return judged_run(loaded, folder, tuple(read_events(folder / "events.jsonl")))
-
-
-def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> RunResult:
-    """The same of events that were read already, as of a damaged run.
-
-    Raises:
-        StoreError: They hold no start of a run.
-    """
+    events = tuple(read_events(folder / "events.jsonl")) if events is None else events
     start = next((event for event in events if isinstance(event, RunStarted)), None)
     if start is None:
         raise StoreError(f"{folder / 'events.jsonl'} holds no start of a run; nothing can be said of it")
     data, gate = _replayed(loaded, start, events)
     end = next((event for event in events if isinstance(event, RunFinished)), None)
-    measured = () if gate else _measured(start, data)
+    measured = () if gate else describe_measured(data, start.case_ids)
+    code = end.exit_code if end else ExitCode.PASS
+    if gate is not None:
+        code = exit_code(gate, fail_on=loaded.config.fail_on)
+    host, selection = host_of(folder), selection_of(folder)
     notes = tuple(event.fact for event in events if isinstance(event, Noted))
     reasons = gate.reasons if gate else (fact("run.measured", cases=len(measured)),)
     return RunResult(
@@ -99,16 +92,16 @@ def judged_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event]) -> R
         folder=str(folder),
         suite=start.suite,
         machine_id=start.machine_id or "unknown",
-        machine=_machine(folder),
-        cpus=_cpus(folder),
+        machine=machine_line(host) if host else "unknown machine",
+        cpus=selection.cpus if selection else (),
         arms={event.arm.value: _summary(event) for event in events if isinstance(event, ArmReady)},
         gate=gate,
         measured=measured,
-        exit_code=int(_code(loaded, gate, end)),
+        exit_code=int(code),
         verdict=gate.outcome.value if gate else "measured",
         reasons=reasons if end else (*reasons, fact("run.unfinished")),
         notes=notes,
-        error_rate=next((note for note in notes if is_error_rate(note)), None),
+        error_rate=next((note for note in notes if note.code.startswith("rate.")), None),
         duration_s=recorded_duration_s(folder, data),
         op_count_changes=dict(data.op_count_changes),
         attributions=tuple(data.attributions.values()),
@@ -128,42 +121,24 @@ def recorded_duration_s(folder: Path, data: RunData) -> float:
 def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) -> tuple[RunData, GateResult | None]:
     if start.mode != "paired":
         return RunData.of(events), None
-    cases = tuple(
-        Case(benchmark=case_id, target="", gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING)
-        for case_id in start.case_ids
-    )
     allowances = allowances_of(loaded) if start.gate.uses_allowances else ()
+    tags = recorded_tags(loaded, allowances)
     judge = PairedJudge(
-        cases=_tagged(cases, recorded_tags(loaded, allowances)),
+        cases=tuple(
+            Case(
+                benchmark=case_id,
+                target="",
+                gating=Gating.ADVISORY if case_id in start.advisory_ids else Gating.GATING,
+                tags=tags.get(case_id, ()),
+            )
+            for case_id in start.case_ids
+        ),
         policy=policy_of(loaded.config),
         signals=signal_policy_of(loaded.config),
         allowances=allowances,
     )
     data = replay(events, judge)
     return data, judge.conclude(data)
-
-
-def _tagged(cases: Sequence[Case], tags: Mapping[str, tuple[str, ...]]) -> tuple[Case, ...]:
-    return tuple(replace(case, tags=tags.get(case.id, ())) for case in cases)
-
-
-def _measured(start: RunStarted, data: RunData) -> tuple[CaseMeasured, ...]:
-    rounds = data.rounds()
-    return tuple(
-        describe_rounds(
-            case_id,
-            rounds.get(case_id, ()),
-            inner_loops=data.inner_loops.get(case_id),
-            problem=data.failures[case_id].reason if case_id in data.failures else None,
-        )
-        for case_id in start.case_ids
-    )
-
-
-def _code(loaded: LoadedConfig, gate: GateResult | None, end: RunFinished | None) -> ExitCode:
-    if gate is not None:
-        return exit_code(gate, fail_on=loaded.config.fail_on)
-    return ExitCode(end.exit_code) if end else ExitCode.PASS
 
 
 def _summary(ready: ArmReady) -> ArmSummary:
@@ -176,13 +151,3 @@ def _summary(ready: ArmReady) -> ArmSummary:
         stack_id=ready.stack_id,
         commit=ready.commit,
     )
-
-
-def _machine(folder: Path) -> str:
-    host = host_of(folder)
-    return machine_line(host) if host is not None else "unknown machine"
-
-
-def _cpus(folder: Path) -> tuple[int, ...]:
-    selection = selection_of(folder)
-    return selection.cpus if selection is not None else ()

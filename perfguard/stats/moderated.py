@@ -2,24 +2,22 @@
 
 Four pairs leave a variance three degrees of freedom, and among hundreds of series the smallest of such variances makes
 the largest t. Two things that the series have in common help. What a pair does to all of them alike (one process was
-slower as a whole) is taken apart from their own noise; and each variance is drawn to what is usual for a series of its
+slower as a whole) is separated from their own noise; and each variance is drawn to what is usual for a series of its
 size.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from perfguard.stats.paired import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
 
@@ -53,7 +51,6 @@ class Differences:
     """Mean differences with their intervals, each of shape `(series,)`."""
 
     mean: FloatArray
-    """Over the pairs."""
     lower: FloatArray
     """Lower end of the interval; -inf where it is unknown."""
     upper: FloatArray
@@ -74,18 +71,19 @@ class VariancePrior:
     degrees: float
     """How closely variances keep to it, in degrees of freedom."""
 
-    def at(self, levels: FloatArray) -> FloatArray:
-        """The variance to expect at each level."""
-        return np.exp(self.intercept + self.slope * np.log(levels))
+    def draw(self, own: FloatArray, own_degrees: float, levels: FloatArray) -> FloatArray:
+        """Variances drawn to those to expect at their levels."""
+        expected = np.exp(self.intercept + self.slope * np.log(levels))
+        drawn: FloatArray = (self.degrees * expected + own_degrees * own) / (self.degrees + own_degrees)
+        return drawn
 
 
 def estimate_noise(deltas: FloatArray, levels: FloatArray, informative: BoolArray) -> SharedNoise:
     """What the series say together of their noise.
 
-    Args:
-        deltas: Candidate minus baseline, shape `(pairs, series)`.
-        levels: Size of each series, mean of both arms, not negative, shape `(series,)`.
-        informative: Series large enough for their noise to be like that of others; the rest keeps its plain variance.
+    Deltas, candidate minus baseline, have the shape `(pairs, series)`, levels, the mean of both arms and not negative,
+    `(series,)`. Informative are series large enough for their noise to be like that of others; the rest keeps its plain
+    variance.
 
     Source: Smyth (2004), doi:10.2202/1544-6115.1027, for the moderated variance and its degrees of freedom; the
         trend in the level as Sartor et al. (2006), doi:10.1186/1471-2105-7-538, have it.
@@ -93,19 +91,18 @@ def estimate_noise(deltas: FloatArray, levels: FloatArray, informative: BoolArra
         common value. Less than half of the informative series really change: the shift is their median.
     """
     pairs, series = deltas.shape
+    shift, variance, degrees = np.zeros(pairs), np.full(series, math.inf), np.zeros(series)
     if pairs < 2:
-        unknown = np.full(series, math.inf)
-        return SharedNoise(
-            pairs=pairs, shift=np.zeros(pairs), variance=unknown, degrees=np.zeros(series), prior_degrees=0.0
-        )
+        return SharedNoise(pairs=pairs, shift=shift, variance=variance, degrees=degrees, prior_degrees=0.0)
     used = informative & (levels > 0)
     enough = int(used.sum()) >= MIN_SERIES
-    shift = np.median(deltas[:, used] / levels[used], axis=1) if enough else np.zeros(pairs)
+    if enough:
+        shift = np.median(deltas[:, used] / levels[used], axis=1)
     variance = (deltas - np.outer(shift, levels)).var(axis=0, ddof=1)
-    degrees = np.full(series, pairs - 1.0)
+    degrees += pairs - 1
     prior = _fit_prior(levels[used], variance[used], pairs - 1) if enough else None
     if prior is not None:
-        variance[used] = _drawn(variance[used], pairs - 1, prior.at(levels[used]), prior.degrees)
+        variance[used] = prior.draw(variance[used], pairs - 1, levels[used])
         degrees[used] += prior.degrees
     prior_degrees = prior.degrees if prior else 0.0
     return SharedNoise(pairs=pairs, shift=shift, variance=variance, degrees=degrees, prior_degrees=prior_degrees)
@@ -118,12 +115,8 @@ def prior_of_sums(
 
     Series of one group may have more in common than the shift, such as code that lies badly in a process and is run by
     all of them. Then their sum is noisier than independent series make it, and how much so is seen over the groups.
-
-    Args:
-        deltas: Of the series, shape `(pairs, series)`.
-        levels: Of the series, shape `(series,)`.
-        noise: Of the series.
-        groups: Positions of each group's series; none is empty.
+    Deltas, of shape `(pairs, series)`, levels, of shape `(series,)`, and noise are those of the series; a group is the
+    positions of its series, never empty.
     """
     several = [columns for columns in groups if columns.size > 1]
     if noise.pairs < 2 or len(several) < MIN_SERIES:
@@ -137,14 +130,9 @@ def prior_of_sums(
 def noise_of_sums(
     deltas: FloatArray, levels: FloatArray, noise: SharedNoise, groups: Sequence[IntArray], prior: VariancePrior | None
 ) -> SharedNoise:
-    """The noise of sums over groups of series.
+    """The noise of sums over groups of series, with arguments as for `prior_of_sums`.
 
-    Args:
-        deltas: Of the series, shape `(pairs, series)`.
-        levels: Of the series, shape `(series,)`.
-        noise: Of the series.
-        groups: Positions of each group's series; none is empty.
-        prior: What the variance of a sum over several series is drawn to; None leaves it as it is.
+    The variance of a sum over several series is drawn to the prior; None leaves it as it is.
     """
     variance, degrees = np.full(len(groups), math.inf), np.zeros(len(groups))
     for position, columns in enumerate(groups):
@@ -155,12 +143,9 @@ def noise_of_sums(
         degrees[position] = noise.pairs - 1
         expected = noise.variance[columns].sum()
         if prior is not None and expected > 0:
-            level = np.sqrt(expected)
-            variance[position] = _drawn(variance[position], noise.pairs - 1, prior.at(level), prior.degrees)
+            variance[position] = prior.draw(variance[position], noise.pairs - 1, np.sqrt(expected))
             degrees[position] += prior.degrees
-    return SharedNoise(
-        pairs=noise.pairs, shift=noise.shift, variance=variance, degrees=degrees, prior_degrees=noise.prior_degrees
-    )
+    return replace(noise, variance=variance, degrees=degrees)
 
 
 def _variance_of_sum(deltas: FloatArray, levels: FloatArray, noise: SharedNoise, columns: IntArray) -> float:
@@ -170,14 +155,10 @@ def _variance_of_sum(deltas: FloatArray, levels: FloatArray, noise: SharedNoise,
 def mean_differences(
     deltas: FloatArray, levels: FloatArray, noise: SharedNoise, *, level: float, extra_error: FloatArray
 ) -> Differences:
-    """Means over the pairs, with intervals and p-values.
+    """Means over the pairs, with two-sided intervals of this level and p-values.
 
-    Args:
-        deltas: Shape `(pairs, series)`.
-        levels: Shape `(series,)`.
-        noise: Of these series.
-        level: Of the two-sided interval.
-        extra_error: Standard errors that the pairs do not show, shape `(series,)`: of a constant that all pairs share.
+    Deltas have the shape `(pairs, series)`, levels and extra errors `(series,)`. Extra errors are standard errors that
+    the pairs do not show: of a constant that all pairs share.
 
     Source: the interval's half-width is the root of the summed squares of what the shift and the series' own noise take
         by themselves, Howe (1974), doi:10.2307/2286019. That is safe but far too cautious out in the tail, where lists
@@ -213,10 +194,6 @@ def _p_values(distance: FloatArray, shared: FloatArray, own: FloatArray, noise: 
     certain = np.where(distance > 0, math.inf, 0.0)
     p: FloatArray = 2 * special.stdtr(degrees, -np.divide(distance, error, out=certain, where=error > 0))
     return np.minimum(p, 1.0)
-
-
-def _drawn(own: FloatArray, own_degrees: float, expected: FloatArray, prior_degrees: float) -> FloatArray:
-    return (prior_degrees * expected + own_degrees * own) / (prior_degrees + own_degrees)
 
 
 def _fit_prior(levels: FloatArray, variances: FloatArray, degrees: int) -> VariancePrior | None:

@@ -8,17 +8,17 @@ what both arms share cancels. Levels are used only to tell "both slow" from "bot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from perfguard.stats.paired import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
 
 MIN_BLOCKS = 6
@@ -62,9 +62,8 @@ class Modes:
 
         Source: McNemar (1947), doi:10.1007/BF02295996, in its exact form.
         """
-        only_candidate = sum(c and not b for b, c in zip(self.baseline_slow, self.candidate_slow, strict=True))
-        only_baseline = sum(b and not c for b, c in zip(self.baseline_slow, self.candidate_slow, strict=True))
-        return float(stats.binomtest(only_candidate, only_candidate + only_baseline).pvalue)
+        pairs = list(zip(self.baseline_slow, self.candidate_slow, strict=True))
+        return float(stats.binomtest(pairs.count((False, True)), sum(b != c for b, c in pairs)).pvalue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,8 @@ class _Clusters:
 def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | None:
     """The two modes of a case; None where its blocks show one.
 
-    Args:
-        log_ratios: Candidate over baseline, one value a block, in the order the blocks ran; shape `(blocks,)`, finite.
-        levels: Mean of both arms' log times, shape `(blocks,)`; may drift.
+    Log-ratios, candidate over baseline, and levels, the mean of both arms' log times, have the shape `(blocks,)`, in
+    the order the blocks ran; levels may drift.
 
     Source: the integrated completed likelihood, Biernacki, Celeux & Govaert (2000), doi:10.1109/34.865189, over all
         splits, against the better of a normal distribution and Student's t; Ashman, Bird & Zepf (1994),
@@ -101,7 +99,16 @@ def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | 
     evidence = _criterion_of_one(ratios) - clusters.criterion
     if evidence < MIN_EVIDENCE:
         return None
-    return _assigned(ratios, np.asarray(levels, dtype=np.float64), _nearest_to_no_shift(clusters), evidence)
+    clusters = _nearest_to_no_shift(clusters)
+    ranks = np.argsort(np.argsort(ratios, kind="stable"), kind="stable")
+    baseline_only, candidate_only = ranks < clusters.below, ranks >= clusters.below + clusters.middle
+    both = _both_slow(np.asarray(levels, dtype=np.float64), baseline_only | candidate_only, clusters.separation)
+    return Modes(
+        separation=clusters.separation,
+        evidence=evidence,
+        baseline_slow=tuple((baseline_only | both).tolist()),
+        candidate_slow=tuple((candidate_only | both).tolist()),
+    )
 
 
 def _best_clusters(ratios: FloatArray) -> _Clusters | None:
@@ -141,59 +148,36 @@ def _best_clusters(ratios: FloatArray) -> _Clusters | None:
 def _nearest_to_no_shift(clusters: _Clusters) -> _Clusters:
     """With two clusters only, either can be the blocks with equal arms; the smaller shift within the modes is meant."""
     below, middle, above = clusters.below, clusters.middle, clusters.above
+    if below and above:
+        return clusters
     if below == 0:
         below, middle, above, shift = middle, above, 0, clusters.separation
-    elif above == 0:
-        below, middle, above, shift = 0, below, middle, -clusters.separation
     else:
+        below, middle, above, shift = 0, below, middle, -clusters.separation
+    centre = clusters.centre + shift
+    if abs(clusters.centre) <= abs(centre):
         return clusters
-    if abs(clusters.centre) <= abs(clusters.centre + shift):
-        return clusters
-    return _Clusters(
-        below, middle, above, clusters.centre + shift, clusters.separation, clusters.criterion, clusters.spread
-    )
+    return replace(clusters, below=below, middle=middle, above=above, centre=centre)
 
 
-def _assigned(ratios: FloatArray, levels: FloatArray, clusters: _Clusters, evidence: float) -> Modes:
-    ranks = np.argsort(np.argsort(ratios, kind="stable"), kind="stable")
-    baseline_only = ranks < clusters.below
-    candidate_only = ranks >= clusters.below + clusters.middle
-    both = _both_slow(levels, baseline_only | candidate_only, clusters.separation)
-    return Modes(
-        separation=clusters.separation,
-        evidence=evidence,
-        baseline_slow=tuple(bool(slow) for slow in baseline_only | both),
-        candidate_slow=tuple(bool(slow) for slow in candidate_only | both),
-    )
-
-
-def _both_slow(levels: FloatArray, unequal: npt.NDArray[np.bool_], separation: float) -> npt.NDArray[np.bool_]:
+def _both_slow(levels: FloatArray, unequal: BoolArray, separation: float) -> BoolArray:
     """Where equal arms were both slow: the choice that leaves the machine's own level with the shortest path.
 
     The level of a block lies above the machine's by the separation where both arms are slow, and by half of it where
     one is. A drift or a step of the machine costs its own length once, whatever is chosen.
     """
-    offsets = [(separation / 2,) if is_unequal else (0.0, separation) for is_unequal in unequal]
-    costs, choices = [0.0] * len(offsets[0]), []
-    for index in range(1, len(offsets)):
-        step = []
-        chosen = []
-        for offset in offsets[index]:
-            paths = [
-                cost + abs((levels[index] - offset) - (levels[index - 1] - before))
-                for cost, before in zip(costs, offsets[index - 1], strict=True)
-            ]
-            chosen.append(int(np.argmin(paths)))
-            step.append(min(paths))
-        costs = step
-        choices.append(chosen)
-    state = int(np.argmin(costs))
-    states = [state]
+    offsets = np.where(unequal[:, None], separation / 2, [0.0, separation])  # unequal arms: the same twice, no choice
+    machine = levels[:, None] - offsets
+    costs, choices = np.zeros(2), []
+    for before, now in pairwise(machine):
+        paths = costs[None, :] + np.abs(now[:, None] - before[None, :])
+        choices.append(paths.argmin(axis=1))
+        costs = paths.min(axis=1)
+    states = [int(costs.argmin())]
     for chosen in reversed(choices):
-        state = chosen[state]
-        states.append(state)
-    found: npt.NDArray[np.bool_] = np.array([index == 1 for index in reversed(states)])
-    return found
+        states.append(int(chosen[states[-1]]))
+    both_slow: BoolArray = np.array(states[::-1]) == 1
+    return both_slow
 
 
 def _criterion_of_one(ratios: FloatArray) -> float:

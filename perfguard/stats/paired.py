@@ -8,8 +8,8 @@ variance.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +18,17 @@ from scipy import special
 from perfguard.errors import MeasurementError
 from perfguard.records.estimate import Estimate, Interval
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 FloatArray = npt.NDArray[np.float64]
 
 SAMPLE_TRIM = 0.2
-"""Share of the paired samples cut at each end. With 20 pairs and 8 % of samples hit by a burst the SD of the
-block's value falls from 0.41 % (trim 0.1) to 0.27 %; on clean samples it costs 4 % of the SD. See decision
-0003."""
+"""Share of the paired samples cut at each end. With 20 pairs and 8 % of samples hit by a burst the SD of the block's
+value falls from 0.41 % (trim 0.1) to 0.27 %; on clean samples it costs 4 % of the SD. See decision 0003."""
 
 BLOCKS_PER_TRIMMED_PAIR = 10
 """One block is cut at each end for every ten blocks."""
 
 MIN_BLOCKS_TO_TRIM = 12
-"""Below this nothing is cut: the lost degrees of freedom cost more than a wild block does. See decision
-0003."""
+"""Below this nothing is cut: the lost degrees of freedom cost more than a wild block does. See decision 0003."""
 
 SHRINKAGE = 3.0
 """How many median variances are added to a block's own before it is turned into a weight. A block's own variance comes
@@ -45,10 +40,7 @@ ZERO_ERROR = 1e-12
 
 
 def positive_times(values_s: Sequence[float]) -> FloatArray:
-    """Sample times as an array, refused unless every one is a time.
-
-    Args:
-        values_s: Seconds per iteration, shape `(samples,)`; may be empty.
+    """Seconds per iteration as an array, shape `(samples,)`; may be empty.
 
     Raises:
         MeasurementError: A value is zero, negative, nan or infinite.
@@ -74,19 +66,30 @@ class BlockEffect:
     """Squared standard error of it from the samples alone; nan when too few are left after trimming."""
 
 
+def trimmed_mean(values: FloatArray, trim: float = SAMPLE_TRIM) -> tuple[float, float]:
+    """Mean of what is left after cutting a share at each end, and its squared standard error.
+
+    The error is nan with fewer than two values left. Times the number of values it is the variance of a single value,
+    as far as the mean feels it.
+
+    Source: Yuen (1974), doi:10.1093/biomet/61.1.165.
+    """
+    ordered, size = np.sort(values), values.size
+    cut = int(trim * size)
+    kept = ordered[cut : size - cut]
+    if kept.size < 2:
+        return float(kept.mean()), math.nan
+    winsorised = np.clip(ordered, kept[0], kept[-1])
+    return float(kept.mean()), float(winsorised.var(ddof=1)) * (size - 1) / (kept.size * (kept.size - 1))
+
+
 def block_effect(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> BlockEffect:
     """One block's log-ratio: the trimmed mean over pairs of neighbouring samples, and how much these scatter.
 
-    The k-th samples of the two arms ran next to each other, so their ratio is free of drift that is slow
-    against a sample. With unequal counts the common prefix is paired. The variance stays the same when the arms
-    are swapped, so whatever is weighted by it is blind to which arm is slower.
-
-    Args:
-        baseline_s: Seconds per iteration in the order they ran, shape `(samples,)`.
-        candidate_s: The same for the candidate.
-
-    Returns:
-        The log-ratio; nan when there is no pair.
+    Both arms give seconds per iteration in the order they ran, shape `(samples,)`. The k-th samples ran next to each
+    other, so their ratio is free of drift that is slow against a sample. With unequal counts the common prefix is
+    paired; without a pair the log-ratio is nan. The variance stays the same when the arms are swapped, so whatever is
+    weighted by it is blind to which arm is slower.
 
     Raises:
         MeasurementError: A time is zero, negative, nan or infinite.
@@ -97,23 +100,8 @@ def block_effect(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> B
     pairs = min(baseline.size, candidate.size)
     if pairs == 0:
         return BlockEffect(log_ratio=math.nan, variance=math.nan)
-    log_ratios = np.sort(np.log(candidate[:pairs]) - np.log(baseline[:pairs]))
-    cut = int(SAMPLE_TRIM * pairs)
-    kept = pairs - 2 * cut
-    winsorised = np.clip(log_ratios, log_ratios[cut], log_ratios[pairs - cut - 1])
-    return BlockEffect(
-        log_ratio=float(log_ratios[cut : pairs - cut].mean()),
-        variance=float(winsorised.var(ddof=1)) * (pairs - 1) / (kept * (kept - 1)) if kept > 1 else math.nan,
-    )
-
-
-def block_log_ratio(baseline_s: Sequence[float], candidate_s: Sequence[float]) -> float:
-    """The log-ratio of `block_effect`, for where its variance plays no part.
-
-    Raises:
-        MeasurementError: A time is zero, negative, nan or infinite.
-    """
-    return block_effect(baseline_s, candidate_s).log_ratio
+    log_ratio, variance = trimmed_mean(np.log(candidate[:pairs]) - np.log(baseline[:pairs]))
+    return BlockEffect(log_ratio=log_ratio, variance=variance)
 
 
 def trimmed_blocks(blocks: int) -> int:
@@ -127,8 +115,7 @@ def estimate_paired(
     """The effect over blocks: a weighted, trimmed mean with Student-t limits from the variance between blocks.
 
     A block whose samples scatter more than those of others, because a neighbour was busy, has less weight. From 12
-    blocks on one in ten is cut at each end as well, which keeps one burst that samples do not show from hiding a
-    regression.
+    blocks on one in ten is cut at each end as well, so that no burst that samples do not show hides a regression.
 
     Args:
         block_log_ratios: One value per block, shape `(blocks,)`; nan (a block without a pair) is left out.
@@ -137,9 +124,9 @@ def estimate_paired(
             have the same weight, and this is Yuen's trimmed t.
 
     Returns:
-        The estimate. `block_sd` is `standard_error * sqrt(blocks)`: the SD that a plain mean would need for
-        the same precision. No block: log-ratio nan, interval infinite. One block: its value, interval
-        infinite. Identical values: standard error 0 and an interval of one point.
+        `block_sd` is `standard_error * sqrt(blocks)`: the SD that a plain mean would need for the same precision. No
+        block: log-ratio nan, interval infinite. One block: its value, interval infinite. Identical values: standard
+        error 0 and an interval of one point.
 
     Raises:
         MeasurementError: A value is infinite.
@@ -161,13 +148,20 @@ def estimate_paired(
     if np.isinf(values).any():
         raise MeasurementError("a block's log-ratio is infinite; one arm's time must have been zero or infinite")
     if values.size < 2:
-        return _without_variance(float(values[0]) if values.size else math.nan, int(values.size), level)
+        return Estimate(
+            log_ratio=float(values[0]) if values.size else math.nan,
+            standard_error=math.inf,
+            block_sd=math.nan,
+            blocks=int(values.size),
+            degrees_of_freedom=0.0,
+            interval=Interval(lower=-math.inf, upper=math.inf, level=level),
+        )
     order = np.argsort(values, kind="stable")
     return _estimate_sorted(values[order], weights[order], level)
 
 
 def _weights(variances: FloatArray) -> FloatArray:
-    """Weights of blocks, of mean 1; alike where nothing tells them apart."""
+    """Weights of blocks, of mean 1; all alike where no variance is known."""
     known = variances[np.isfinite(variances)]
     typical = float(np.median(known)) if known.size else 0.0
     if typical <= 0:
@@ -215,15 +209,4 @@ def from_standard_error(
         blocks=blocks,
         degrees_of_freedom=degrees_of_freedom,
         interval=Interval(lower=log_ratio - half_width, upper=log_ratio + half_width, level=level),
-    )
-
-
-def _without_variance(log_ratio: float, blocks: int, level: float) -> Estimate:
-    return Estimate(
-        log_ratio=log_ratio,
-        standard_error=math.inf,
-        block_sd=math.nan,
-        blocks=blocks,
-        degrees_of_freedom=0.0,
-        interval=Interval(lower=-math.inf, upper=math.inf, level=level),
     )

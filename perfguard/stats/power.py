@@ -1,4 +1,4 @@
-"""What a run could have seen: minimum detectable effects, and the blocks that an effect needs."""
+"""What a run can see: minimum detectable effects, the blocks that an effect needs, and what looking early costs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from perfguard.stats.paired import trimmed_blocks
+from perfguard.stats.spending import Spending, nominal_levels, normal_density, simpson_weights
 
 POWER = 0.8
 """Chance to flag an effect of exactly the MDE."""
@@ -16,24 +17,27 @@ POWER = 0.8
 MAX_BLOCKS = 1000
 """No answer beyond this many blocks: nobody would wait for them."""
 
+ANALYSES = 8
+"""About as many analyses are spread evenly over the planned blocks; more would cost power and find little earlier. At a
+level of 0.07 % five of them cost 0.6 %, eight 1.1 %."""
+
 _SCALE_NODES = 200
 """Quantile nodes for the sampling distribution of the estimated SD; 200 give three digits of the MDE."""
+
+_Z_NODES = 257
+_LARGEST_Z = 9.0
 
 
 @lru_cache(maxsize=4096)  # the same few degrees of freedom recur over cases and block counts
 def detectable_shift(degrees_of_freedom: float, alpha: float, power: float = POWER) -> float:
     """Shift, in standard errors, that a one-sided t-test at `alpha` finds with probability `power`.
 
-    The usual `t(1-alpha) + t(power)` is 8 % short at alpha 0.0007 and 5 degrees of freedom, because the
-    estimated standard error itself varies; so the noncentral-t power is averaged over that variation.
+    The usual `t(1-alpha) + t(power)` is 8 % short at alpha 0.0007 and 5 degrees of freedom, because the estimated
+    standard error itself varies; so the noncentral-t power is averaged over that variation.
 
-    Args:
-        degrees_of_freedom: Above 0; may be fractional.
-        alpha: Level of the test, in (0, 1), after any correction for multiplicity.
-        power: In (alpha, 1).
+    Degrees of freedom may be fractional; alpha is the level after any correction for multiplicity, power in (alpha, 1).
 
-    Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE; Johnson & Welch (1940) for the
-        noncentral t.
+    Source: Bloom (1995), doi:10.1177/0193841X9501900504, for the MDE; Johnson & Welch (1940) for the noncentral t.
     """
     critical = float(stats.t.isf(alpha, degrees_of_freedom))
     nodes = (np.arange(_SCALE_NODES) + 0.5) / _SCALE_NODES
@@ -51,15 +55,9 @@ def minimum_detectable_effect(
 ) -> float:
     """Smallest true slowdown that a run of this precision flags with probability `power`.
 
-    Args:
-        standard_error: Of the log-ratio; inf when unknown.
-        degrees_of_freedom: Of that standard error; 0 when unknown.
-        alpha: One-sided level after correction for multiplicity.
-        margin_ratio: The margin of the test.
-        power: In (alpha, 1).
-
-    Returns:
-        A ratio, 0.031 for 3.1 %; never under the margin; inf when the precision is unknown.
+    Alpha is the one-sided level after correction for multiplicity. The standard error is that of the log-ratio, and an
+    unknown precision, inf or no degrees of freedom, gives inf. Otherwise a ratio, 0.031 for 3.1 %, never under the
+    margin.
     """
     if degrees_of_freedom <= 0 or not math.isfinite(standard_error):
         return math.inf
@@ -72,18 +70,13 @@ def minimum_detectable_effect(
 def blocks_needed(
     effect_ratio: float, block_sd: float, *, alpha: float, margin_ratio: float, power: float = POWER
 ) -> int | None:
-    """Paired blocks after which an effect would be flagged with probability `power`.
+    """Paired blocks after which a slowdown of `effect_ratio` would be flagged with probability `power`.
 
-    Args:
-        effect_ratio: The slowdown to find, 0.02 for 2 %.
-        block_sd: SD of the per-block log-ratios, as in `Estimate.block_sd`.
-        alpha: One-sided level after correction for multiplicity.
-        margin_ratio: The margin of the test.
-        power: In (alpha, 1).
+    `block_sd` is that of the block log-ratios, as in `Estimate.block_sd`; the rest is as in
+    `minimum_detectable_effect`.
 
     Returns:
-        At least 2; None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not
-        do.
+        At least 2; None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do.
     """
     reach = math.log1p(effect_ratio) - math.log1p(margin_ratio)
     if reach <= 0 or not math.isfinite(block_sd):
@@ -100,3 +93,90 @@ def blocks_needed(
         middle = (below + enough_at) // 2
         below, enough_at = (below, middle) if enough(middle) else (middle, enough_at)
     return enough_at
+
+
+@lru_cache(maxsize=256)
+def inflation_factor(level: float, power: float, analyses: int = ANALYSES) -> float:
+    """How much more information the last analysis needs than a test that analyses once, for the same level and power.
+
+    At least 1. The level is one-sided, of the whole test; analyses are evenly spaced, the last at the full information.
+
+    Raises:
+        ValueError: `power` is not in (level, 1), or there is no analysis.
+
+    Source: Jennison & Turnbull (2000), Group Sequential Methods, section 2.3: their R, here for the spending function
+        of the gate's flags (O'Brien-Fleming type).
+    """
+    if not (0 < level < power < 1 and analyses >= 1):
+        raise ValueError(f"level {level}, power {power} and {analyses} analyses give no plan")
+    once = float(special.ndtri(1 - level) + special.ndtri(power))
+    if analyses == 1:
+        return 1.0
+    drift = optimize.brentq(
+        lambda shift: crossing_probability(shift, level, analyses) - power, 0.0, 2 * once, xtol=1e-5
+    )
+    return max(1.0, (float(drift) / once) ** 2)
+
+
+def crossing_probability(drift: float, level: float, analyses: int = ANALYSES) -> float:
+    """Chance that any of the evenly spaced analyses flags an effect, at one-sided `level` of the whole test.
+
+    `drift` is the effect in standard errors of the last analysis; 0 gives `level`.
+
+    Source: Armitage, McPherson & Rowe (1969), doi:10.2307/2343787: the recursion over analyses, with a drift.
+    """
+    # Before the first analysis there is no information: all mass is at 0.
+    nodes, mass, crossed = np.zeros(1), np.ones(1), 0.0
+    for before, bound in enumerate(_bounds(level, analyses)):
+        scale = math.sqrt(before + 1)
+        means = (nodes * math.sqrt(before) + drift / math.sqrt(analyses)) / scale
+        crossed += float(mass @ special.ndtr((means - bound) * scale))
+        grid = np.linspace(min(-_LARGEST_Z + drift, -_LARGEST_Z), min(bound, _LARGEST_Z + drift), _Z_NODES)
+        density = (normal_density((grid[:, None] - means[None, :]) * scale) * scale) @ mass
+        nodes, mass = grid, density * simpson_weights(grid)
+    return crossed
+
+
+@lru_cache(maxsize=256)
+def _bounds(level: float, analyses: int) -> tuple[float, ...]:
+    information = [float(analysis) for analysis in range(1, analyses + 1)]
+    levels = nominal_levels(Spending.CAUTIOUS, level, information, [analysis / analyses for analysis in information])
+    return tuple(float(-special.ndtri(max(nominal, 1e-300))) for nominal in levels)
+
+
+def sequential_blocks(
+    effect_ratio: float,
+    block_sd: float,
+    *,
+    level: float,
+    margin_ratio: float,
+    power: float = POWER,
+    analyses: int = ANALYSES,
+) -> int | None:
+    """Paired blocks that a sequential gate must be able to run to flag a slowdown of `effect_ratio` with this power.
+
+    The level is that of the case, one-sided and corrected for the number of cases; the rest is as in `blocks_needed`
+    and `inflation_factor`.
+
+    Returns:
+        None when the effect is not above the margin, the SD is unknown, or 1000 blocks would not do.
+    """
+    once = blocks_needed(effect_ratio, block_sd, alpha=level, margin_ratio=margin_ratio, power=power)
+    if once is None:
+        return None
+    needed = math.ceil(once * inflation_factor(level, power, analyses) - 1e-9)
+    return needed if needed <= MAX_BLOCKS else None
+
+
+def sequential_mde(
+    block_sd: float, blocks: int, *, level: float, margin_ratio: float, power: float = POWER, analyses: int = ANALYSES
+) -> float:
+    """Smallest slowdown that a sequential gate of at most so many blocks flags with this power, as a ratio.
+
+    inf where the SD is unknown or there are under two blocks.
+    """
+    if blocks < 2 or not math.isfinite(block_sd):
+        return math.inf
+    kept = blocks - 2 * trimmed_blocks(blocks)
+    standard_error = block_sd * math.sqrt(inflation_factor(level, power, analyses) / blocks)
+    return minimum_detectable_effect(standard_error, kept - 1.0, alpha=level, margin_ratio=margin_ratio, power=power)

@@ -11,23 +11,16 @@ the machine twice as strongly as the control workload does (with 0 and 1 alone, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
 from perfguard.records.estimate import Estimate, Interval
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import from_standard_error, positive_times
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perfguard.records.run import Round
-
-FloatArray = npt.NDArray[np.float64]
+from perfguard.records.run import Round
+from perfguard.stats.p_values import p_faster, p_slower
+from perfguard.stats.paired import FloatArray, from_standard_error, positive_times
 
 CONTROL_COEFFICIENTS = (0.0, 1.0, 2.0)
 """The range of how strongly a case may follow the control workload: not at all, as strongly, twice as strongly."""
@@ -48,27 +41,14 @@ class RoundsResult:
     """One-sided p of H0 `effect >= -margin`, likewise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    log_time: FloatArray
-    log_control: FloatArray
-
-
 def estimate_rounds(
     baseline: Sequence[Round], candidate: Sequence[Round], *, margin_ratio: float, level: float
 ) -> RoundsResult:
     """Welch's t over log round medians, at both ends of the control workload's influence.
 
-    Args:
-        baseline: Stored rounds, two or more, each with values and control workload samples.
-        candidate: Fresh rounds, the same.
-        margin_ratio: Smallest effect worth a flag.
-        level: Two-sided confidence level in (0, 1).
-
-    Returns:
-        Effect of the candidate over the baseline. The interval is the hull over all coefficients, so it
-        widens with the change of the machine's speed, and so do the standard error and the MDE that follows
-        from it.
+    Each side has two rounds or more, with values and control workload samples. The interval, of this two-sided level,
+    is the hull over all coefficients, so it widens with the change of the machine's speed, and so do the standard error
+    and the MDE that follows from it.
 
     Raises:
         MeasurementError: Under two rounds on a side, a round without values or control workload, or a value that is no
@@ -80,8 +60,8 @@ def estimate_rounds(
     Assumes: rounds are independent; a case follows the machine's speed no less than not at all and no more than twice
         as strongly as the control workload does.
     """
-    old, new = _side(baseline, "baseline"), _side(candidate, "candidate")
-    estimates = [_welch(old, new, coefficient, level) for coefficient in CONTROL_COEFFICIENTS]
+    (old, old_control), (new, new_control) = _side(baseline, "baseline"), _side(candidate, "candidate")
+    estimates = [_welch(old - c * old_control, new - c * new_control, level) for c in CONTROL_COEFFICIENTS]
     return RoundsResult(
         estimate=_hull(estimates, level),
         p_slower=max(p_slower(estimate, margin_ratio) for estimate in estimates),
@@ -89,7 +69,8 @@ def estimate_rounds(
     )
 
 
-def _side(rounds: Sequence[Round], name: str) -> _Side:
+def _side(rounds: Sequence[Round], name: str) -> tuple[FloatArray, FloatArray]:
+    """Log medians of the times and of the control workload, each of shape `(rounds,)`."""
     if len(rounds) < MIN_ROUNDS:
         raise MeasurementError(
             f"the {name} has {len(rounds)} round(s) of this case; "
@@ -99,34 +80,25 @@ def _side(rounds: Sequence[Round], name: str) -> _Side:
         raise MeasurementError(f"a {name} round has no control workload, so a slower machine looks like slower code")
     if not all(entry.values_s for entry in rounds):
         raise MeasurementError(f"a {name} round has no values")
-    return _Side(
-        log_time=np.log([float(np.median(positive_times(entry.values_s))) for entry in rounds]),
-        log_control=np.log([float(np.median(positive_times(entry.control_s))) for entry in rounds]),
-    )
+    times = np.log([float(np.median(positive_times(entry.values_s))) for entry in rounds])
+    return times, np.log([float(np.median(positive_times(entry.control_s))) for entry in rounds])
 
 
-def _welch(old: _Side, new: _Side, coefficient: float, level: float) -> Estimate:
-    before = old.log_time - coefficient * old.log_control
-    after = new.log_time - coefficient * new.log_control
+def _welch(before: FloatArray, after: FloatArray, level: float) -> Estimate:
+    sizes = (before.size, after.size)
     parts = (float(before.var(ddof=1)) / before.size, float(after.var(ddof=1)) / after.size)
     variance = sum(parts)
+    # Scaled first: squares of variances under 1e-160 would vanish.
+    scaled = [part / (max(parts) or 1.0) for part in parts]
+    squares = sum(part**2 / (size - 1) for part, size in zip(scaled, sizes, strict=True))
     return from_standard_error(
         float(after.mean() - before.mean()),
         math.sqrt(variance),
         block_sd=math.sqrt(variance / (1 / before.size + 1 / after.size)),
-        blocks=min(before.size, after.size),
-        degrees_of_freedom=_satterthwaite(parts, (before.size, after.size)),
+        blocks=min(sizes),
+        degrees_of_freedom=sum(scaled) ** 2 / squares if squares else sum(sizes) - 2.0,
         level=level,
     )
-
-
-def _satterthwaite(parts: tuple[float, float], sizes: tuple[int, int]) -> float:
-    largest = max(parts)
-    if largest == 0:
-        return float(sum(sizes) - 2)
-    # Scaled first: squares of variances under 1e-160 would vanish.
-    scaled = [part / largest for part in parts]
-    return sum(scaled) ** 2 / sum(part**2 / (size - 1) for part, size in zip(scaled, sizes, strict=True))
 
 
 def _hull(estimates: Sequence[Estimate], level: float) -> Estimate:

@@ -6,20 +6,14 @@ As for times, samples are reduced to one number a block, and only those numbers 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from perfguard.records.estimate import Interval
-from perfguard.stats.one_sided import p_slower
-from perfguard.stats.paired import SAMPLE_TRIM, estimate_paired, from_standard_error
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-FloatArray = npt.NDArray[np.float64]
+from perfguard.records.estimate import Estimate
+from perfguard.stats.p_values import p_slower
+from perfguard.stats.paired import FloatArray, estimate_paired, from_standard_error, trimmed_mean
 
 LEAST_BLOCK_SD = 0.001
 """Amounts are taken to scatter by a thousandth between blocks at least. Identical readings, such as a peak of memory
@@ -38,12 +32,9 @@ class BlockPairs:
 
 def readable_pairs(baseline: Sequence[float | None], candidate: Sequence[float | None]) -> BlockPairs:
     """Pairs of neighbouring samples without those where a value is missing, not finite, or negative."""
-    pairs = [
-        (before, after)
-        for before, after in zip(baseline, candidate, strict=False)
-        if before is not None and after is not None and _is_amount(before) and _is_amount(after)
-    ]
-    both = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
+    pairs = list(zip(baseline, candidate, strict=False))
+    both = np.array(pairs, dtype=np.float64).reshape(-1, 2)  # None becomes nan
+    both = both[(np.isfinite(both) & (both >= 0)).all(axis=1)]
     return BlockPairs(both[:, 0], both[:, 1])
 
 
@@ -66,31 +57,26 @@ class Bar:
 
     def p_up(self) -> float:
         """One-sided p of H0 `the candidate is not above the bar`; 1 with fewer than two blocks."""
-        return _p_positive(self.up, self.least_sd)
+        return p_slower(_estimate(self.up, self.least_sd), 0.0)
 
     def p_down(self) -> float:
         """The same with the arms exchanged."""
-        return _p_positive(self.down, self.least_sd)
+        return p_slower(_estimate(self.down, self.least_sd), 0.0)
 
     def is_under(self, level: float) -> bool:
         """Whether the change is shown to lie under the bar both ways, by two-sided intervals of this level."""
-        return all(_interval(values, self.least_sd, level).upper < 0 for values in (self.up, self.down))
+        return all(_estimate(values, self.least_sd, level).interval.upper < 0 for values in (self.up, self.down))
 
 
 def ratio_bar(blocks: Sequence[BlockPairs], margin_ratio: float) -> Bar:
     """The candidate's amount is above `1 + margin_ratio` times the baseline's. All values must be above zero."""
-    log_ratios = [_trimmed_mean(np.log(block.candidate) - np.log(block.baseline)) for block in blocks]
-    margin = math.log1p(margin_ratio)
-    return Bar(
-        up=tuple(value - margin for value in log_ratios),
-        down=tuple(-value - margin for value in log_ratios),
-        least_sd=LEAST_BLOCK_SD,
-    )
+    log_pairs = [BlockPairs(np.log(block.baseline), np.log(block.candidate)) for block in blocks]
+    return difference_bar(log_pairs, math.log1p(margin_ratio), least_sd=LEAST_BLOCK_SD)
 
 
 def difference_bar(blocks: Sequence[BlockPairs], margin: float, *, least_sd: float) -> Bar:
     """The candidate's value is above the baseline's by more than `margin`, in the unit of the values."""
-    differences = [_trimmed_mean(block.candidate - block.baseline) for block in blocks]
+    differences = [trimmed_mean(block.candidate - block.baseline)[0] for block in blocks]
     return Bar(
         up=tuple(value - margin for value in differences),
         down=tuple(-value - margin for value in differences),
@@ -102,8 +88,8 @@ def share_bar(blocks: Sequence[BlockPairs], margin_ratio: float, *, least_sd: fl
     """Like `ratio_bar` for counts, which may be zero: the candidate less `1 + margin_ratio` times the baseline."""
     factor = 1 + margin_ratio
     return Bar(
-        up=tuple(_trimmed_mean(block.candidate - factor * block.baseline) for block in blocks),
-        down=tuple(_trimmed_mean(block.baseline - factor * block.candidate) for block in blocks),
+        up=tuple(trimmed_mean(block.candidate - factor * block.baseline)[0] for block in blocks),
+        down=tuple(trimmed_mean(block.baseline - factor * block.candidate)[0] for block in blocks),
         least_sd=least_sd,
     )
 
@@ -118,19 +104,12 @@ def least_sd_of_counts(blocks: Sequence[BlockPairs]) -> float:
     return math.sqrt(total / pairs)
 
 
-def _p_positive(values: Sequence[float], least_sd: float) -> float:
-    estimate = estimate_paired(values, 0.95)
-    least = least_sd / math.sqrt(max(1, estimate.blocks))
-    if estimate.standard_error < least:
-        estimate = replace(estimate, standard_error=least)
-    return p_slower(estimate, 0.0)
-
-
-def _interval(values: Sequence[float], least_sd: float, level: float) -> Interval:
+def _estimate(values: Sequence[float], least_sd: float, level: float = 0.95) -> Estimate:
+    """The mean over blocks, with a believable standard error."""
     estimate = estimate_paired(values, level)
     least = least_sd / math.sqrt(max(1, estimate.blocks))
     if estimate.standard_error >= least:
-        return estimate.interval
+        return estimate
     return from_standard_error(
         estimate.log_ratio,
         least,
@@ -138,14 +117,4 @@ def _interval(values: Sequence[float], least_sd: float, level: float) -> Interva
         blocks=estimate.blocks,
         degrees_of_freedom=estimate.degrees_of_freedom,
         level=level,
-    ).interval
-
-
-def _trimmed_mean(values: FloatArray) -> float:
-    ordered = np.sort(values)
-    cut = int(SAMPLE_TRIM * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
-
-
-def _is_amount(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+    )

@@ -14,10 +14,9 @@ from enum import Enum
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-FloatArray = npt.NDArray[np.float64]
+from perfguard.stats.paired import FloatArray
 
 SMALLEST_LEVEL = 1e-15
 """Sequential p-values are not resolved below this."""
@@ -45,10 +44,7 @@ class Spending(str, Enum):
 def spent(spending: Spending, level: float, fraction: float) -> float:
     """Part of the level that may be used up once `fraction` of the planned information is in.
 
-    Args:
-        spending: The function.
-        level: One-sided level of the whole test, in (0, 1).
-        fraction: In [0, 1]; more counts as 1.
+    The level is one-sided, of the whole test, in (0, 1); a fraction above 1 counts as 1.
 
     Source: Lan & DeMets (1983), doi:10.1093/biomet/70.3.659, their alpha_1; Kim & DeMets (1987) with rho = 1.
     """
@@ -65,14 +61,8 @@ def nominal_levels(
 ) -> tuple[float, ...]:
     """The level of each analysis's own p-value at which the sequence of analyses keeps `level` in all.
 
-    Args:
-        spending: The spending function.
-        level: One-sided level of the whole test, in (0, 1).
-        information: Of each analysis, growing: the blocks that it uses. Shape `(analyses,)`.
-        fractions: Of the planned information at each analysis, not falling; 1 at the last. Shape `(analyses,)`.
-
-    Returns:
-        One-sided nominal levels, shape `(analyses,)`. 0 where an interim analysis may not spend anything.
+    All levels are one-sided; 0 where an interim analysis may not spend anything. Information, the blocks that each
+    analysis uses, grows; fractions of the planned information do not fall, and are 1 at the last. Shape `(analyses,)`.
 
     Source: Armitage, McPherson & Rowe (1969) for the recursion; Jennison & Turnbull (2000), Group Sequential
         Methods, chapters 7 and 19; section 3.3 for using the levels with Student's t.
@@ -86,14 +76,8 @@ def sequential_p(
 ) -> float:
     """The smallest level at which the analyses so far would have rejected: a p-value that is valid after any of them.
 
-    Args:
-        spending: The spending function.
-        p_values: Nominal one-sided p of each analysis, shape `(analyses,)`.
-        information: As for `nominal_levels`.
-        fractions: As for `nominal_levels`.
-
-    Returns:
-        In [1e-15, 1]; never more at a later look. 1 without an interim analysis.
+    The p-values are the nominal one-sided ones, shape `(analyses,)`; the rest is as in `nominal_levels`. Gives a value
+    in [1e-15, 1], never more at a later look, and 1 without an analysis.
 
     Source: Liu & Anderson (2008), doi:10.1198/016214508000000986, sequential p-values. They may enter Holm's procedure:
         Maurer & Bretz (2013), doi:10.1080/19466315.2013.807748.
@@ -167,14 +151,14 @@ class _State:
         upper = np.minimum(bounds, -_LOWEST_Z)
         share = np.linspace(0.0, 1.0, _GRID_POINTS)
         nodes = _LOWEST_Z + (upper - _LOWEST_Z)[:, None] * share[None, :]
-        density = _normal(nodes) if state is None else state.density(now, nodes)
-        return cls(now, nodes, density * _simpson(nodes))
+        density = normal_density(nodes) if state is None else state.density(now, nodes)
+        return cls(now, nodes, density * simpson_weights(nodes))
 
     def density(self, now: float, nodes: FloatArray) -> FloatArray:
         """Density of the next analysis's z at `nodes`."""
         step = math.sqrt(now - self.information)
         shifts = nodes[:, :, None] * math.sqrt(now) - self.nodes[:, None, :] * math.sqrt(self.information)
-        spread = _normal(shifts / step)
+        spread = normal_density(shifts / step)
         result: FloatArray = np.einsum("lij,lj->li", spread, self.weighted) * math.sqrt(now) / step
         return result
 
@@ -201,14 +185,16 @@ class _State:
         return result
 
 
-def _normal(z: FloatArray) -> FloatArray:
+def normal_density(z: FloatArray) -> FloatArray:
+    """Density of the standard normal distribution."""
     result: FloatArray = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     return result
 
 
-def _simpson(nodes: FloatArray) -> FloatArray:
-    weights = np.full(nodes.shape[1], 2.0)
+def simpson_weights(nodes: FloatArray) -> FloatArray:
+    """Weights of Simpson's rule for evenly spaced nodes, an odd number in the last dimension."""
+    weights = np.full(nodes.shape[-1], 2.0)
     weights[1::2] = 4.0
     weights[[0, -1]] = 1.0
-    result: FloatArray = weights[None, :] * (nodes[:, 1] - nodes[:, 0])[:, None] / 3.0
+    result: FloatArray = weights * (nodes[..., 1] - nodes[..., 0])[..., None] / 3.0
     return result

@@ -1,26 +1,19 @@
 """Which blocks are left out because the host was disturbed; the rule never sees the arms' times.
 
-Voiding by what the *host* did, not by what was measured, cannot favour an arm: under "no change" the blocks
-that stay are as symmetric as all were.
+Voiding by what the *host* did, not by what was measured, cannot favour an arm: under "no change" the blocks that stay
+are as symmetric as all were.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from perfguard.records.run import BlockConditions
-
-FloatArray = npt.NDArray[np.float64]
+from perfguard.records.run import BlockConditions
 
 MAX_STEAL_RATIO = 0.05
 """More than this share of the block's wall time stolen by the hypervisor voids the block."""
@@ -42,8 +35,8 @@ MIN_BLOCKS_FOR_OUTLIERS = 5
 
 _MAD_TO_SD = 1.4826
 
-_Finding = tuple[float, str, float]
-"""How far beyond its limit, the cause, its value."""
+_Finding = tuple[int, float, str, float]
+"""The block, how far beyond its limit it is, the cause, and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +44,6 @@ class VoidedBlock:
     """A block that is left out, and why."""
 
     block: int
-    """Block number."""
     severity: float
     """How far beyond its worst limit, 1 at the limit; orders the blocks."""
     causes: Mapping[str, float | int]
@@ -66,14 +58,8 @@ class Voiding:
     voided: tuple[VoidedBlock, ...]
     """Left out, worst first; at most the allowed share."""
     spared: tuple[VoidedBlock, ...]
-    """Disturbed too, but kept because the allowed share was used up, worst first."""
+    """Disturbed too, but kept because the allowed share was used up, worst first; then the host is unstable."""
     blocks_total: int
-    """Blocks that ran."""
-
-    @property
-    def host_unstable(self) -> bool:
-        """Whether more blocks were disturbed than may be voided."""
-        return bool(self.spared)
 
     @property
     def blocks(self) -> frozenset[int]:
@@ -87,73 +73,68 @@ def void_blocks(conditions: Sequence[BlockConditions], max_fraction: float) -> V
     Only *bad* directions count: a fast control workload or few switches void nothing. A signal that a block lacks is
     not held against it.
 
-    Args:
-        conditions: One entry per block, any order.
-        max_fraction: At most this share of the blocks is voided, rounded to the nearest; in [0, 1].
+    There is one entry per block; at most this share of them is voided, rounded to the nearest.
 
     Raises:
         MeasurementError: A block is given twice, or a control workload sample is not a time.
 
-    Source: Hampel identifier (median + k x 1.4826 MAD), Davies & Gather (1993),
-        doi:10.1080/01621459.1993.10476339.
+    Source: Hampel identifier (median + k x 1.4826 MAD), Davies & Gather (1993), doi:10.1080/01621459.1993.10476339.
     """
     if len({entry.block for entry in conditions}) != len(conditions):
         raise MeasurementError("the conditions name a block twice; each block has one entry")
-    findings: dict[int, list[_Finding]] = {entry.block: [] for entry in conditions}
-    _find_steal(conditions, findings)
-    if len(conditions) >= MIN_BLOCKS_FOR_OUTLIERS:
-        _find_switches(conditions, findings)
-        _find_slow_control(conditions, findings)
-    disturbed = sorted(
-        (_voided(block, found) for block, found in findings.items() if found), key=lambda v: (-v.severity, v.block)
-    )
+    findings: dict[int, list[tuple[float, str, float]]] = {}
+    for block, severity, cause, value in (*_stolen(conditions), *_switched(conditions), *_slow(conditions)):
+        findings.setdefault(block, []).append((severity, cause, value))
+    disturbed = []
+    for block, found in findings.items():
+        worst_first = sorted(found, reverse=True)
+        causes = {cause: value for _, cause, value in worst_first}
+        disturbed.append(VoidedBlock(block=block, severity=worst_first[0][0], causes=causes))
+    disturbed.sort(key=lambda entry: (-entry.severity, entry.block))
     allowed = math.floor(max_fraction * len(conditions) + 0.5)
     return Voiding(voided=tuple(disturbed[:allowed]), spared=tuple(disturbed[allowed:]), blocks_total=len(conditions))
 
 
-def _voided(block: int, found: list[_Finding]) -> VoidedBlock:
-    worst_first = sorted(found, reverse=True)
-    causes = {cause: value for _, cause, value in worst_first}
-    return VoidedBlock(block=block, severity=worst_first[0][0], causes=causes)
-
-
-def _find_steal(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
+def _stolen(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
     for entry in conditions:
-        steal = entry.steal_ratio
-        if steal is not None and steal > MAX_STEAL_RATIO:
-            findings[entry.block].append((steal / MAX_STEAL_RATIO, "stolen_share", steal))
+        if entry.steal_ratio is not None and entry.steal_ratio > MAX_STEAL_RATIO:
+            yield entry.block, entry.steal_ratio / MAX_STEAL_RATIO, "stolen_share", entry.steal_ratio
 
 
-def _find_switches(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
-    known = [e for e in conditions if e.involuntary_switches is not None and e.duration_s > 0]
+def _switched(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
+    known = [
+        (e.block, e.involuntary_switches, e.duration_s)
+        for e in conditions
+        if e.involuntary_switches is not None and e.duration_s > 0
+    ]
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
     # Counts grow with the block's length, so they are brought to the length of the typical block.
-    typical_s = float(np.median([e.duration_s for e in known]))
-    counts = np.array([(e.involuntary_switches or 0) * typical_s / e.duration_s for e in known])
+    typical_s = float(np.median([duration_s for _, _, duration_s in known]))
+    counts = [switches * typical_s / duration_s for _, switches, duration_s in known]
     # Counts scatter by their root at least; without this floor one switch among zeros would void a block.
     floor = max(math.sqrt(max(1.0, float(np.median(counts)))), MIN_SWITCHES_PER_S * typical_s / OUTLYING_SCALES)
-    for entry, excess in zip(known, _excess(counts, floor), strict=True):
+    for (block, switches, _), excess in zip(known, _excess(counts, floor), strict=True):
         if excess > 1:
-            findings[entry.block].append((float(excess), "involuntary_switches", entry.involuntary_switches or 0))
+            yield block, excess, "involuntary_switches", switches
 
 
-def _find_slow_control(conditions: Sequence[BlockConditions], findings: dict[int, list[_Finding]]) -> None:
-    known = [e for e in conditions if e.control_s]
+def _slow(conditions: Sequence[BlockConditions]) -> Iterator[_Finding]:
+    known = {entry.block: float(np.median(entry.control_s)) for entry in conditions if entry.control_s}
     if len(known) < MIN_BLOCKS_FOR_OUTLIERS:
         return
-    medians_s = np.array([float(np.median(e.control_s)) for e in known])
-    if not bool((np.isfinite(medians_s) & (medians_s > 0)).all()):
+    if not all(math.isfinite(median_s) and median_s > 0 for median_s in known.values()):
         raise MeasurementError("a sample of the control workload is not a finite time above zero")
-    log_s = np.log(medians_s)
+    log_s = np.log(list(known.values())).tolist()
     typical = float(np.median(log_s))
-    for entry, value, excess in zip(known, log_s, _excess(log_s, MIN_CONTROL_SCALE), strict=True):
+    for block, value, excess in zip(known, log_s, _excess(log_s, MIN_CONTROL_SCALE), strict=True):
         if excess > 1:
-            findings[entry.block].append((float(excess), "control_ratio", math.expm1(value - typical)))
+            yield block, excess, "control_ratio", math.expm1(value - typical)
 
 
-def _excess(values: FloatArray, min_scale: float) -> FloatArray:
-    centre = np.median(values)
-    scale = max(min_scale, _MAD_TO_SD * float(np.median(np.abs(values - centre))))
-    excess: FloatArray = (values - centre) / (OUTLYING_SCALES * scale)
+def _excess(values: Sequence[float], min_scale: float) -> list[float]:
+    """How far each value is beyond the typical one, 1 at the limit."""
+    distances = np.asarray(values) - np.median(values)
+    scale = max(min_scale, _MAD_TO_SD * float(np.median(np.abs(distances))))
+    excess: list[float] = (distances / (OUTLYING_SCALES * scale)).tolist()
     return excess

@@ -5,9 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perfguard.records.run import BlockConditions, Round
-from perfguard.stats.multiple import benjamini_hochberg, holm
-from perfguard.stats.one_sided import p_faster, p_slower
-from perfguard.stats.paired import block_log_ratio, estimate_paired
+from perfguard.stats.p_values import benjamini_hochberg, holm, p_faster, p_slower
+from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.power import minimum_detectable_effect
 from perfguard.stats.rounds import estimate_rounds
 from perfguard.stats.voiding import void_blocks
@@ -21,13 +20,15 @@ margins = st.sampled_from([0.0, 0.005, 0.05])
 
 @given(samples, samples, st.floats(min_value=1e-3, max_value=1e3))
 def test_a_slower_machine_changes_no_block(baseline, candidate, factor):
-    scaled = block_log_ratio([factor * t for t in baseline], [factor * t for t in candidate])
-    assert scaled == pytest.approx(block_log_ratio(baseline, candidate), abs=1e-9)
+    scaled = block_effect([factor * t for t in baseline], [factor * t for t in candidate]).log_ratio
+    assert scaled == pytest.approx(block_effect(baseline, candidate).log_ratio, abs=1e-9)
 
 
 @given(samples, samples)
 def test_swapping_the_arms_negates_a_block(baseline, candidate):
-    assert block_log_ratio(candidate, baseline) == pytest.approx(-block_log_ratio(baseline, candidate), abs=1e-9)
+    assert block_effect(candidate, baseline).log_ratio == pytest.approx(
+        -block_effect(baseline, candidate).log_ratio, abs=1e-9
+    )
 
 
 @given(log_ratios, margins)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.stats.calibration import pooled_spread
+from perfguard.stats.calibration import placebo_spread, pooled_spread
 from perfguard.stats.paired import estimate_paired
-from perfguard.stats.placebo import placebo_spread
-from perfguard.stats.planning import inflation_factor, sequential_blocks
+from perfguard.stats.power import inflation_factor, sequential_blocks
 from perfguard.stats.spending import Spending, nominal_levels
 
 SD = 0.01

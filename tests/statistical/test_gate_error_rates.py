@@ -14,12 +14,12 @@ import pytest
 from scipy import stats
 
 from perfguard.gate.rules.compare import compare_paired, compare_rounds
-from perfguard.gate.rules.policy import judge
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
 from perfguard.stats.paired import estimate_paired
 from perfguard.stats.power import minimum_detectable_effect
+from tests.compared_cases import judge
 
 POLICY = Policy()
 # A nominal rate of 5 % instead of 0.8 % lets a few hundred gates tell a valid rule from an invalid one.

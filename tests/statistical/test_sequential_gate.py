@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
+from perfguard.gate.rules.compare import SequentialGate
 from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import GateOutcome, Outcome, Policy
@@ -320,8 +320,8 @@ def test_a_large_slowdown_is_answered_after_a_quarter_of_the_blocks():
     rng = np.random.default_rng(27)
     run = Run(rng, cases=cases_named(2), noise=normal, sd=0.005, effects=[0.0, 3.6], blocks=40, planned=40).finish()
     assert run.outcomes[1] is Outcome.REGRESSED
-    assert run.gate.comparisons()[1].analyses <= 2
-    assert run.gate.comparisons()[1].estimate.blocks <= 10
+    assert run.gate.verdicts()[1].comparison.analyses <= 2
+    assert run.gate.verdicts()[1].comparison.estimate.blocks <= 10
 
 
 def test_the_shown_interval_covers_the_effect_nearly_as_often_as_it_says():
@@ -331,6 +331,6 @@ def test_the_shown_interval_covers_the_effect_nearly_as_often_as_it_says():
     effect = math.log1p(0.012)
     for _ in range(gates):
         run = Run(rng, cases=cases_named(1), noise=normal, sd=0.008, effects=[effect], blocks=24, planned=24).finish()
-        interval = run.gate.comparisons()[0].estimate.interval
+        interval = run.gate.verdicts()[0].comparison.estimate.interval
         covered += interval.lower <= effect <= interval.upper
     assert covered >= fewest_allowed(0.93, gates)

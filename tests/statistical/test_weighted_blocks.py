@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 from perfguard.stats.paired import block_effect, estimate_paired
 
 SAMPLES = 12

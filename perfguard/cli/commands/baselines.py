@@ -25,7 +25,7 @@ from perfguard.records.allowance import LARGEST_RATIO, LONGEST_DAYS, Allowance
 from perfguard.units import format_count, format_effect, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
-    from perfguard.gate.stored.changes import CaseChange
+    from perfguard.gate.stored.update import CaseChange
     from perfguard.records.record import BaselineInfo
     from perfguard.store.baselines import BaselineStore
 
@@ -43,8 +43,7 @@ def baseline_command() -> None:
 @shared.json_option
 def show(*, suite: str | None, machine: str | None, as_json: bool) -> None:
     """List the stored baselines, or show one."""
-    from perfguard.gate.stored.anchors import anchor_of
-    from perfguard.gate.stored.lookup import require_stored, store_of
+    from perfguard.gate.stored.lookup import anchor_of, require_stored, store_of
 
     loaded = shared.load({})
     store = store_of(loaded)
@@ -85,8 +84,8 @@ def diff(*, before: str, after: str | None, suite: str | None, as_json: bool) ->
     AFTER defaults to this machine's baseline in the working tree. The output shows the 95 % interval of each case's
     difference, and its changed op counts.
     """
-    from perfguard.gate.stored.changes import changes_between
     from perfguard.gate.stored.lookup import named_baseline
+    from perfguard.gate.stored.update import changes_between
 
     loaded = shared.load({"suite": suite}, keys=("suite",))
     machine_id = probe().machine_id
@@ -105,7 +104,7 @@ def anchor(*, suite: str | None, source: str | None, replace: bool, remove: bool
     `baseline update` does not change it. Gates against the stored baseline compare with it, too; `gate --anchor`
     pairs with its commit.
     """
-    from perfguard.gate.stored.anchors import freeze_anchor, remove_anchor
+    from perfguard.gate.stored.lookup import freeze_anchor, remove_anchor
 
     if remove and (source is not None or replace):
         raise UsageError("--remove stands alone; leave --from and --replace out")
@@ -154,7 +153,7 @@ def update(**options: Any) -> None:
 
 def _print_stored(store: BaselineStore, *, as_json: bool) -> None:
     """One line per stored baseline, and one for its anchor; for a corrupt one, its error, and an error in the end."""
-    from perfguard.store.anchors import anchor_place, has_anchor
+    from perfguard.store.baselines import anchor_place, has_anchor
 
     places = store.stored()
     if as_json:

@@ -42,7 +42,8 @@ def calibrate_command(**options: Any) -> None:
     Gates print the result as their error rate while machine, software, CPUs and rule stay the same, for 90 days.
     --budget is the length of one gate. Ctrl-C keeps the gates that have finished; a further call adds to them.
     """
-    from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+    from perfguard.cli.measuring import build_request
+    from perfguard.gate.calibrate import calibrate_machine, known_error_rate
 
     if options["patterns"]:
         raise UsageError("a calibration is stored for a suite; name one with --suite (your own: [suites.NAME])")
@@ -50,9 +51,7 @@ def calibrate_command(**options: Any) -> None:
     if options["only_show"]:
         _print_calibrated(known_error_rate(request), as_json=options["as_json"])
         return
-    found = calibrate_machine(
-        request, CalibrateOptions(gates=options["gates"], placebo=options["placebo"], resume=options["resume"])
-    )
+    found = calibrate_machine(request, gates=options["gates"], placebo=options["placebo"], resume=options["resume"])
     _print_calibrated(found, as_json=options["as_json"])
     if found.calibration is not None:
         click.echo(f"stored at {found.path}; commit it: git add {found.path}", err=True)

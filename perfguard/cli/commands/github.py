@@ -127,7 +127,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
 def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:
     """Write the page beside the run; a measured gate does not fail without it."""
     from perfguard.report.pages.build import report_on
-    from perfguard.report.pages.pages import write_page
+    from perfguard.report.pages.site import write_page
 
     try:
         write_page(destination / "report.html", report_on(loaded, (Path(result.folder),)), force=True)

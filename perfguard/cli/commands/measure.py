@@ -117,7 +117,7 @@ def bisect_command(**options: Any) -> None:
     .perfguard/bisect/, so the same command continues where it ended.
     """
     from perfguard.cli.output import print_parts
-    from perfguard.gate.bisect.bisect import bisect
+    from perfguard.gate.bisect import bisect
     from perfguard.report.terminal.bisection import render_bisection, render_bisection_markdown
 
     if not options["patterns"]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from perfguard.records.calibration import LEAST_BLOCKS, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary, FalseAlarms
+from perfguard.records.calibration import LEAST_BLOCKS, Calibration, CalibrationSummary, FalseAlarms, Scope
 from perfguard.records.facts import Fact, Severity, Value, fact
 
 MAX_AGE_DAYS = 90
@@ -16,6 +15,8 @@ MAX_AGE_DAYS = 90
 
 _CLOCKS_DIFFER = timedelta(days=1)
 """So far may the clocks of machines that share a calibration be apart."""
+
+_UNKNOWN: Mapping[str, Value] = {}
 
 
 class CalibrationStatus(str, Enum):
@@ -31,9 +32,7 @@ class CalibrationState:
     """Whether a calibration may be relied on."""
 
     status: CalibrationStatus
-    """The answer."""
     reason: Fact
-    """Why."""
 
     @property
     def is_valid(self) -> bool:
@@ -41,27 +40,11 @@ class CalibrationState:
         return self.status is CalibrationStatus.VALID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """What gates of a length find with 80 % power."""
-
-    effects: tuple[float, float]
-    """Smallest and largest slowdown, over the gating cases."""
-    budget_s: float
-    """Wall seconds of such a gate."""
-
-
 def calibration_state(calibration: Calibration | None, scope: Scope, *, now: datetime) -> CalibrationState:
-    """Whether a calibration holds for gates of this scope.
-
-    Args:
-        calibration: As stored; None where there is none.
-        scope: Of the gate at hand. An unknown `stack_id` is not held against the calibration.
-        now: Aware time.
-    """
+    """Whether a calibration holds for gates of this scope; an unknown `stack_id` is not held against it."""
     if calibration is None or not calibration.gates:
         return CalibrationState(status=CalibrationStatus.ABSENT, reason=fact("calibration.absent"))
-    reason = next(_differences(calibration, scope, now), None)
+    reason = scope_difference(calibration.scope, scope) or _age(calibration, now)
     if reason is not None:
         return CalibrationState(status=CalibrationStatus.EXPIRED, reason=reason)
     gates = len(calibration.gates)
@@ -70,86 +53,6 @@ def calibration_state(calibration: Calibration | None, scope: Scope, *, now: dat
 
 def scope_difference(stored: Scope, scope: Scope) -> Fact | None:
     """The first thing that makes gates of one scope say nothing about the other; None where nothing does."""
-    return next(_scope_differences(stored, scope), None)
-
-
-def error_rate(
-    state: CalibrationState,
-    summary: CalibrationSummary | None,
-    *,
-    alpha: float,
-    reach: Reach | None = None,
-    screens: bool = False,
-) -> Fact:
-    """The error rate of a gate: `rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
-
-    Args:
-        state: Whether the calibration holds.
-        summary: Of the calibration; None where there is none.
-        alpha: Nominal family-wise level of the gate.
-        reach: What gates of this budget find; None where that is not known.
-        screens: Whether a stored baseline clears what it can, so that the rate is that of the pairs: the numbers of
-            another day have no error rate that could be measured (docs/decisions/0006-stored-baselines.md).
-    """
-    if state.status is CalibrationStatus.ABSENT or summary is None:
-        return nominal(alpha)
-    found: dict[str, Value] = {"screens": screens}
-    alarms = false_alarm_values(summary.false_alarms)
-    if not state.is_valid:
-        found |= state.reason.values
-        values = {**alarms, **found, "reason": state.reason.code}
-        return fact("rate.expired", values, severity=Severity.NOTABLE, alpha_ratio=alpha)
-    if reach is not None:
-        found |= {"low_ratio": reach.effects[0], "high_ratio": reach.effects[1], "budget_s": reach.budget_s}
-    if not summary.false_alarms.gates:
-        found |= {"gates": summary.gates, "needed_blocks": LEAST_BLOCKS}
-        return fact("rate.not_yet", found, severity=Severity.NOTABLE, alpha_ratio=alpha)
-    # Notable though all is well: a verdict without its error rate says little.
-    latest = (summary.latest_at or "")[:10]
-    return fact("rate.calibrated", {**alarms, **found}, severity=Severity.NOTABLE, latest=latest)
-
-
-def nominal(alpha: float) -> Fact:
-    """The error rate of a gate whose machine was never calibrated."""
-    return fact("rate.not_calibrated", severity=Severity.NOTABLE, alpha_ratio=alpha)
-
-
-def of_selection(alpha: float) -> Fact:
-    """The error rate of a gate of cases that were selected by name: calibrations are of suites."""
-    return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=alpha)
-
-
-def unreadable(alpha: float, error: str) -> Fact:
-    """The error rate of a gate whose calibration cannot be read."""
-    return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=alpha, error=error)
-
-
-def is_error_rate(found: Fact) -> bool:
-    """Whether a note of a run is about its gate's error rate."""
-    return found.code.startswith("rate.")
-
-
-def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
-    """False alarms as values of a fact."""
-    return {
-        "false_alarms": found.count,
-        "gates": found.gates,
-        "bound_ratio": found.bound,
-        "is_certified": found.is_certified,
-    }
-
-
-def _differences(calibration: Calibration, scope: Scope, now: datetime) -> Iterator[Fact]:
-    yield from _scope_differences(calibration.scope, scope)
-    latest = max(datetime.fromisoformat(gate.finished_at.replace("Z", "+00:00")) for gate in calibration.gates)
-    age = (now - latest).days
-    if age > MAX_AGE_DAYS:
-        yield fact("calibration.old", days=age, limit=MAX_AGE_DAYS)
-    if latest - now > _CLOCKS_DIFFER:
-        yield fact("calibration.from_the_future", date=f"{latest:%Y-%m-%d}")
-
-
-def _scope_differences(stored: Scope, scope: Scope) -> Iterator[Fact]:
     names = sorted(stored.software.keys() & scope.software.keys(), key=lambda name: (name != "torch", name))
     software: list[tuple[str, Value, Value]] = [(name, stored.software[name], scope.software[name]) for name in names]
     if scope.stack_id is not None:  # last: versions tell more, where they differ
@@ -163,10 +66,65 @@ def _scope_differences(stored: Scope, scope: Scope) -> Iterator[Fact]:
     ]
     for what, before, after in compared:
         if before != after:
-            yield fact("calibration.changed", what=what, before=before, after=after)
-    if stored.alpha != scope.alpha:
-        yield fact("calibration.level_changed", what="alpha", before_ratio=stored.alpha, after_ratio=scope.alpha)
-    if stored.margin_ratio > scope.margin_ratio:
-        # A wider margin flags less, so what was measured with a narrower one still bounds it.
-        values = {"before_ratio": stored.margin_ratio, "after_ratio": scope.margin_ratio}
-        yield fact("calibration.level_changed", values, what="margin")
+            return fact("calibration.changed", what=what, before=before, after=after)
+    what, before, after = "alpha", stored.alpha, scope.alpha
+    if before == after:
+        what, before, after = "margin", stored.margin_ratio, scope.margin_ratio
+        if before <= after:  # a wider margin flags less, so what was measured with a narrower one still bounds it
+            return None
+    return fact("calibration.level_changed", what=what, before_ratio=before, after_ratio=after)
+
+
+def error_rate(
+    state: CalibrationState,
+    summary: CalibrationSummary | None,
+    *,
+    alpha: float,
+    reach: Mapping[str, Value] = _UNKNOWN,
+    screens: bool = False,
+) -> Fact:
+    """The error rate of a gate: `rate.calibrated`, `.not_yet`, `.expired` or `.not_calibrated`.
+
+    `reach` is what gates of this budget find with 80 % power: `low_ratio` and `high_ratio`, over the gating cases, and
+    `budget_s`; empty where that is not known. A gate `screens` where a stored baseline clears what it can, so that the
+    rate is that of the pairs: the numbers of another day have no error rate that could be measured
+    (docs/decisions/0006-stored-baselines.md).
+    """
+    if state.status is CalibrationStatus.ABSENT or summary is None:
+        return nominal(alpha)
+    found: dict[str, Value] = {"screens": screens}
+    alarms = false_alarm_values(summary.false_alarms)
+    if not state.is_valid:
+        found |= state.reason.values
+        values = {**alarms, **found, "reason": state.reason.code}
+        return fact("rate.expired", values, severity=Severity.NOTABLE, alpha_ratio=alpha)
+    found |= reach
+    if not summary.false_alarms.gates:
+        found |= {"gates": summary.gates, "needed_blocks": LEAST_BLOCKS}
+        return fact("rate.not_yet", found, severity=Severity.NOTABLE, alpha_ratio=alpha)
+    # Notable though all is well: a verdict without its error rate says little.
+    latest = (summary.latest_at or "")[:10]
+    return fact("rate.calibrated", {**alarms, **found}, severity=Severity.NOTABLE, latest=latest)
+
+
+def nominal(alpha: float) -> Fact:
+    """The error rate of a gate whose machine was never calibrated."""
+    return fact("rate.not_calibrated", severity=Severity.NOTABLE, alpha_ratio=alpha)
+
+
+def false_alarm_values(found: FalseAlarms) -> Mapping[str, Value]:
+    """False alarms as values of a fact."""
+    return {
+        "false_alarms": found.count,
+        "gates": found.gates,
+        "bound_ratio": found.bound,
+        "is_certified": found.is_certified,
+    }
+
+
+def _age(calibration: Calibration, now: datetime) -> Fact | None:
+    latest = max(datetime.fromisoformat(gate.finished_at.replace("Z", "+00:00")) for gate in calibration.gates)
+    age = (now - latest).days
+    if age > MAX_AGE_DAYS:
+        return fact("calibration.old", days=age, limit=MAX_AGE_DAYS)
+    return fact("calibration.from_the_future", date=f"{latest:%Y-%m-%d}") if latest - now > _CLOCKS_DIFFER else None

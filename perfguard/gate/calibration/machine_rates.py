@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,22 +10,25 @@ from pathlib import Path
 from perfguard import __version__
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.calibration.aa_gates import aa_gate, gates_of_scope, gates_of_suite, with_gates
-from perfguard.gate.calibration.error_rate import (
-    CalibrationState,
-    Reach,
-    calibration_state,
-    error_rate,
-    of_selection,
-    unreadable,
+from perfguard.gate.calibration.aa_gates import (
+    aa_gate,
+    calibrated_margins,
+    detectable_effects,
+    gates_of_suite,
+    summarize,
+    with_gates,
 )
-from perfguard.gate.calibration.plan_cases import planned_gating
-from perfguard.gate.calibration.summary import calibrated_margins, detectable_effects, summarize
-from perfguard.gate.rules.sequential import ANALYSES
-from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
-from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.planning import SuitePlan
+from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
+from perfguard.records.calibration import (
+    DECISION_RULE,
+    TIME_FORMAT,
+    AAGate,
+    Calibration,
+    CalibrationSummary,
+    Scope,
+    SuitePlan,
+)
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -45,7 +49,6 @@ class GateErrorRate:
     """What is known of a gate's error rate on this machine, and what follows for its cases."""
 
     fact: Fact
-    """What the gate says of it."""
     margins: dict[str, float] = field(default_factory=dict)
     """Placebo floors above the configured margin, by case id; empty unless the calibration holds."""
 
@@ -60,15 +63,13 @@ def baselines_of(loaded: LoadedConfig) -> Path:
     return loaded.rules / loaded.config.baselines
 
 
-def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:
-    """What a gate's calibration must be valid for.
+def calibration_place(request: Request, machine_id: str) -> Path:
+    """The file of a machine's calibration of the request's suite."""
+    return calibration_file(baselines_of(request.loaded), machine_id, request.suite)
 
-    Args:
-        config: With the level and margin of the gate.
-        machine_id: Of the machine.
-        cpus: CPUs that are measured on.
-        arm: The candidate as it was found; None leaves the software unknown.
-    """
+
+def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | None) -> Scope:
+    """What a gate's calibration must be valid for; without the candidate's arm, its software is unknown."""
     found = {"torch": arm.torch, "python": arm.python} if arm else {}
     return Scope(
         machine_id=machine_id,
@@ -90,7 +91,7 @@ def stored_calibration(request: Request, machine_id: str) -> Calibration | None:
     Raises:
         StoreError: It is corrupt.
     """
-    stored = load_calibration(calibration_file(baselines_of(request.loaded), machine_id, request.suite))
+    stored = load_calibration(calibration_place(request, machine_id))
     return None if stored is None else with_present_cases(stored, request)
 
 
@@ -101,55 +102,48 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
 
 
 def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate:
-    """The error rate of this gate, and the margins of its cases.
+    """The error rate of this gate, and the margins of its cases; to be called once the arms are known.
 
-    Call it once the arms are known. A stored file that cannot be read is no error: a gate that was measured is judged
-    in any case.
-
-    Args:
-        session: The run.
-        screens: Whether a stored baseline clears what it can, and the rest is paired with its commit.
+    It `screens` where a stored baseline clears what it can, and the rest is paired with its commit. A stored file that
+    cannot be read is no error: a gate that was measured is judged in any case.
     """
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
-        return GateErrorRate(fact=of_selection(config.alpha))
+        # Calibrations are of suites.
+        return GateErrorRate(fact=fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha))
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
-        return GateErrorRate(fact=unreadable(config.alpha, str(error)))
-    scope = scope_of(
-        config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=session.summaries.get(Arm.CANDIDATE.value)
-    )
-    state = calibration_state(calibration, scope, now=utc_now())
-    summary = summarize(calibration, analyses=ANALYSES, max_blocks=config.max_blocks) if calibration else None
-    if screens:  # the pairs get what is left of the budget, so what they can find is not known beforehand
-        found = error_rate(state, summary, alpha=config.alpha, screens=True)
-    else:
-        found = error_rate_for(session.request, state, summary)
+        values: dict[str, Value] = {"alpha_ratio": config.alpha, "error": str(error)}
+        return GateErrorRate(fact=fact("rate.unreadable", values, severity=Severity.NOTABLE))
+    arm = session.summaries.get(Arm.CANDIDATE.value)
+    scope = scope_of(config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=arm)
+    state, _, found = rate_of(session.request, calibration, scope, screens=screens)
     uses_margins = state.is_valid and session.request.gate.uses_calibrated_margins
     return GateErrorRate(fact=found, margins=calibrated_margins(calibration, config.margin) if uses_margins else {})
 
 
-def error_rate_for(request: Request, state: CalibrationState, summary: CalibrationSummary | None) -> Fact:
-    """The error rate of a gate with this request's budget."""
-    config = request.loaded.config
-    reach = None
-    if summary is not None:
+def rate_of(
+    request: Request, calibration: Calibration | None, scope: Scope, *, screens: bool = False
+) -> tuple[CalibrationState, CalibrationSummary | None, Fact]:
+    """Whether a calibration holds for this scope, what it adds up to, and the error rate of a gate with this budget."""
+    config, reach = request.loaded.config, {}
+    state = calibration_state(calibration, scope, now=utc_now())
+    summary = summarize(calibration, max_blocks=config.max_blocks) if calibration else None
+    if summary is not None and not screens:  # then pairs get what is left of the budget, which nobody knows beforehand
         effects = detectable_effects(
-            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks, analyses=ANALYSES
+            summary, alpha=config.alpha, budget_s=request.budget_s, max_blocks=config.max_blocks
         )
-        reach = Reach(effects=effects, budget_s=request.budget_s) if effects is not None else None
-    return error_rate(state, summary, alpha=config.alpha, reach=reach)
+        if effects is not None:
+            reach = {"low_ratio": effects[0], "high_ratio": effects[1], "budget_s": request.budget_s}
+    return state, summary, error_rate(state, summary, alpha=config.alpha, reach=reach, screens=screens)
 
 
 def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
-    """The request's cases as the plan of this machine lets them gate, and notes on what it changed.
+    """The request's cases as the plan of this machine, for so many CPUs, lets them gate, and notes on what it changed.
 
-    Args:
-        request: What to measure; a selection of cases by pattern has no plan.
-        machine_id: Of this machine.
-        cpus: CPUs that are measured on.
+    A selection of cases by pattern has no plan.
     """
     if request.suite != request.loaded.config.suite:
         return request.cases, ()
@@ -158,9 +152,28 @@ def planned_cases(request: Request, *, machine_id: str, cpus: int) -> tuple[tupl
         plan = load_plan(path)
     except StoreError as error:
         return request.cases, (fact("plan.unreadable", severity=Severity.NOTABLE, error=str(error)),)
-    if plan is not None and (misfit := _misfit(plan, cpus, request.loaded.config)) is not None:
-        return request.cases, (misfit,)
+    profile = request.loaded.config.env_profile.value
+    compared = (("CPUs", plan.cpus, cpus), ("env_profile", plan.env_profile, profile)) if plan else ()
+    for what, planned, now in compared:
+        if plan and planned != now:
+            values = {"date": plan.created_at[:10], "what": what, "planned": planned, "now": now}
+            return request.cases, (fact("plan.unused", values, severity=Severity.NOTABLE),)
     return planned_gating(request.cases, plan)
+
+
+def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple[Case, ...], tuple[Fact, ...]]:
+    """The cases with those demoted that the plan of this machine and suite demotes, and a note for each."""
+    reasons = {planned.case_id: planned.reason for planned in plan.cases if not planned.gating} if plan else {}
+    kept, notes = [], []
+    for case in cases:
+        if plan is None or case.id not in reasons or case.gating is not Gating.GATING:
+            kept.append(case)
+            continue
+        kept.append(replace(case, gating=Gating.ADVISORY))
+        reason = reasons[case.id]
+        values = {**reason.values, "date": plan.created_at[:10]}
+        notes.append(fact(reason.code, values, severity=Severity.NOTABLE, case_id=case.id))
+    return tuple(kept), tuple(notes)
 
 
 def bank(session: Session, result: RunResult) -> AAGate | None:
@@ -199,15 +212,6 @@ def is_bankable(request: Request, result: RunResult) -> bool:
     )
 
 
-def banked_gates(loaded: LoadedConfig, scope: Scope, suite: str) -> tuple[AAGate, ...]:
-    """Banked gates of a scope.
-
-    Raises:
-        StoreError: The file is corrupt.
-    """
-    return gates_of_scope(load_calibration(banked_file(loaded.project, scope.machine_id, suite)), scope)
-
-
 def gate_of(result: RunResult, data: RunData, *, placebo: bool, banked: bool) -> AAGate:
     """What a calibration keeps of a run.
 
@@ -236,11 +240,3 @@ def scope_of_result(result: RunResult, request: Request) -> Scope:
         cpus=len(result.cpus),
         arm=result.arms.get(Arm.CANDIDATE.value),
     )
-
-
-def _misfit(plan: SuitePlan, cpus: int, config: Config) -> Fact | None:
-    for what, planned, now in (("CPUs", plan.cpus, cpus), ("env_profile", plan.env_profile, config.env_profile.value)):
-        if planned != now:
-            date = plan.created_at[:10]
-            return fact("plan.unused", severity=Severity.NOTABLE, date=date, what=what, planned=planned, now=now)
-    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -22,13 +22,11 @@ class Allowed:
     """What `perfguard allow` did."""
 
     entry: Allowance
-    """The new entry."""
     cases: tuple[str, ...]
     """Ids of the cases that it names now."""
     replaced: tuple[Allowance, ...]
     """Former entries with the same pattern."""
     path: Path
-    """The file."""
 
 
 def utc_today() -> date:
@@ -59,9 +57,7 @@ def allow(loaded: LoadedConfig, entry: Allowance) -> Allowed:
         ConfigError: The file is corrupt.
     """
     today = utc_today()
-    entry = Allowance(
-        case=entry.case.strip(), max_ratio=entry.max_ratio, until=entry.until, reason=one_line(entry.reason)
-    )
+    entry = replace(entry, case=entry.case.strip(), reason=one_line(entry.reason))
     if entry.has_expired(today):
         raise UsageError(f"--until {entry.until.isoformat()} is in the past (today is {today.isoformat()}, UTC)")
     if entry.until > today + timedelta(days=LONGEST_DAYS):
@@ -76,14 +72,9 @@ def allow(loaded: LoadedConfig, entry: Allowance) -> Allowed:
         raise UsageError(problem)
     cases = select(load_catalog(loaded), (entry.case,))
     before = allowances_of(loaded)
-    kept = [other for other in before if other.case != entry.case]
-    save_allowances(path_of(loaded), [*kept, entry])
-    return Allowed(
-        entry=entry,
-        cases=tuple(case.id for case in cases),
-        replaced=tuple(other for other in before if other.case == entry.case),
-        path=path_of(loaded),
-    )
+    replaced = tuple(other for other in before if other.case == entry.case)
+    save_allowances(path_of(loaded), [*(other for other in before if other not in replaced), entry])
+    return Allowed(entry=entry, cases=tuple(case.id for case in cases), replaced=replaced, path=path_of(loaded))
 
 
 def disallow(loaded: LoadedConfig, pattern: str) -> tuple[Allowance, ...]:

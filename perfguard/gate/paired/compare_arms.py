@@ -8,10 +8,11 @@ from dataclasses import replace
 from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, planned_cases
 from perfguard.gate.paired.allow_list import allowances_of
 from perfguard.gate.paired.explain import count_arms, explain
-from perfguard.gate.paired.judging import PairedJudge, against_anchor, policy_of, signal_policy_of
+from perfguard.gate.paired.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
+from perfguard.gate.rules.compare import SequentialGate, plan_analyses
 from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES
-from perfguard.gate.rules.sequential import plan_analyses
+from perfguard.gate.rules.signals import SignalPolicy
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, InterimAnalysis
 from perfguard.records.facts import Fact, Severity, fact
@@ -52,24 +53,19 @@ def compare_arms(
 ) -> RunResult:
     """Measure two arms in interleaved blocks and judge every case.
 
-    What was measured before an interruption is judged too; the result then says `interrupted`.
-
-    Args:
-        request: What to measure. Arms that turn out to run the same code are not measured, unless it says so.
-        baseline: What to compare with.
-        candidate: What to judge.
-        notes: For the reader.
-        place: Where the arms are put; alike by default.
-        is_anchor: Whether the baseline is an anchor, so that its margin is tested.
-        op_counts: What another machine counted, to compare the candidate's steps with as well.
+    Arms that turn out to run the same code are not measured, unless the request says so. They are put at alike places
+    unless `place` says otherwise. Against an anchor, its margin is tested. With `op_counts` of another machine, the
+    candidate's steps are compared with these as well. What was measured before an interruption is judged too; the
+    result then says `interrupted`.
 
     Raises:
         PerfguardError: The run could not be made; nothing that was measured is lost.
     """
     # Read first, so that a broken file is said before minutes of measuring.
     allowances = allowances_of(request.loaded) if request.gate.uses_allowances else ()
-    request, plan_notes = _as_planned(request)
-    with open_session(request, mode="paired") as session:
+    cpus = len(choose_cpus(request.loaded, request.fingerprint).cpus)
+    cases, plan_notes = planned_cases(request, machine_id=request.fingerprint.machine_id, cpus=cpus)
+    with open_session(replace(request, cases=cases), mode="paired") as session:
         for note in (*notes, *plan_notes):
             session.note(note)
         specs = {Arm.BASELINE: baseline, Arm.CANDIDATE: candidate}
@@ -81,15 +77,13 @@ def compare_arms(
         if not session.identical:
             plan = calibrate(session, starter, arms, measures_identical=is_measured)
         error_rate = gate_error_rate(session)
-        judge = judge_of(session, request.cases, error_rate.margins, allowances=allowances)
-        if is_anchor:
-            judge = against_anchor(judge, request.loaded.config)
+        judge = judge_of(session, cases, error_rate.margins, allowances=allowances, is_anchor=is_anchor)
         if is_measured or not session.identical:
-            cases = [each.case for each in plan.cases]
-            count_arms(session, starter, cases, op_counts)
+            chosen = [each.case for each in plan.cases]
+            count_arms(session, starter, chosen, op_counts)
             measure_paired(session, starter, plan, judge)
             confirm_flags(session, specs, plan, judge)
-            explain(session, starter, judge.verdicts(session.data), cases)
+            explain(session, starter, judge.verdicts(session.data), chosen)
         is_proven = session.identical and not session.data.blocks_finished
         known = None if is_proven else error_rate.fact  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
@@ -105,24 +99,29 @@ def judge_of(
     stage: Stage = Stage.MAIN,
     *,
     allowances: Sequence[Allowance] = (),
+    is_anchor: bool = False,
+    level_share: float = 1.0,
 ) -> PairedJudge:
-    """The judge of a stage, with the margins that this machine's calibration gives."""
+    """The judge of a stage, with the margins that this machine's calibration gives, and its share of the level.
+
+    Against an anchor, the anchor's margin is tested instead of the gate's.
+    """
     config = session.request.loaded.config
+    policy = replace(policy_of(config), margins=margins, alpha=config.alpha * level_share)
+    if is_anchor:
+        margin = config.anchor_margin
+        policy = replace(policy, margin_ratio=margin, equivalence_ratio=max(config.equivalence, margin))
+    is_drift = stage is Stage.DRIFT
     return PairedJudge(
         cases=cases,
-        policy=replace(policy_of(config), margins=margins),
+        policy=policy,
         stage=stage,
+        confirmation=Stage.DRIFT_CONFIRMATION if is_drift else Stage.CONFIRMATION,
         identical=session.identical,
-        signals=signal_policy_of(config),
+        # Drift is about time; the gate's level for signals is spent on the baseline.
+        signals=SignalPolicy(gating=()) if is_drift else signal_policy_of(config),
         allowances=tuple(allowances),
     )
-
-
-def _as_planned(request: Request) -> tuple[Request, tuple[Fact, ...]]:
-    """The request with cases demoted as this machine's plan says, and why."""
-    cpus = len(choose_cpus(request.loaded, request.fingerprint).cpus)
-    cases, notes = planned_cases(request, machine_id=request.fingerprint.machine_id, cpus=cpus)
-    return replace(request, cases=cases), notes
 
 
 def measure_paired(
@@ -133,12 +132,7 @@ def measure_paired(
     Where something is flagged, the last part of the budget is left to its confirmation; where nothing is, that part
     measures as well, and a flag of the last analysis is confirmed beyond the budget.
 
-    Args:
-        session: The run.
-        starter: Starts workers.
-        plan: Calibrated cases.
-        judge: Of the stage.
-        keep_s: Seconds that are kept for a further stage.
+    `keep_s` seconds of the budget are kept for a further stage.
     """
     if not plan.cases or session.interrupts.asked:
         return
@@ -150,11 +144,7 @@ def measure_paired(
         left_s = session.left_s() - keep_s
         gate = judge.gate
         if gate is None:
-            planned = plan_analyses(
-                data.longest_block_s(judge.stage), left_s=left_s, max_blocks=session.settings.max_blocks
-            )
-            session.emit(_analyses_planned(session, judge, planned))
-            gate = judge.plan(planned)
+            gate = _planned(session, judge, left_s=left_s)
         if gate.is_due(blocks):
             _analyse(session, judge, final=False)
         if left_s <= reserve_s and judge.flagged(data):
@@ -164,12 +154,8 @@ def measure_paired(
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
     measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)
     _analyse(session, judge, final=True)
-    _tell_cap(session, judge, left_s=session.left_s() - keep_s)
-
-
-def _tell_cap(session: Session, judge: PairedJudge, *, left_s: float) -> None:
-    """Say so where the cap on blocks ended the measuring, so that nobody raises the budget in vain."""
-    blocks = session.data.blocks_of(judge.stage)
+    # Where the cap on blocks ended the measuring it is said, so that nobody raises the budget in vain.
+    blocks, left_s = session.data.blocks_of(judge.stage), session.left_s() - keep_s
     gate = None if judge.identical else judge.gate  # what is identical passes, however many blocks there are
     is_open = gate is not None and any(case.id not in gate.answered() for case in judge.cases)
     if is_open and blocks >= session.settings.max_blocks and left_s > session.data.longest_block_s(judge.stage):
@@ -210,12 +196,9 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
 
     Starting two workers costs far more than a few samples, which halve the noise of what decides.
     """
-    medians = {v.case_id: v.comparison for v in (judge.gate.verdicts() if judge.gate else ())}
-    pair_s = sum(
-        each.inner_loops
-        * ((medians[each.case.id].baseline_median_s or 0.0) + (medians[each.case.id].candidate_median_s or 0.0))
-        for each in plan.cases
-    )
+    compared = [verdict.comparison for verdict in (judge.gate.verdicts() if judge.gate else ())]
+    sums_s = {c.case_id: (c.baseline_median_s or 0.0) + (c.candidate_median_s or 0.0) for c in compared}
+    pair_s = sum(each.inner_loops * sums_s[each.case.id] for each in plan.cases)
     most = plan.settings.samples
     affordable = int(session.data.longest_block_s(judge.stage) / 2 / pair_s) if pair_s > 0 else most
     return max(min(LEAST_CONFIRMATION_SAMPLES, most), min(affordable, most))
@@ -223,21 +206,22 @@ def _confirmation_samples(session: Session, plan: Plan, judge: PairedJudge) -> i
 
 def _analyse(session: Session, judge: PairedJudge, *, final: bool) -> None:
     decided = judge.analyse(session.data, final=final)
-    session.emit(
-        InterimAnalysis(
-            blocks=session.data.blocks_of(judge.stage),
-            final=final,
-            decided={case_id: outcome.value for case_id, outcome in decided.items()},
-        )
-    )
+    outcomes = {case_id: outcome.value for case_id, outcome in decided.items()}
+    session.emit(InterimAnalysis(blocks=session.data.blocks_of(judge.stage), final=final, decided=outcomes))
 
 
-def _analyses_planned(session: Session, judge: PairedJudge, blocks: int) -> AnalysesPlanned:
+def _planned(session: Session, judge: PairedJudge, *, left_s: float) -> SequentialGate:
+    """The judge's analyses, spread over the blocks that the rest of the budget will hold."""
     policy, configured = judge.policy, policy_of(session.request.loaded.config)
     margin_ratio, equivalence_ratio = policy.margin_ratio, policy.equivalence_ratio
-    return AnalysesPlanned(
-        blocks=blocks,
-        margins=policy.margins,
-        margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,
-        equivalence_ratio=None if equivalence_ratio == configured.equivalence_ratio else equivalence_ratio,
+    first_block_s, most = session.data.longest_block_s(judge.stage), session.settings.max_blocks
+    blocks = plan_analyses(first_block_s, left_s=left_s, max_blocks=most)
+    session.emit(
+        AnalysesPlanned(
+            blocks=blocks,
+            margins=policy.margins,
+            margin_ratio=None if margin_ratio == configured.margin_ratio else margin_ratio,
+            equivalence_ratio=None if equivalence_ratio == configured.equivalence_ratio else equivalence_ratio,
+        )
     )
+    return judge.plan(blocks)

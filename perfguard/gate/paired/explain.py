@@ -11,9 +11,15 @@ from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.op_counts import classify, comparable, compare_op_counts, records_of
-from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
-from perfguard.profile.runs.profiling import ProfileSize, findings_of, isa_of, op_counts_of_case, run_profiles
+from perfguard.profile.runs.profiling import (
+    ProfileSize,
+    findings_for,
+    findings_of,
+    isa_of,
+    op_counts_of_case,
+    run_profiles,
+)
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.record import StoredOpCounts
@@ -38,93 +44,73 @@ _COUNT_ONLY = ProfileSize(processes=1, steps=0, where=False)
 def count_arms(
     session: Session, starter: ProcessStarter, cases: Sequence[Case], stored: StoredOpCounts | None = None
 ) -> None:
-    """Count what each arm's step executes, and keep what differs; a case that cannot be counted is noted.
+    """Count what each arm's step executes, and keep what differs, also from what another machine counted (`stored`).
 
-    Arms that are identical by their hashes execute the same, so nothing is counted there but the candidate, where
-    there is something else to compare it with.
-
-    Args:
-        session: The run.
-        starter: Starts workers of both arms.
-        cases: What to count.
-        stored: What another machine counted; None compares the arms alone.
+    A case that cannot be counted is noted. Arms that are identical by their hashes execute the same, so nothing is
+    counted there but the candidate, where there is something else to compare it with.
     """
-    cases, arms = _with_ops(cases), BOTH
+    arms, foreign = BOTH, stored.op_counts if stored else {}
     if session.identical:
         arms = (Arm.CANDIDATE,)
-        cases = [case for case in cases if stored is not None and case.id in stored.op_counts]
-    if session.interrupts.asked or not cases:
+        cases = [case for case in cases if case.id in foreign]
+    if session.interrupts.asked:
         return
-    session.request.progress(fact("step.counting_ops"))
     seed = stored.info.seed if stored is not None and session.request.loaded.config.seed is None else None
-    found = _profiled(session, starter, cases, replace(_COUNT_ONLY, seed=seed), arms)
-    if found is None:
-        return
-    counted = _op_counts(session, found, cases, arms)
+    counted = _counted(session, starter, cases, arms, seed)
     if arms == BOTH:
         for case_id, (before, after) in counted.items():
             session.emit(StepsCounted(case_id=case_id, changes=compare_op_counts(before, after)))
-    if stored is not None:
-        _compare_with_stored(session, stored, {case_id: op_counts[-1] for case_id, op_counts in counted.items()})
-
-
-def _compare_with_stored(session: Session, stored: StoredOpCounts, counted: Mapping[str, OpCounts]) -> None:
-    """Compare the candidate's op counts with those of another machine, and say how many differ."""
-    both = [
-        case_id
-        for case_id, counts in counted.items()
-        if case_id in stored.op_counts and comparable(stored.op_counts[case_id], counts) is None
-    ]
-    info, changed = stored.info, 0
-    for case_id in both:
-        changes = compare_op_counts(stored.op_counts[case_id], counted[case_id])
-        changed += bool(changes)
-        session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=info.machine_id))
-    if both:
+    compared, changed = 0, 0
+    for case_id, op_counts in counted.items():
+        if stored is not None and case_id in foreign and comparable(foreign[case_id], op_counts[-1]) is None:
+            changes = compare_op_counts(foreign[case_id], op_counts[-1])
+            compared, changed = compared + 1, changed + bool(changes)
+            session.emit(StepsCounted(case_id=case_id, changes=changes, counted_on=stored.info.machine_id))
+    if stored is not None and compared:
+        info = stored.info
         found = {"machine_id": info.machine_id, "date": info.created_at[:10], "commit": (info.commit or "unknown")[:12]}
-        session.note(fact("ops.compared_with_machine", found, changed=changed, cases=len(both)))
+        session.note(fact("ops.compared_with_machine", found, changed=changed, cases=compared))
 
 
 def count_candidate(session: Session, starter: ProcessStarter, cases: Sequence[Case]) -> dict[str, OpCounts]:
     """What the candidate's steps execute, by case id; a case that cannot be counted is noted and missing."""
-    cases = _with_ops(cases)
-    if not cases:
-        return {}
-    session.request.progress(fact("step.counting_ops"))
-    arms = (Arm.CANDIDATE,)
-    found = _profiled(session, starter, cases, _COUNT_ONLY, arms)
-    if found is None:
-        return {}
-    return {case_id: counts for case_id, (counts,) in _op_counts(session, found, cases, arms).items()}
-
-
-def _op_counts(
-    session: Session, found: Profiled, cases: Sequence[Case], arms: Sequence[Arm]
-) -> dict[str, tuple[OpCounts, ...]]:
-    """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
-    isa_class = isa_of(session.request.fingerprint)
-    counted = {}
-    for case in cases:
-        try:
-            counted[case.id] = tuple(op_counts_of_case(found, case, arm, isa_class) for arm in arms)
-        except (StoreError, MeasurementError) as error:
-            session.note(fact("ops.not_counted", severity=Severity.NOTABLE, case_id=case.id, error=str(error)))
-    return counted
+    return {case_id: counts for case_id, (counts,) in _counted(session, starter, cases, (Arm.CANDIDATE,)).items()}
 
 
 def count_against(
     session: Session, starter: ProcessStarter, stored: Mapping[str, OpCounts], cases: Sequence[Case]
 ) -> None:
     """Compare what the candidate executes with stored op counts, exactly, however noisy either machine is."""
-    chosen = [case for case in cases if case.id in stored]
-    if not chosen or session.interrupts.asked:
+    if session.interrupts.asked:
         return
+    chosen = [case for case in cases if case.id in stored]
     for case_id, counts in count_candidate(session, starter, chosen).items():
         obstacle = comparable(stored[case_id], counts)
         if obstacle is not None:
             session.note(replace(obstacle, severity=Severity.NOTABLE, subject=Subject(case_id=case_id)))
         else:
             session.emit(StepsCounted(case_id=case_id, changes=compare_op_counts(stored[case_id], counts)))
+
+
+def _counted(
+    session: Session, starter: ProcessStarter, cases: Sequence[Case], arms: tuple[Arm, ...], seed: int | None = None
+) -> dict[str, tuple[OpCounts, ...]]:
+    """What each arm's steps execute, by case id; a case that an arm could not be counted for is noted and missing."""
+    cases = _with_ops(cases)
+    if not cases:
+        return {}
+    session.request.progress(fact("step.counting_ops"))
+    found = _profiled(session, starter, cases, replace(_COUNT_ONLY, seed=seed), arms)
+    counted = {}
+    if found is None:
+        return {}
+    isa_class = isa_of(session.request.fingerprint)
+    for case in cases:
+        try:
+            counted[case.id] = tuple(op_counts_of_case(found, case, arm, isa_class) for arm in arms)
+        except (StoreError, MeasurementError) as error:
+            session.note(fact("ops.not_counted", severity=Severity.NOTABLE, case_id=case.id, error=str(error)))
+    return counted
 
 
 def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdict], cases: Sequence[Case]) -> None:
@@ -134,8 +120,11 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
 
     An injected slowdown lies outside the benchmark, where no profiler sees it; such cases are left out.
     """
-    injected = {case_id for case_id, _ in session.request.injections}
-    chosen = [c for c in _with_ops(cases) if _is_wanted(session, c, verdicts) and c.id not in injected]
+    wanted = {verdict.case_id for verdict in verdicts if verdict.outcome is Outcome.REGRESSED}
+    if session.request.ops is not None:
+        wanted = {case.id for case in cases if session.request.ops}
+    wanted -= {case_id for case_id, _ in session.request.injections}
+    chosen = [case for case in _with_ops(cases) if case.id in wanted]
     if not chosen or session.interrupts.asked:
         return
     found = _profiled(session, starter, chosen, GATE_SIZE)
@@ -148,7 +137,11 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
             continue
         try:
             arms = {arm: findings_of(found, case, arm, isa_class) for arm in BOTH}
-            changes = _count_changes(session, case, arms)
+            before, after = (arms[arm].joined for arm in BOTH)
+            changes: Sequence[Change] = ()
+            if before is not None and after is not None:
+                changes = classify(before.op_counts, after.op_counts)
+                session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
             attribution = attribute(case.id, arms[Arm.BASELINE].profile, arms[Arm.CANDIDATE].profile, changes)
             advice = _advice(session, starter, found, arms, attribution)
         except (StoreError, MeasurementError) as error:
@@ -159,16 +152,6 @@ def explain(session: Session, starter: ProcessStarter, verdicts: Sequence[Verdic
         session.emit(OpsCompared(attribution=shown, file=path.name, findings=advice))
 
 
-def _count_changes(session: Session, case: Case, arms: Mapping[Arm, ArmFindings]) -> Sequence[Change]:
-    """What changed by op counts, kept as well; empty where an arm was not counted."""
-    baseline, candidate = (arms[arm].joined for arm in BOTH)
-    if baseline is None or candidate is None:
-        return ()
-    changes = classify(baseline.op_counts, candidate.op_counts)
-    session.emit(StepsCounted(case_id=case.id, changes=records_of(changes)))
-    return changes
-
-
 def _advice(
     session: Session,
     starter: ProcessStarter,
@@ -177,16 +160,13 @@ def _advice(
     attribution: Attribution,
 ) -> tuple[Finding, ...]:
     """Advice on what the candidate does and the baseline does not, from what was profiled already."""
-    isa_class = isa_of(session.request.fingerprint)
     advice = {
         arm: findings_for(
+            session,
             Program(case_id=attribution.case_id, arm=starter.arms[arm].spec),
             arms[arm],
             found.processes[attribution.case_id, arm],
-            fingerprint=session.fingerprint,
-            ready=found.ready[arm],
-            isa_class=isa_class,
-            cpus=len(session.selection.cpus),
+            found.ready[arm],
             comparison=attribution if arm is Arm.CANDIDATE else None,
         )
         for arm in BOTH
@@ -197,12 +177,6 @@ def _advice(
 def _with_ops(cases: Sequence[Case]) -> list[Case]:
     """Cases that use torch: the others have no ops that could be counted."""
     return [case for case in cases if "no-torch" not in case.tags]
-
-
-def _is_wanted(session: Session, case: Case, verdicts: Sequence[Verdict]) -> bool:
-    if session.request.ops is not None:
-        return session.request.ops
-    return any(v.case_id == case.id and v.outcome is Outcome.REGRESSED for v in verdicts)
 
 
 def _profiled(

@@ -9,21 +9,19 @@ from datetime import date
 from perfguard.config import Config
 from perfguard.gate.paired.allow_list import tags_of, utc_today
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
-from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
-from perfguard.gate.rules.intrusion import guard_intrusion
+from perfguard.gate.rules.compare import SequentialGate, without_estimate
+from perfguard.gate.rules.confirmation import apply_confirmations, confirm, confirm_signals, flagged_cases
+from perfguard.gate.rules.guards import different_results, guard_intrusion, guard_numerics
 from perfguard.gate.rules.modes import report_modes
-from perfguard.gate.rules.numerics import different_results, guard_numerics
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate
-from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, ArmsCompared, Event, InterimAnalysis
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import fact
 from perfguard.records.run import Signal, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
-from perfguard.records.verdict import Comparison, Confirmation, GateOutcome, GateResult, Outcome, Policy, Verdict
+from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, Verdict
 
 
 @dataclass(slots=True)
@@ -33,7 +31,6 @@ class PairedJudge:
     cases: tuple[Case, ...]
     """Cases of the stage, in the order of the suite."""
     policy: Policy
-    """The rule."""
     stage: Stage = Stage.MAIN
     """Whose blocks it judges."""
     confirmation: Stage = Stage.CONFIRMATION
@@ -49,7 +46,6 @@ class PairedJudge:
     gate: SequentialGate | None = field(default=None, init=False)
     """Known once the analyses are planned."""
     is_closed: bool = field(default=False, init=False)
-    """Whether the final analysis was taken."""
 
     def plan(self, blocks: int) -> SequentialGate:
         """Spread the analyses over so many blocks."""
@@ -66,14 +62,20 @@ class PairedJudge:
     def verdicts(self, data: RunData) -> tuple[Verdict, ...]:
         """Verdicts on the stage, after everything that may change them."""
         if self._was_not_measured(data):
-            return tuple(_same_code(case, self.policy) for case in self.cases)
+            return tuple(
+                Verdict(
+                    case_id=case.id,
+                    outcome=Outcome.SAME_CODE,
+                    gating=case.gating,
+                    reasons=(fact("verdict.not_measured"),),
+                    comparison=without_estimate(case, self.policy),
+                )
+                for case in self.cases
+            )
         if not self.is_closed:
             self.analyse(data, final=True)
-        if self.gate is None:
-            return ()
-        timed = apply_confirmations(self.gate.verdicts(), self._confirmations(data))
-        timed = report_modes(timed, data.paired(self.stage), self.policy, voided=self._voided)
-        verdicts = confirm_signals(timed, self._with_signals(data, timed), data.signals(self.confirmation), self.policy)
+        timed = report_modes(self._confirmed(data), data.paired(self.stage), self.policy, voided=self._voided)
+        verdicts = self._with_confirmed_signals(data, timed)
         checks = data.checks(self.stage)
         verdicts = guard_intrusion(guard_numerics(verdicts, checks), data.intrusions(self.stage))
         if self.identical:
@@ -89,14 +91,11 @@ class PairedJudge:
 
     def flagged(self, data: RunData) -> frozenset[str]:
         """Cases that would make the gate red, by their times or by another signal; each needs a confirmation."""
-        timed = self.gate.verdicts() if self.gate else ()
-        return frozenset(flagged_cases(self._with_signals(data, timed)))
+        return frozenset(flagged_cases(self._with_signals(data, self._timed())))
 
     def confirmed(self, data: RunData) -> frozenset[str]:
         """Those of them that relocated arms have confirmed so far."""
-        timed = apply_confirmations(self.gate.verdicts() if self.gate else (), self._confirmations(data))
-        judged = self._with_signals(data, timed)
-        return frozenset(flagged_cases(confirm_signals(timed, judged, data.signals(self.confirmation), self.policy)))
+        return frozenset(flagged_cases(self._with_confirmed_signals(data, self._confirmed(data))))
 
     @property
     def _voided(self) -> frozenset[int]:
@@ -105,18 +104,27 @@ class PairedJudge:
     def _with_signals(self, data: RunData, timed: Sequence[Verdict]) -> tuple[Verdict, ...]:
         return judge_signals(data.signals(self.stage), timed, self.signals, voided=self._voided)
 
-    def _confirmations(self, data: RunData) -> dict[str, Confirmation]:
-        flagged = set(flagged_cases(self.gate.verdicts())) if self.gate else set()
-        if not flagged or not data.blocks_of(self.confirmation):
-            return {}
-        cases = [case for case in self.cases if case.id in flagged]
-        return confirm(data.paired(self.confirmation), cases, self.policy)
+    def _with_confirmed_signals(self, data: RunData, timed: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        judged = self._with_signals(data, timed)
+        return confirm_signals(timed, judged, data.signals(self.confirmation), self.policy)
+
+    def _timed(self) -> tuple[Verdict, ...]:
+        """Verdicts on the times, before any confirmation."""
+        return self.gate.verdicts() if self.gate else ()
+
+    def _confirmed(self, data: RunData) -> tuple[Verdict, ...]:
+        """Verdicts on the times, flags confirmed."""
+        timed, confirmations = self._timed(), {}
+        cases = [case for case in self.cases if case.id in flagged_cases(timed)]
+        if cases and data.blocks_of(self.confirmation):
+            confirmations = confirm(data.paired(self.confirmation), cases, self.policy)
+        return apply_confirmations(timed, confirmations)
 
     def _was_not_measured(self, data: RunData) -> bool:
         """Whether the arms are the same, so that nothing had to be measured."""
         return self.identical and not data.blocks_of(self.stage) and not data.failures
 
-    def conclude(self, data: RunData, *, notes: Sequence[Fact] = ()) -> GateResult:
+    def conclude(self, data: RunData) -> GateResult:
         """What the verdicts mean for the gate."""
         verdicts = self.verdicts(data)
         if self._was_not_measured(data):
@@ -128,56 +136,25 @@ class PairedJudge:
                 blocks_total=0,
                 blocks_voided=0,
                 identical=True,
-                notes=tuple(notes),
             )
         voiding = self.gate.voiding if self.gate else None
         allowed = allowance_notes(self.allowances, verdicts, self.today, tags=tags_of(self.cases))
-        result = conclude(verdicts, self.policy, voiding=voiding, notes=(*notes, *allowed))
+        result = conclude(verdicts, self.policy, voiding=voiding, notes=allowed)
         result = replace(result, missing_signals=missing_signals(data.missing_signals))
-        return passed_by_construction(result) if self.identical else result
+        return _passed_by_construction(result) if self.identical else result
 
 
-def _same_code(case: Case, policy: Policy) -> Verdict:
-    """The verdict on a case that both arms run with the same code, so that nothing was measured."""
-    comparison = Comparison(
-        case_id=case.id,
-        gating=case.gating,
-        estimate=None,
-        p_regressed=None,
-        p_improved=None,
-        baseline_median_s=None,
-        candidate_median_s=None,
-        margin_ratio=policy.margin_of(case.id),
-    )
-    return Verdict(
-        case_id=case.id,
-        outcome=Outcome.SAME_CODE,
-        gating=case.gating,
-        reasons=(fact("verdict.not_measured"),),
-        comparison=comparison,
-    )
-
-
-def against_anchor(judge: PairedJudge, config: Config) -> PairedJudge:
-    """The same judge before its first analysis, who tests against the anchor's margin instead of the gate's."""
-    policy = replace(
-        judge.policy, margin_ratio=config.anchor_margin, equivalence_ratio=max(config.equivalence, config.anchor_margin)
-    )
-    return replace(judge, policy=policy)
-
-
-def passed_by_construction(result: GateResult) -> GateResult:
+def _passed_by_construction(result: GateResult) -> GateResult:
     """The result of a gate whose arms are identical: a pass, which keeps what the times alone would have said.
 
     A failure stays one: it says nothing of the difference between the arms, but the gate did not do its work.
     """
+    result = replace(result, identical=True, measured_outcome=result.outcome)
     if result.outcome is GateOutcome.FAILED:
-        return replace(result, identical=True, measured_outcome=result.outcome)
+        return result
     return replace(
         result,
         outcome=GateOutcome.PASS,
-        identical=True,
-        measured_outcome=result.outcome,
         verdicts=tuple(
             replace(verdict, outcome=Outcome.SAME_CODE, timed_outcome=verdict.outcome) for verdict in result.verdicts
         ),
@@ -204,8 +181,6 @@ def replay(events: Iterable[Event], judge: PairedJudge) -> RunData:
                 judge.plan(event.blocks)
             case InterimAnalysis():
                 judge.analyse(data, final=event.final)
-            case _:
-                pass
     return data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.rules.policy import exit_code
@@ -15,6 +15,7 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.run import Round, Stage
+from perfguard.records.run_data import RunData
 from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
@@ -27,10 +28,23 @@ def finish(
     session: Session, gate: GateResult | None, *, measured: Sequence[CaseMeasured] = (), error_rate: Fact | None = None
 ) -> RunResult:
     """Write everything that the run adds up to, and give its result."""
-    if gate is not None:
-        _emit_verdicts(session, gate)
+    for judged in gate.verdicts if gate else ():
+        estimate = judged.comparison.estimate
+        session.emit(
+            VerdictReached(
+                case_id=judged.case_id,
+                outcome=judged.outcome.value,
+                log_ratio=estimate.log_ratio if estimate else None,
+                lower=estimate.interval.lower if estimate else None,
+                upper=estimate.interval.upper if estimate else None,
+                reasons=judged.reasons,
+            )
+        )
     _join_raw_files(session)
-    _note_waiting(session)
+    ratio = session.data.waited_ratio()
+    if ratio is not None and ratio > _MUCH_WAITING:  # the host is at fault, and a larger budget does not help
+        cpus = format_cpu_list(session.selection.cpus)
+        session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
     if error_rate is not None:
         session.note(error_rate)
     code, verdict, reasons = _conclusion(session, gate, measured)
@@ -61,31 +75,25 @@ def finish(
     return result
 
 
-def _note_waiting(session: Session) -> None:
-    """Say that something else ran on the CPUs: then the host is at fault, and a larger budget does not help."""
-    ratio = session.data.waited_ratio()
-    if ratio is not None and ratio > _MUCH_WAITING:
-        cpus = format_cpu_list(session.selection.cpus)
-        session.note(fact("host.waited_for_cpu", severity=Severity.NOTABLE, waited_share=ratio, cpus=cpus))
-
-
 def measured_cases(session: Session) -> tuple[CaseMeasured, ...]:
-    """What a one-arm run measured of each case."""
-    rounds = session.data.rounds()
-    found = []
-    for case in session.request.cases:
-        failure = session.data.failures.get(case.id)
-        if failure is not None and failure.skipped:
-            continue
-        found.append(
-            describe_rounds(
-                case.id,
-                rounds.get(case.id, ()),
-                inner_loops=session.data.inner_loops.get(case.id),
-                problem=failure.reason if failure else None,
-            )
+    """What a one-arm run measured of each case that its own suite does not skip."""
+    failures = session.data.failures
+    kept = [case.id for case in session.request.cases if case.id not in failures or not failures[case.id].skipped]
+    return describe_measured(session.data, kept)
+
+
+def describe_measured(data: RunData, case_ids: Iterable[str]) -> tuple[CaseMeasured, ...]:
+    """What a one-arm run measured of these cases."""
+    rounds = data.rounds()
+    return tuple(
+        describe_rounds(
+            case_id,
+            rounds.get(case_id, ()),
+            inner_loops=data.inner_loops.get(case_id),
+            problem=data.failures[case_id].reason if case_id in data.failures else None,
         )
-    return tuple(found)
+        for case_id in case_ids
+    )
 
 
 def describe_rounds(
@@ -119,30 +127,18 @@ def _conclusion(
         return ExitCode.INTERRUPTED, "interrupted", (fact("run.interrupted", blocks=blocks),)
     if gate is not None:
         return exit_code(gate, fail_on=config.fail_on), gate.outcome.value, gate.reasons
-    failed = [m.case_id for m in measured if m.problem]
-    if failed:
-        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=len(failed), cases=len(measured)),)
+    if failed := sum(case.problem is not None for case in measured):
+        return ExitCode.INFRASTRUCTURE, "failed", (fact("run.cases_failed", failed=failed, cases=len(measured)),)
     return ExitCode.PASS, "measured", (fact("run.measured", cases=len(measured)),)
-
-
-def _emit_verdicts(session: Session, gate: GateResult) -> None:
-    for verdict in gate.verdicts:
-        estimate = verdict.comparison.estimate
-        session.emit(
-            VerdictReached(
-                case_id=verdict.case_id,
-                outcome=verdict.outcome.value,
-                log_ratio=estimate.log_ratio if estimate else None,
-                lower=estimate.interval.lower if estimate else None,
-                upper=estimate.interval.upper if estimate else None,
-                reasons=verdict.reasons,
-            )
-        )
 
 
 def _join_raw_files(session: Session) -> None:
     """One pyperf suite of the main stage for each arm, beside the raw files of each process."""
     raw = session.folder.path / "raw"
+
+    def incomplete(error: str) -> None:
+        session.note(fact("run.raw_files_incomplete", severity=Severity.NOTABLE, error=error))
+
     for code, name in (("a", "baseline"), ("b", "candidate")):
         files = [
             path
@@ -152,12 +148,8 @@ def _join_raw_files(session: Session) -> None:
         if not files:
             continue
         try:
-            suite = join_suites(files, skipped=lambda text: _note_raw_files(session, text))
+            suite = join_suites(files, skipped=incomplete)
             if suite is not None:
                 write_suite(suite, session.folder.path / f"{name}.json")
         except StoreError as error:
-            _note_raw_files(session, str(error))
-
-
-def _note_raw_files(session: Session, error: str) -> None:
-    session.note(fact("run.raw_files_incomplete", severity=Severity.NOTABLE, error=error))
+            incomplete(str(error))

@@ -12,12 +12,12 @@ from dataclasses import replace
 from datetime import date
 
 from perfguard.benchmarks.selection import names_case
-from perfguard.gate.rules.reasons import effect_values
+from perfguard.gate.rules.confirmation import is_flagged
+from perfguard.gate.rules.policy import effect_values
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy, SignalFinding, Verdict
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 
 
 def apply_allowances(
@@ -35,17 +35,13 @@ def apply_allowances(
     shown to be beyond it (one-sided, at the policy's level). Where several entries name a case, the strictest applies.
     What is beyond it, or not covered for another reason, stays regressed and says why.
 
-    Args:
-        verdicts: In the order of the suite, after every other ruling.
-        allowances: The allow-list, expired entries too.
-        today: UTC date; an entry applies up to and including its last day.
-        policy: The rule that the verdicts were reached by.
-        tags: Tags by case id, for patterns such as `tag:step`.
-        different: Cases whose arms do not compute the same thing.
+    The verdicts are those after every other ruling. An entry applies up to and including its last day, in UTC. Tags by
+    case id are for patterns such as `tag:step`; different are cases whose arms do not compute the same thing.
     """
-    active = [entry for entry in allowances if not entry.has_expired(today)]
     return tuple(
-        _ruled(verdict, _naming(verdict.case_id, active, tags or {}), policy, is_different=verdict.case_id in different)
+        _ruled(verdict, named, policy, is_different=verdict.case_id in different)
+        if is_flagged(verdict) and (named := _naming(verdict.case_id, allowances, today, tags or {}))
+        else verdict
         for verdict in verdicts
     )
 
@@ -57,19 +53,11 @@ def allowance_notes(
     *,
     tags: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Fact, ...]:
-    """One note for each entry of the allow-list: whether it was used, or has expired.
-
-    Args:
-        allowances: The allow-list, expired entries too.
-        verdicts: After `apply_allowances`.
-        today: UTC date.
-        tags: As for `apply_allowances`.
-    """
-    active = [entry for entry in allowances if not entry.has_expired(today)]
+    """One note for each entry of the allow-list: whether `apply_allowances` used it, or it has expired."""
     used: dict[Allowance, list[str]] = {}
     for verdict in verdicts:
         if verdict.outcome is Outcome.ALLOWED:
-            for entry in _naming(verdict.case_id, active, tags or {})[:1]:
+            for entry in _naming(verdict.case_id, allowances, today, tags or {})[:1]:
                 used.setdefault(entry, []).append(verdict.case_id)
     return tuple(_note(entry, used.get(entry, ()), today) for entry in allowances)
 
@@ -83,39 +71,34 @@ def _note(entry: Allowance, used: Sequence[str], today: date) -> Fact:
     return fact("allowance.used" if used else "allowance.unused", {**_limits(entry), **values}, severity=severity)
 
 
-def _naming(case_id: str, allowances: Sequence[Allowance], tags: Mapping[str, Sequence[str]]) -> tuple[Allowance, ...]:
-    """The entries that name a case, the strictest first."""
-    found = [entry for entry in allowances if names_case(entry.case, case_id, tags.get(case_id, ()))]
-    return tuple(sorted(found, key=lambda entry: (entry.max_ratio, entry.until)))
+def _naming(
+    case_id: str, allowances: Sequence[Allowance], today: date, tags: Mapping[str, Sequence[str]]
+) -> list[Allowance]:
+    """The entries that apply today and name a case, the strictest first."""
+    active = [entry for entry in allowances if not entry.has_expired(today)]
+    found = [entry for entry in active if names_case(entry.case, case_id, tags.get(case_id, ()))]
+    return sorted(found, key=lambda entry: (entry.max_ratio, entry.until))
 
 
-def _ruled(verdict: Verdict, named: tuple[Allowance, ...], policy: Policy, *, is_different: bool) -> Verdict:
-    estimate = verdict.comparison.estimate
-    if not named or verdict.outcome is not Outcome.REGRESSED or verdict.gating is not Gating.GATING:
-        return verdict
-    entry = named[0]
-    entries = len(named) if len(named) > 1 else None
-    obstacle = _obstacle(verdict, entry, policy, is_different=is_different)
-    if obstacle is not None or estimate is None:
-        return replace(verdict, reasons=(*verdict.reasons, *([obstacle] if obstacle else ())))
-    allowed = fact("allowance.applied", _limits(entry), why=entry.reason, entries=entries)
-    seen = fact("verdict.allowed_effect", effect_values(estimate.log_ratio, estimate.interval))
-    return replace(verdict, outcome=Outcome.ALLOWED, allowance=allowed, reasons=(seen, allowed))
-
-
-def _obstacle(verdict: Verdict, entry: Allowance, policy: Policy, *, is_different: bool) -> Fact | None:
-    """Why the entry does not cover the regression; None where it does."""
+def _ruled(verdict: Verdict, named: Sequence[Allowance], policy: Policy, *, is_different: bool) -> Verdict:
+    """A regressed verdict, allowed or with the reason why not, by the first of the entries that name it."""
+    estimate, entry = verdict.comparison.estimate, named[0]
     limits = _limits(entry)
-    estimate = verdict.comparison.estimate
-    if not _is_slow_in_time(verdict, policy) or estimate is None:
-        return fact("allowance.only_for_time", limits)
-    if is_different:
-        return fact("allowance.only_for_same_results", limits)
-    # The estimate alone would wave through a case of which nothing is known; the test alone a slow but noisy one.
-    if estimate.log_ratio > math.log1p(entry.max_ratio) or p_slower(estimate, entry.max_ratio) <= policy.alpha:
-        return fact("allowance.exceeded", limits)
     beyond = tuple(finding.signal for finding in verdict.signals if _is_beyond(finding, entry))
-    return fact("allowance.exceeded_by_signals", limits, signals=beyond) if beyond else None
+    if estimate is None or not _is_slow_in_time(verdict, policy):
+        obstacle = fact("allowance.only_for_time", limits)
+    elif is_different:
+        obstacle = fact("allowance.only_for_same_results", limits)
+    # The estimate alone would wave through a case of which nothing is known; the test alone a slow but noisy one.
+    elif estimate.log_ratio > math.log1p(entry.max_ratio) or p_slower(estimate, entry.max_ratio) <= policy.alpha:
+        obstacle = fact("allowance.exceeded", limits)
+    elif beyond:
+        obstacle = fact("allowance.exceeded_by_signals", limits, signals=beyond)
+    else:
+        allowed = fact("allowance.applied", limits, why=entry.reason, entries=len(named) if len(named) > 1 else None)
+        seen = fact("verdict.allowed_effect", effect_values(estimate.log_ratio, estimate.interval))
+        return replace(verdict, outcome=Outcome.ALLOWED, allowance=allowed, reasons=(seen, allowed))
+    return replace(verdict, reasons=(*verdict.reasons, obstacle))
 
 
 def _limits(entry: Allowance) -> Mapping[str, Value]:

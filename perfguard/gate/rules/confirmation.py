@@ -1,8 +1,9 @@
 """A flag must come back with both arms moved elsewhere before it is red.
 
 Where code and data happen to lie can make identical work several per cent slower, and does so for as long as paths and
-environments stay the same. An independent run with other paths and another environment size tells such luck from a
-slowdown.
+environments stay the same. An independent run with other paths and another environment size separates such luck from a
+slowdown. What luck does to a step's time it does to its CPU seconds, its energy and its cache misses as well, so flags
+of signals are confirmed, too.
 
 Source: Mytkowicz et al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", ASPLOS 2009.
 """
@@ -13,83 +14,110 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.reasons import effect_values
+from perfguard.gate.rules.policy import effect_values
+from perfguard.gate.rules.signals import RULES, block_pairs
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.run import PairedData
+from perfguard.records.run import PairedData, SignalSamples
 from perfguard.records.spec import Case, Gating
-from perfguard.records.verdict import Confirmation, Outcome, Policy, Verdict
-from perfguard.stats.one_sided import p_slower
+from perfguard.records.verdict import Confirmation, Outcome, Policy, SignalFinding, Verdict
+from perfguard.stats.p_values import p_slower
+from perfguard.stats.signals import difference_bar, least_sd_of_counts, positive_pairs, ratio_bar
 
 CONFIRMATION_ANALYSES = (5, 10)
 """Blocks after which a confirmation is looked at; the second look only where the first did not confirm and time is
 left. Each spends half of the level."""
 
 
+def is_flagged(verdict: Verdict) -> bool:
+    """Whether a verdict makes the gate red."""
+    return verdict.outcome is Outcome.REGRESSED and verdict.gating is Gating.GATING
+
+
 def flagged_cases(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """Cases that would make the gate red."""
-    return tuple(v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED and v.gating is Gating.GATING)
+    return tuple(verdict.case_id for verdict in verdicts if is_flagged(verdict))
 
 
 def confirm(data: PairedData, cases: Sequence[Case], policy: Policy) -> dict[str, Confirmation]:
-    """What the blocks of the confirmation say of each flagged case.
+    """What the blocks of the confirmation alone say of each flagged case.
 
     Confirmed is what is slower *at all* there, one-sided at half of the policy's confirmation level, so that two
     analyses keep the level. The size of the effect was shown before; this only rules out luck of the layout.
-
-    Args:
-        data: Blocks of the confirmation alone.
-        cases: The flagged cases.
-        policy: Its `confirm_level` and `interval_level`.
     """
     found = {}
     for comparison in compare_paired(data, cases, policy):
-        estimate = comparison.estimate
+        estimate, p_value = comparison.estimate, None
         if estimate is None or estimate.blocks < 2:
-            found[comparison.case_id] = Confirmation(
-                confirmed=False, estimate=None, p_slower=None, problem=comparison.problem
-            )
-            continue
-        p_value = min(1.0, len(CONFIRMATION_ANALYSES) * p_slower(estimate, 0.0))
-        confirmed = p_value <= policy.confirm_level
-        found[comparison.case_id] = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=p_value)
+            confirmation = Confirmation(confirmed=False, estimate=None, p_slower=None, problem=comparison.problem)
+        else:
+            p_value = _over_analyses(p_slower(estimate, 0.0))
+            confirmed = p_value <= policy.confirm_level
+            confirmation = Confirmation(confirmed=confirmed, estimate=estimate, p_slower=p_value)
+        found[comparison.case_id] = confirmation
     return found
 
 
 def apply_confirmations(verdicts: Sequence[Verdict], confirmations: Mapping[str, Confirmation]) -> tuple[Verdict, ...]:
     """Verdicts in which only confirmed flags are red; a flag that did not come back is inconclusive.
 
-    Args:
-        verdicts: In the order of the suite.
-        confirmations: By case id; flagged cases without one were never confirmed.
+    Flagged cases without a confirmation, by case id, were never confirmed.
     """
-    return tuple(_ruled(verdict, confirmations.get(verdict.case_id)) for verdict in verdicts)
+    return tuple(
+        _timed(verdict, confirmations.get(verdict.case_id)) if is_flagged(verdict) else verdict for verdict in verdicts
+    )
 
 
-def _ruled(verdict: Verdict, confirmation: Confirmation | None) -> Verdict:
-    if verdict.outcome is not Outcome.REGRESSED or verdict.gating is not Gating.GATING:
-        return verdict
+def _timed(verdict: Verdict, confirmation: Confirmation | None) -> Verdict:
     if confirmation is None:
-        return replace(
-            verdict,
-            outcome=Outcome.INCONCLUSIVE,
-            reasons=(fact("confirmation.not_measured", severity=Severity.NOTABLE), *verdict.reasons),
-        )
-    outcome = Outcome.REGRESSED if confirmation.confirmed else Outcome.INCONCLUSIVE
-    return replace(
-        verdict, outcome=outcome, reasons=(*verdict.reasons, *_reasons(confirmation)), confirmation=confirmation
-    )
-
-
-def _reasons(confirmation: Confirmation) -> tuple[Fact, ...]:
-    estimate = confirmation.estimate
+        missing = fact("confirmation.not_measured", severity=Severity.NOTABLE)
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(missing, *verdict.reasons))
+    estimate, seen = confirmation.estimate, []
     if estimate is None:
-        impossible = fact("confirmation.impossible", severity=Severity.NOTABLE)
-        return (impossible,) if confirmation.problem is None else (impossible, confirmation.problem)
-    return (
-        fact(
-            "confirmation.done",
-            effect_values(estimate.log_ratio, estimate.interval),
-            confirmed=confirmation.confirmed,
-            blocks=estimate.blocks,
-        ),
-    )
+        seen = [fact("confirmation.impossible", severity=Severity.NOTABLE)]
+        seen += [confirmation.problem] if confirmation.problem else []
+    else:
+        values = effect_values(estimate.log_ratio, estimate.interval)
+        seen = [fact("confirmation.done", values, confirmed=confirmation.confirmed, blocks=estimate.blocks)]
+    outcome = Outcome.REGRESSED if confirmation.confirmed else Outcome.INCONCLUSIVE
+    return replace(verdict, outcome=outcome, reasons=(*verdict.reasons, *seen), confirmation=confirmation)
+
+
+def confirm_signals(
+    timed: Sequence[Verdict], judged: Sequence[Verdict], data: Sequence[SignalSamples], policy: Policy
+) -> tuple[Verdict, ...]:
+    """Verdicts in which a signal alone makes a case red only where relocated arms show more of it *at all*.
+
+    `timed` are verdicts on the times, with their own confirmation, and `judged` the same after the signals' ruling; the
+    data are of the blocks of the confirmation alone.
+    """
+    ruled = []
+    for before, after in zip(timed, judged, strict=True):
+        if not is_flagged(after) or before.outcome is Outcome.REGRESSED:  # a time that is confirmed is enough
+            ruled.append(after)
+            continue
+        flags = [found for found in after.signals if found.gating and found.outcome is Outcome.REGRESSED]
+        entries = [entry for entry in data if entry.case_id == after.case_id]
+        found = [_confirmed(flag, entries, policy) for flag in flags]
+        outcome = Outcome.REGRESSED if any(entry.values["confirmed"] for entry in found) else Outcome.INCONCLUSIVE
+        ruled.append(replace(after, outcome=outcome, reasons=(*after.reasons, *found)))
+    return tuple(ruled)
+
+
+def _confirmed(flag: SignalFinding, entries: Sequence[SignalSamples], policy: Policy) -> Fact:
+    """Whether a signal's flag came back."""
+    rule = next(rule for rule in RULES if rule.signal.value == flag.signal)
+    blocks = block_pairs(entries, rule.signal)
+    if len(blocks) < 2:
+        return fact("signal.confirmation", signal=flag.signal, confirmed=False, blocks=None)
+    p_value = 1.0
+    if rule.is_count:
+        p_value = difference_bar(blocks, 0.0, least_sd=least_sd_of_counts(blocks)).p_up()
+    elif positive := [pairs for block in blocks if (pairs := positive_pairs(block)).baseline.size]:
+        p_value = ratio_bar(positive, 0.0).p_up()
+    confirmed = _over_analyses(p_value) <= policy.confirm_level
+    return fact("signal.confirmation", signal=flag.signal, confirmed=confirmed, blocks=len(blocks))
+
+
+def _over_analyses(p_value: float) -> float:
+    """A p-value, corrected for the analyses of a confirmation."""
+    return min(1.0, len(CONFIRMATION_ANALYSES) * p_value)

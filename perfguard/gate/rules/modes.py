@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from perfguard.errors import MeasurementError
-from perfguard.gate.rules.reasons import effect_values
+from perfguard.gate.rules.policy import effect_values, is_equivalent
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.verdict import Design, ModeReport, Outcome, Policy, Verdict
 from perfguard.stats.modes import Modes, find_modes
-from perfguard.stats.paired import SAMPLE_TRIM, block_log_ratio, estimate_paired, positive_times
+from perfguard.stats.paired import block_effect, estimate_paired, positive_times, trimmed_mean
 
 MODES_MIXED = "modes.mixed"
 """Code of `mode_fact`."""
@@ -24,12 +24,6 @@ MIX_LEVEL = 0.01
 only decides whether a flag that the modes explain is theirs or luck."""
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockValues:
-    log_ratios: tuple[float, ...]
-    levels: tuple[float, ...]
-
-
 def report_modes(
     verdicts: Sequence[Verdict], data: PairedData, policy: Policy, *, voided: frozenset[int] = frozenset()
 ) -> tuple[Verdict, ...]:
@@ -37,12 +31,8 @@ def report_modes(
 
     Where no shift is left within the modes, a regression or improvement is a matter of their mix: it stays where the
     mix itself changed significantly, and is `inconclusive` otherwise.
-
-    Args:
-        verdicts: In the order of the suite.
-        data: The blocks that they rest on.
-        policy: `unchanged` within the modes means the same as for the whole case.
-        voided: Blocks that the arm-blind rule left out.
+    The verdicts rest on the blocks of the data but for the voided ones; `unchanged` within the modes means the same as
+    for the whole case.
     """
     samples: dict[str, list[CaseSamples]] = {}
     for entry in data.samples:
@@ -54,49 +44,35 @@ def report_modes(
 def _reported(verdict: Verdict, entries: Sequence[CaseSamples], policy: Policy) -> Verdict:
     if verdict.comparison.design is not Design.PAIRED or verdict.comparison.estimate is None:
         return verdict
-    values = _block_values(entries)
-    modes = find_modes(values.log_ratios, values.levels) if values else None
-    if values is None or modes is None:
-        return verdict
-    report = _report(modes, values, policy)
-    return _ruled(replace(verdict, modes=report), report)
-
-
-def _block_values(entries: Sequence[CaseSamples]) -> _BlockValues | None:
     log_ratios, levels = [], []
     try:
         for entry in sorted(entries, key=lambda entry: entry.block):
             if entry.baseline_s and entry.candidate_s:
-                log_ratios.append(block_log_ratio(entry.baseline_s, entry.candidate_s))
+                log_ratios.append(block_effect(entry.baseline_s, entry.candidate_s).log_ratio)
                 levels.append((_level(entry.baseline_s) + _level(entry.candidate_s)) / 2)
     except MeasurementError:  # a value that is no time; the comparison itself says so
-        return None
-    return _BlockValues(tuple(log_ratios), tuple(levels))
+        return verdict
+    modes = find_modes(log_ratios, levels)
+    return verdict if modes is None else _ruled(verdict, _report(modes, log_ratios, policy))
 
 
 def _level(values_s: Sequence[float]) -> float:
     """Log of an arm's typical time in a block: the trimmed mean of the log samples."""
-    logs = np.sort(np.log(positive_times(values_s)))
-    cut = int(SAMPLE_TRIM * logs.size)
-    return float(logs[cut : logs.size - cut].mean())
+    return trimmed_mean(np.log(positive_times(values_s)))[0]
 
 
-def _report(modes: Modes, values: _BlockValues, policy: Policy) -> ModeReport:
-    within = estimate_paired(
-        [ratio for ratio, same in zip(values.log_ratios, modes.same, strict=True) if same], policy.interval_level
-    )
-    limit = math.log1p(policy.equivalence_ratio)
-    explains_effect = -limit < within.interval.lower and within.interval.upper < limit
+def _report(modes: Modes, log_ratios: Sequence[float], policy: Policy) -> ModeReport:
+    same = [ratio for ratio, is_same in zip(log_ratios, modes.same, strict=True) if is_same]
+    within = estimate_paired(same, policy.interval_level)
     blocks = len(modes.baseline_slow)
     p_mix = modes.p_mix()
-    baseline_share, candidate_share = sum(modes.baseline_slow) / blocks, sum(modes.candidate_slow) / blocks
     return ModeReport(
         slow_over_fast=math.expm1(modes.separation),
-        baseline_slow_share=baseline_share,
-        candidate_slow_share=candidate_share,
+        baseline_slow_share=sum(modes.baseline_slow) / blocks,
+        candidate_slow_share=sum(modes.candidate_slow) / blocks,
         p_mix=p_mix,
         mix_changed=p_mix <= MIX_LEVEL,
-        explains_effect=explains_effect,
+        explains_effect=is_equivalent(within.interval, policy),
         within_log_ratio=within.log_ratio,
         within=within.interval,
     )
@@ -117,12 +93,11 @@ def mode_fact(report: ModeReport) -> Fact:
 
 
 def _ruled(verdict: Verdict, report: ModeReport) -> Verdict:
-    if verdict.outcome is Outcome.INCONCLUSIVE:
-        return replace(verdict, reasons=(*verdict.reasons, mode_fact(report)))
-    if verdict.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED) or not report.explains_effect:
-        return verdict
-    if report.mix_changed:
-        return replace(verdict, reasons=(mode_fact(report), *verdict.reasons))
-    return replace(
-        verdict, outcome=Outcome.INCONCLUSIVE, reasons=(mode_fact(report), fact("modes.luck"), *verdict.reasons)
-    )
+    seen, outcome, reasons = mode_fact(report), verdict.outcome, verdict.reasons
+    if outcome is Outcome.INCONCLUSIVE:
+        reasons = (*reasons, seen)
+    elif outcome in (Outcome.REGRESSED, Outcome.IMPROVED) and report.explains_effect:
+        reasons = (seen, *reasons)
+        if not report.mix_changed:
+            outcome, reasons = Outcome.INCONCLUSIVE, (seen, fact("modes.luck"), *verdict.reasons)
+    return replace(verdict, modes=report, outcome=outcome, reasons=reasons)

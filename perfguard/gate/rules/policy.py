@@ -11,35 +11,21 @@ case is shown to be unchanged or faster, so one truly slow case is passed with a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.rules import reasons
-from perfguard.records.facts import Fact, fact
+from perfguard.records.estimate import Estimate, Interval
+from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, Design, GateOutcome, GateResult, Outcome, Policy, Verdict
-from perfguard.stats.multiple import holm
-from perfguard.stats.power import minimum_detectable_effect
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from perfguard.stats.voiding import Voiding
+from perfguard.stats.p_values import holm
+from perfguard.stats.power import blocks_needed, minimum_detectable_effect
+from perfguard.stats.voiding import Voiding
 
 FAIL_ON_CHOICES = ("regression", "failed", "missing", "different", "inconclusive")
 """What `--fail-on` accepts; all of them by default. `missing` is a case without a comparable baseline, `different` one
 whose arms do not compute the same thing."""
-
-_PRECEDENCE = (
-    GateOutcome.FAILED,
-    GateOutcome.REGRESSED,
-    GateOutcome.HOST_UNSTABLE,
-    GateOutcome.INCOMPARABLE,
-    GateOutcome.NO_BASELINE,
-    GateOutcome.DIFFERENT,
-    GateOutcome.INCONCLUSIVE,
-)
 
 _EXITS = {
     GateOutcome.FAILED: ("failed", ExitCode.INFRASTRUCTURE),
@@ -50,95 +36,61 @@ _EXITS = {
     GateOutcome.DIFFERENT: ("different", ExitCode.INCONCLUSIVE),
     GateOutcome.INCONCLUSIVE: ("inconclusive", ExitCode.INCONCLUSIVE),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tested:
-    p_slower: float
-    p_faster: float
-    family: int | None
-    """Cases that the p-values are corrected for; None for a test of its own."""
-
-
-def judge(
-    comparisons: Sequence[Comparison], policy: Policy, *, voiding: Voiding | None = None, notes: Sequence[Fact] = ()
-) -> GateResult:
-    """Decide every case and the gate.
-
-    Regressions and improvements are each tested over the family of gating cases by Holm. Noise does not change the
-    family: a gating case noisier than the policy allows is tested in it like the others, and is demoted to advisory
-    only where neither was shown. Cases that the suite calls advisory are tested on their own and never fail the gate.
-
-    Args:
-        comparisons: The evidence, in the order of the suite.
-        policy: The rule.
-        voiding: What the arm-blind rule did; None against a stored baseline.
-        notes: Further notes for the reader, kept first.
-
-    Returns:
-        `conclude` of what `decide_cases` says.
-    """
-    return conclude(decide_cases(comparisons, policy), policy, voiding=voiding, notes=notes)
+"""The name of each outcome for `--fail-on` and its exit code, in the order of precedence."""
 
 
 def decide_cases(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Verdict, ...]:
     """A verdict for each case, in the same order.
 
+    Regressions and improvements are each tested over the family of gating cases by Holm. Noise does not change the
+    family: a gating case noisier than the policy allows is tested in it like the others, and is demoted to advisory
+    only where neither was shown. Cases that the suite calls advisory are tested on their own and never fail the gate.
+
     Source: docs/statistics.md; Holm (1979).
     Assumes: p-values are valid at their margins; Holm needs no assumption about their dependence.
     """
-    family = [c for c in comparisons if c.gating is Gating.GATING and c.estimate and not _too_few(c, policy)]
+    family = [
+        c
+        for c in comparisons
+        if c.gating is Gating.GATING and c.estimate and c.estimate.blocks >= _least_blocks(c, policy)
+    ]
     slower = holm([p_or_one(c.p_regressed) for c in family])
     faster = holm([p_or_one(c.p_improved) for c in family])
-    tested = {
-        c.case_id: _Tested(p_slower=s, p_faster=f, family=len(family))
-        for c, s, f in zip(family, slower, faster, strict=True)
-    }
-    return tuple(_verdict(c, tested.get(c.case_id), policy) for c in comparisons)
+    adjusted = {c.case_id: tested for c, tested in zip(family, zip(slower, faster, strict=True), strict=True)}
+    return tuple(_verdict(c, adjusted.get(c.case_id), len(family), policy) for c in comparisons)
 
 
 def conclude(
     verdicts: Sequence[Verdict], policy: Policy, *, voiding: Voiding | None = None, notes: Sequence[Fact] = ()
 ) -> GateResult:
-    """What the cases' verdicts mean for the gate.
+    """What the cases' verdicts, in the order of the suite, mean for the gate.
 
-    Args:
-        verdicts: In the order of the suite.
-        policy: The rule.
-        voiding: What the arm-blind rule did; None against a stored baseline.
-        notes: Further notes for the reader, kept first.
-
-    Returns:
-        The gate's outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline,
-        different, inconclusive, pass; its reason names all that hold. Without a gating case left the gate is
-        inconclusive, never a silent pass.
+    The outcome is the first that holds of: failed, regressed, host-unstable, incomparable, no-baseline, different,
+    inconclusive, pass; its reason names all that hold. Without a gating case left the gate is inconclusive, never a
+    silent pass. There is no voiding against a stored baseline; notes come before those of the gate.
     """
-    held = _held(verdicts, host_unstable=voiding is not None and voiding.host_unstable)
+    held = _held(verdicts, host_unstable=voiding is not None and bool(voiding.spared))
+    gating = [verdict for verdict in verdicts if verdict.gating is Gating.GATING]
     blocks = [v.comparison.estimate.blocks for v in verdicts if v.comparison.estimate]
     return GateResult(
         outcome=held[0],
-        reasons=reasons.gate_reasons(held, verdicts, policy, voiding),
+        reasons=tuple(_gate_reason(outcome, gating, policy, voiding) for outcome in held),
         verdicts=tuple(verdicts),
         policy=policy,
         blocks_total=voiding.blocks_total if voiding else max(blocks, default=0),
         blocks_voided=len(voiding.voided) if voiding else 0,
-        notes=(*notes, *reasons.voiding_notes(voiding)),
+        notes=(*notes, *_voiding_notes(voiding)),
     )
 
 
 def exit_code(result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES, exit_zero: bool = False) -> ExitCode:
-    """The process exit code that a gate's result stands for.
+    """The process exit code that a gate's result stands for; always 0 where it only reports (`exit_zero`).
 
     What is not in `fail_on` is passed over, and whatever else holds of the gate then decides: with
     `--fail-on regression`, a crash of one case does not hide the regression of another.
 
-    Args:
-        result: The judged gate.
-        fail_on: Names out of `FAIL_ON_CHOICES`.
-        exit_zero: Report only; always 0.
-
     Raises:
-        UsageError: `fail_on` holds an unknown name.
+        UsageError: `fail_on` holds a name that is not in `FAIL_ON_CHOICES`.
     """
     unknown = sorted(set(fail_on) - set(FAIL_ON_CHOICES))
     if unknown:
@@ -146,66 +98,127 @@ def exit_code(result: GateResult, *, fail_on: Collection[str] = FAIL_ON_CHOICES,
     if exit_zero or (result.identical and result.outcome is GateOutcome.PASS):
         return ExitCode.PASS
     held = {result.outcome, *_held(result.verdicts, host_unstable=False)}
-    for outcome in _PRECEDENCE:
-        name, code = _EXITS[outcome]
-        if outcome in held and name in fail_on:
-            return code
-    return ExitCode.PASS
+    return next(
+        (code for outcome, (name, code) in _EXITS.items() if outcome in held and name in fail_on), ExitCode.PASS
+    )
 
 
-def _verdict(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
-    if comparison.estimate is None:
-        return Verdict(
-            case_id=comparison.case_id,
-            outcome=comparison.problem_outcome or Outcome.FAILED,
-            gating=comparison.gating,
-            reasons=(comparison.problem or fact("case.not_measured"),),
-            comparison=comparison,
-        )
-    if _too_few(comparison, policy):
-        return Verdict(
-            case_id=comparison.case_id,
-            outcome=Outcome.INCONCLUSIVE,
-            gating=comparison.gating,
-            reasons=(reasons.too_few_blocks(comparison, _minimum(comparison, policy)),),
-            comparison=comparison,
-            mde_ratio=math.inf,
-        )
-    verdict = _decided(comparison, tested, policy)
-    is_shown = verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
-    if tested is None or is_shown or not _too_noisy(comparison, policy):
+def p_or_one(p_value: float | None) -> float:
+    """A p-value, or 1 where nothing could be tested: what is unknown is never significant."""
+    return 1.0 if p_value is None else p_value
+
+
+def effect_values(log_ratio: float, interval: Interval) -> Mapping[str, Value]:
+    """An effect and its interval as values of a fact: log scale, infinite ends left out."""
+    ends = {"log_ratio_lower": interval.lower, "log_ratio_upper": interval.upper}
+    return {"log_ratio": log_ratio, **{name: end for name, end in ends.items() if math.isfinite(end)}}
+
+
+def is_equivalent(interval: Interval, policy: Policy) -> bool:
+    """Whether all of an interval lies inside the equivalence margin.
+
+    The margin is symmetric on the log scale, so that exchanging the arms cannot change the verdict.
+    """
+    limit = math.log1p(policy.equivalence_ratio)
+    return -limit < interval.lower and interval.upper < limit
+
+
+def _least_blocks(comparison: Comparison, policy: Policy) -> int:
+    # Two is the mathematical minimum, whatever a policy says.
+    return max(2, policy.min_blocks if comparison.design is Design.PAIRED else policy.min_rounds)
+
+
+def _verdict(comparison: Comparison, adjusted: tuple[float, float] | None, family: int, policy: Policy) -> Verdict:
+    """The verdict on a case; `adjusted` are the p-values of a case of the family, None for one that is tested alone."""
+    estimate = comparison.estimate
+    verdict = Verdict(
+        case_id=comparison.case_id,
+        outcome=comparison.problem_outcome or Outcome.FAILED,
+        gating=comparison.gating,
+        reasons=(comparison.problem or fact("case.not_measured"),),
+        comparison=comparison,
+    )
+    if estimate is None:
+        return verdict
+    least = _least_blocks(comparison, policy)
+    if estimate.blocks < least:
+        more_s = _more_s(comparison, least - estimate.blocks)
+        few = fact("verdict.too_few_blocks", _sample(comparison.design, estimate), needed=least, more_s=more_s)
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reasons=(few,), mde_ratio=math.inf)
+    outcome, mde_ratio, reasons = _decided(comparison, estimate, adjusted, family, policy)
+    verdict = replace(
+        verdict, outcome=outcome, reasons=reasons, p_adjusted=adjusted[0] if adjusted else None, mde_ratio=mde_ratio
+    )
+    is_shown = outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+    if adjusted is None or is_shown or estimate.block_sd <= policy.max_block_sd_ratio:
         return verdict
     # Only the family's test speaks: a test of its own would call a case regressed that passes the gate.
-    return replace(verdict, gating=Gating.ADVISORY, reasons=(reasons.demoted(comparison, policy), *verdict.reasons))
+    demoted = fact(
+        "verdict.demoted",
+        severity=Severity.NOTABLE,
+        unit="block" if comparison.design is Design.PAIRED else "round",
+        block_sd_ratio=estimate.block_sd,
+        limit_ratio=policy.max_block_sd_ratio,
+    )
+    return replace(verdict, gating=Gating.ADVISORY, reasons=(demoted, *reasons))
 
 
-def _decided(comparison: Comparison, tested: _Tested | None, policy: Policy) -> Verdict:
-    used = tested or _Tested(
-        p_slower=p_or_one(comparison.p_regressed), p_faster=p_or_one(comparison.p_improved), family=None
+def _decided(
+    comparison: Comparison, estimate: Estimate, adjusted: tuple[float, float] | None, family: int, policy: Policy
+) -> tuple[Outcome, float, tuple[Fact, ...]]:
+    """Outcome, minimum detectable effect and reasons of a case with enough blocks."""
+    cases = family if adjusted else None
+    test_alpha = policy.alpha / (cases or 1)
+    mde_ratio = minimum_detectable_effect(
+        estimate.standard_error, estimate.degrees_of_freedom, alpha=test_alpha, margin_ratio=comparison.margin_ratio
     )
-    test_alpha = policy.alpha / (used.family or 1)
-    mde_ratio = _mde(comparison, test_alpha)
-    if used.p_slower <= policy.alpha:
-        outcome = Outcome.REGRESSED
-        found: tuple[Fact, ...] = (reasons.effect(comparison, used.p_slower, used.family),)
-    elif used.p_faster <= policy.alpha:
-        outcome = Outcome.IMPROVED
-        found = (reasons.effect(comparison, used.p_faster, used.family),)
-    elif _inside_equivalence(comparison, policy):
-        outcome = Outcome.UNCHANGED
-        found = (reasons.unchanged(comparison, policy),)
-    else:
-        outcome = Outcome.INCONCLUSIVE
-        found = reasons.inconclusive(comparison, policy, mde_ratio=mde_ratio, test_alpha=test_alpha)
-    return Verdict(
-        case_id=comparison.case_id,
-        outcome=outcome,
-        gating=comparison.gating,
-        reasons=found,
-        comparison=comparison,
-        p_adjusted=tested.p_slower if tested else None,
-        mde_ratio=mde_ratio,
+    sample = _sample(comparison.design, estimate)
+    measured = {**effect_values(estimate.log_ratio, estimate.interval), **sample}
+    tested = adjusted or (p_or_one(comparison.p_regressed), p_or_one(comparison.p_improved))
+    for outcome, p_value in zip((Outcome.REGRESSED, Outcome.IMPROVED), tested, strict=True):
+        if p_value <= policy.alpha:
+            return outcome, mde_ratio, (fact("verdict.effect", measured, p=p_value, cases=cases),)
+    target, margin = policy.equivalence_ratio, comparison.margin_ratio
+    if (
+        is_equivalent(estimate.interval, policy)
+        if comparison.p_outside is None
+        else comparison.p_outside <= (1 - policy.interval_level) / 2
+    ):
+        return Outcome.UNCHANGED, mde_ratio, (fact("verdict.unchanged", measured, equivalence_ratio=target),)
+    if mde_ratio <= target:
+        undecided = fact("verdict.undecided", measured, margin_ratio=margin, equivalence_ratio=target)
+        return Outcome.INCONCLUSIVE, mde_ratio, (undecided,)
+    needed: int | None = None
+    if comparison.design is Design.PAIRED:
+        needed = blocks_needed(target, estimate.block_sd, alpha=test_alpha, margin_ratio=margin)
+        needed = needed if needed is not None and needed > estimate.blocks else None
+    more_s = None if needed is None else _more_s(comparison, needed - estimate.blocks)
+    values = {"mde_ratio": mde_ratio, "target_ratio": target, "needed_blocks": needed, "more_s": more_s}
+    noisy = fact("verdict.too_noisy", {**sample, **values})
+    # All of the interval beyond the margin is not yet enough at a gate's error rate.
+    log_margin = math.log1p(margin)
+    if not (estimate.interval.lower > log_margin or estimate.interval.upper < -log_margin):
+        return Outcome.INCONCLUSIVE, mde_ratio, (noisy,)
+    beyond = fact(
+        "verdict.beyond_margin",
+        effect_values(estimate.log_ratio, estimate.interval),
+        margin_ratio=margin,
+        level_ratio=estimate.interval.level,
+        needed_level_ratio=1 - test_alpha,
     )
+    return Outcome.INCONCLUSIVE, mde_ratio, (noisy, beyond)
+
+
+def _sample(design: Design, estimate: Estimate) -> Mapping[str, Value]:
+    """Paired blocks, or rounds a side against a stored baseline."""
+    return {"blocks" if design is Design.PAIRED else "rounds": estimate.blocks}
+
+
+def _more_s(comparison: Comparison, blocks: int) -> float | None:
+    """Wall seconds of further paired blocks; None where that is not known."""
+    if comparison.block_s is None or comparison.design is not Design.PAIRED:
+        return None
+    return blocks * comparison.block_s
 
 
 def _held(verdicts: Sequence[Verdict], *, host_unstable: bool) -> tuple[GateOutcome, ...]:
@@ -215,40 +228,51 @@ def _held(verdicts: Sequence[Verdict], *, host_unstable: bool) -> tuple[GateOutc
         outcomes = {GateOutcome.INCONCLUSIVE.value}
     if host_unstable:
         outcomes.add(GateOutcome.HOST_UNSTABLE.value)
-    return tuple(outcome for outcome in _PRECEDENCE if outcome.value in outcomes) or (GateOutcome.PASS,)
+    return tuple(outcome for outcome in _EXITS if outcome.value in outcomes) or (GateOutcome.PASS,)
 
 
-def _inside_equivalence(comparison: Comparison, policy: Policy) -> bool:
-    if comparison.p_outside is not None:
-        return comparison.p_outside <= (1 - policy.interval_level) / 2
-    # Symmetric on the log scale, so that exchanging the arms cannot change the verdict.
-    limit = math.log1p(policy.equivalence_ratio)
-    interval = comparison.estimate.interval if comparison.estimate else None
-    return interval is not None and -limit < interval.lower and interval.upper < limit
-
-
-def _mde(comparison: Comparison, test_alpha: float) -> float:
-    estimate = comparison.estimate
-    if estimate is None:
-        return math.inf
-    return minimum_detectable_effect(
-        estimate.standard_error, estimate.degrees_of_freedom, alpha=test_alpha, margin_ratio=comparison.margin_ratio
+def _gate_reason(outcome: GateOutcome, gating: Sequence[Verdict], policy: Policy, voiding: Voiding | None) -> Fact:
+    if outcome is GateOutcome.PASS:
+        faster = tuple(v.case_id for v in gating if v.outcome is Outcome.IMPROVED)
+        allowed = tuple(v.case_id for v in gating if v.outcome is Outcome.ALLOWED)
+        return fact(
+            "gate.passed",
+            unchanged=len(gating) - len(faster) - len(allowed),
+            cases=len(gating),
+            equivalence_ratio=policy.equivalence_ratio,
+            faster=faster,
+            allowed=allowed,
+        )
+    if outcome is GateOutcome.HOST_UNSTABLE and voiding is not None:
+        voided = len(voiding.voided)
+        disturbed, blocks = voided + len(voiding.spared), voiding.blocks_total
+        values = {"disturbed": disturbed, "blocks": blocks, "voided": voided}
+        return fact("gate.host_unstable", values, severity=Severity.GRAVE)
+    if not gating:
+        return fact("gate.no_gating_case", severity=Severity.NOTABLE)
+    concerned = [verdict for verdict in gating if verdict.outcome.value == outcome.value]
+    effects = [verdict.comparison.estimate.log_ratio for verdict in concerned if verdict.comparison.estimate]
+    is_known = outcome is GateOutcome.REGRESSED and len(effects) == len(concerned)  # a recording holds no nan
+    return fact(
+        "gate.cases",
+        severity=Severity.GRAVE,
+        outcome=outcome.value,
+        cases=len(gating),
+        case_ids=tuple(verdict.case_id for verdict in concerned),
+        log_ratios=tuple(effects) if is_known else (),
     )
 
 
-def _minimum(comparison: Comparison, policy: Policy) -> int:
-    # Two is the mathematical minimum, whatever a policy says.
-    return max(2, policy.min_blocks if comparison.design is Design.PAIRED else policy.min_rounds)
-
-
-def _too_few(comparison: Comparison, policy: Policy) -> bool:
-    return comparison.estimate is not None and comparison.estimate.blocks < _minimum(comparison, policy)
-
-
-def _too_noisy(comparison: Comparison, policy: Policy) -> bool:
-    return comparison.estimate is not None and comparison.estimate.block_sd > policy.max_block_sd_ratio
-
-
-def p_or_one(p_value: float | None) -> float:
-    """A p-value, or 1 where nothing could be tested: what is unknown is never significant."""
-    return 1.0 if p_value is None else p_value
+def _voiding_notes(voiding: Voiding | None) -> tuple[Fact, ...]:
+    """Which blocks were disturbed and how, and whether they were voided, in the order of the blocks."""
+    disturbed = sorted((*voiding.voided, *voiding.spared), key=lambda entry: entry.block) if voiding else ()
+    return tuple(
+        fact(
+            "host.block_disturbed",
+            entry.causes,
+            severity=Severity.NOTABLE,
+            block=entry.block + 1,
+            is_voided=voiding is not None and entry in voiding.voided,
+        )
+        for entry in disturbed
+    )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Arm, Signal, SignalSamples
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Outcome, SignalFinding, Verdict
-from perfguard.stats.multiple import holm
+from perfguard.stats.p_values import holm
 from perfguard.stats.signals import (
     LEAST_BLOCK_SD,
     Bar,
@@ -34,7 +35,6 @@ class SignalRule:
     """When a signal has changed."""
 
     signal: Signal
-    """The signal."""
     unit: str
     """Unit of the values, as in SignalFinding."""
     margin_ratio: float
@@ -87,22 +87,22 @@ class SignalPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One signal of one case, with its tests; without bars it cannot be tested, and `problem` says why."""
+    """One signal of one case, with its tests; without bars it cannot be tested, and the fact says why."""
 
     rule: SignalRule
     baseline: float
     candidate: float
+    fact: Fact
     bars: tuple[Bar, ...] = ()
-    blocks: int = 0
-    problem: Fact | None = None
 
-    def p(self, *, improved: bool, analyses: int) -> float:
-        """Largest p over the bars (Berger 1982).
+    def p_values(self, analyses: int) -> tuple[float, float]:
+        """Of a regression and of an improvement: each the largest over the bars (Berger 1982).
 
         Valid whichever look was the last: the k-th spends 1 / (k (k + 1)) of the level.
         """
-        worst = max(bar.p_down() if improved else bar.p_up() for bar in self.bars)
-        return min(1.0, worst * analyses * (analyses + 1))
+        looks = analyses * (analyses + 1)
+        worse, better = max(bar.p_up() for bar in self.bars), max(bar.p_down() for bar in self.bars)
+        return min(1.0, worse * looks), min(1.0, better * looks)
 
 
 def judge_signals(
@@ -118,12 +118,8 @@ def judge_signals(
     on its own: it is read, and decides nothing. A case that became faster stays improved whatever it costs; its
     sentence says so.
 
-    Args:
-        data: Signals by case and block, as `RunData.signals` gives them; a signal that an arm could not read has no
-            finding.
-        verdicts: In the order of the suite.
-        policy: Level, gating signals, least number of blocks.
-        voided: Blocks that the arm-blind rule left out.
+    The data are as `RunData.signals` gives them; voided blocks are left out, and a signal that an arm could not read
+    has no finding.
 
     Source: Holm (1979); Berger (1982), doi:10.1080/00401706.1982.10487790: where a change must clear several bars, the
         largest p counts.
@@ -132,35 +128,27 @@ def judge_signals(
     for entry in data:
         if entry.block not in voided:
             samples.setdefault(entry.case_id, []).append(entry)
-    measured = {
-        v.case_id: _measure(samples.get(v.case_id, ()), policy, time_margin_ratio=v.comparison.margin_ratio)
-        for v in verdicts
-    }
-    family = [
-        (verdict, found)
-        for verdict in verdicts
-        for found in measured[verdict.case_id]
-        if verdict.comparison.gating is Gating.GATING and found.bars and found.rule.signal in policy.gating
-    ]
-    adjusted: dict[tuple[str, Signal, bool], float] = {}
-    for improved in (False, True):
-        corrected = holm(
-            [found.p(improved=improved, analyses=verdict.comparison.analyses) for verdict, found in family]
-        )
-        for (verdict, found), p_value in zip(family, corrected, strict=True):
-            adjusted[verdict.case_id, found.rule.signal, improved] = p_value
-    return tuple(
-        _ruled(verdict, tuple(_finding(verdict, found, adjusted, policy) for found in measured[verdict.case_id]))
-        for verdict in verdicts
-    )
+    measured = [(verdict, _measure(samples.get(verdict.case_id, ()), verdict, policy)) for verdict in verdicts]
+    family, tests = [], {}
+    for verdict, found in measured:
+        for one in found:
+            if one.bars:
+                key = (verdict.case_id, one.rule.signal)
+                tests[key] = one.p_values(verdict.comparison.analyses)
+                if verdict.comparison.gating is Gating.GATING and one.rule.signal in policy.gating:
+                    family.append(key)
+    worse, better = holm([tests[key][0] for key in family]), holm([tests[key][1] for key in family])
+    tests.update(zip(family, zip(worse, better, strict=True), strict=True))
+    ruled = []
+    for verdict, found in measured:
+        tested = [tests.get((verdict.case_id, one.rule.signal)) for one in found]
+        findings = [_finding(verdict, one, p_values, policy) for one, p_values in zip(found, tested, strict=True)]
+        ruled.append(_ruled(verdict, tuple(findings)))
+    return tuple(ruled)
 
 
 def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[Fact, ...]:
-    """Signals that could not be read, each with the reason, once where both arms say the same.
-
-    Args:
-        missing: Reasons by arm and signal, as `RunData.missing_signals` holds them.
-    """
+    """Signals that could not be read, by arm and signal with the reason, once where both arms say the same."""
     found: dict[tuple[str, str], list[Arm]] = {}
     for arm, reasons in missing.items():
         for signal, reason in reasons.items():
@@ -171,100 +159,82 @@ def missing_signals(missing: Mapping[Arm, Mapping[str, str]]) -> tuple[Fact, ...
     )
 
 
-def _measure(
-    entries: Sequence[SignalSamples], policy: SignalPolicy, *, time_margin_ratio: float
-) -> tuple[_Measured, ...]:
+def block_pairs(entries: Sequence[SignalSamples], signal: Signal) -> list[BlockPairs]:
+    """The samples of a signal in each block where both arms could be read."""
+    pairs = [readable_pairs(entry.baseline, entry.candidate) for entry in entries if entry.signal is signal]
+    return [block for block in pairs if block.baseline.size]
+
+
+def _measure(entries: Sequence[SignalSamples], verdict: Verdict, policy: SignalPolicy) -> tuple[_Measured, ...]:
+    """Each signal of a case that could be read."""
     found = []
-    for rule in (_with_margin(rule, time_margin_ratio) for rule in RULES):
-        readable = [
-            pairs
-            for entry in entries
-            if entry.signal is rule.signal and (pairs := readable_pairs(entry.baseline, entry.candidate)).baseline.size
-        ]
-        if readable:
-            found.append(_measure_signal(rule, readable, policy))
+    for rule in RULES:
+        least = verdict.comparison.margin_ratio if rule.follows_time else 0.0
+        if readable := block_pairs(entries, rule.signal):
+            of_case = replace(rule, margin_ratio=max(rule.margin_ratio, least))
+            found.append(_measure_signal(of_case, readable, policy))
     return tuple(found)
-
-
-def _with_margin(rule: SignalRule, time_margin_ratio: float) -> SignalRule:
-    return replace(rule, margin_ratio=max(rule.margin_ratio, time_margin_ratio)) if rule.follows_time else rule
 
 
 def _measure_signal(rule: SignalRule, readable: Sequence[BlockPairs], policy: SignalPolicy) -> _Measured:
     baseline = median(float(median(block.baseline)) for block in readable)
     candidate = median(float(median(block.candidate)) for block in readable)
-    usable = list(readable)
+    measured = partial(_Measured, rule, baseline, candidate)
+    name = rule.signal.value
+    usable = readable
     if not rule.is_count:
         usable = [pairs for block in readable if (pairs := positive_pairs(block)).baseline.size]
         if not usable:
-            return _Measured(rule, baseline, candidate, problem=fact("signal.zero", signal=rule.signal.value))
+            return measured(fact("signal.zero", signal=name))
     if len(usable) < policy.min_blocks:
-        few = fact("signal.too_few_blocks", signal=rule.signal.value, blocks=len(usable), needed=policy.min_blocks)
-        return _Measured(rule, baseline, candidate, problem=few)
-    return _Measured(rule, baseline, candidate, _bars(rule, usable, baseline), len(usable))
+        return measured(fact("signal.too_few_blocks", signal=name, blocks=len(usable), needed=policy.min_blocks))
+    unit = {"s": "_s", "B": "_bytes", "J": "_j"}.get(rule.unit, "")
+    values: dict[str, Value] = {"signal": name, f"baseline{unit}": baseline, f"candidate{unit}": candidate}
+    return measured(fact("signal.measured", values, blocks=len(usable)), _bars(rule, usable, baseline))
 
 
 def _bars(rule: SignalRule, blocks: Sequence[BlockPairs], baseline: float) -> tuple[Bar, ...]:
     if rule.is_count:
         least_sd = least_sd_of_counts(blocks)
-        return (
-            difference_bar(blocks, rule.margin, least_sd=least_sd),
-            share_bar(blocks, rule.margin_ratio, least_sd=least_sd),
-        )
+        difference = difference_bar(blocks, rule.margin, least_sd=least_sd)
+        return difference, share_bar(blocks, rule.margin_ratio, least_sd=least_sd)
     relative = ratio_bar(blocks, rule.margin_ratio)
     if not rule.margin:
         return (relative,)
-    return (relative, difference_bar(blocks, rule.margin, least_sd=LEAST_BLOCK_SD * baseline))
+    return relative, difference_bar(blocks, rule.margin, least_sd=LEAST_BLOCK_SD * baseline)
 
 
 def _finding(
-    verdict: Verdict, found: _Measured, adjusted: Mapping[tuple[str, Signal, bool], float], policy: SignalPolicy
+    verdict: Verdict, found: _Measured, tested: tuple[float, float] | None, policy: SignalPolicy
 ) -> SignalFinding:
-    rule = found.rule
-    p_slower: float | None = None
+    """What a signal says of a case; `tested` are the adjusted p-values of a regression and of an improvement."""
     outcome = Outcome.INCONCLUSIVE
-    if found.bars:
-        analyses = verdict.comparison.analyses
-        key = (verdict.case_id, rule.signal)
-        p_slower = adjusted.get((*key, False), found.p(improved=False, analyses=analyses))
-        p_faster = adjusted.get((*key, True), found.p(improved=True, analyses=analyses))
-        if p_slower <= policy.alpha:
-            outcome = Outcome.REGRESSED
-        elif p_faster <= policy.alpha:
-            outcome = Outcome.IMPROVED
-        elif any(bar.is_under(policy.interval_level) for bar in found.bars):
-            outcome = Outcome.UNCHANGED
+    if tested and tested[0] <= policy.alpha:
+        outcome = Outcome.REGRESSED
+    elif tested and tested[1] <= policy.alpha:
+        outcome = Outcome.IMPROVED
+    elif any(bar.is_under(policy.interval_level) for bar in found.bars):
+        outcome = Outcome.UNCHANGED
     return SignalFinding(
-        signal=rule.signal.value,
+        signal=found.rule.signal.value,
         outcome=outcome,
-        gating=rule.signal in policy.gating and verdict.gating is Gating.GATING,
-        unit=rule.unit,
+        gating=found.rule.signal in policy.gating and verdict.gating is Gating.GATING,
+        unit=found.rule.unit,
         baseline=found.baseline,
         candidate=found.candidate,
-        p_adjusted=p_slower,
-        fact=found.problem or fact("signal.measured", _values(found), blocks=found.blocks),
+        p_adjusted=tested[0] if tested else None,
+        fact=found.fact,
     )
 
 
 def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
     """The verdict with its findings, changed where a gating signal regressed."""
-    ruled = replace(verdict, signals=findings)
-    for finding in findings:
-        if not finding.gating or finding.outcome is not Outcome.REGRESSED:
-            continue
-        more = fact(
-            "signal.regressed",
-            finding.fact.values,
-            severity=Severity.GRAVE,
-            in_same_time=verdict.outcome is Outcome.UNCHANGED,
-        )
-        if verdict.outcome in (Outcome.UNCHANGED, Outcome.INCONCLUSIVE):
-            return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))
-        if verdict.outcome is Outcome.IMPROVED:
-            return replace(ruled, reasons=(*verdict.reasons, more))
-    return ruled
-
-
-def _values(found: _Measured) -> Mapping[str, Value]:
-    unit = {"s": "_s", "B": "_bytes", "J": "_j"}.get(found.rule.unit, "")
-    return {"signal": found.rule.signal.value, f"baseline{unit}": found.baseline, f"candidate{unit}": found.candidate}
+    ruled, outcome = replace(verdict, signals=findings), verdict.outcome
+    costly = next((found for found in findings if found.gating and found.outcome is Outcome.REGRESSED), None)
+    if costly is None or outcome not in (Outcome.UNCHANGED, Outcome.INCONCLUSIVE, Outcome.IMPROVED):
+        return ruled
+    values = {**costly.fact.values, "in_same_time": outcome is Outcome.UNCHANGED}
+    more = fact("signal.regressed", values, severity=Severity.GRAVE)
+    if outcome is Outcome.IMPROVED:
+        return replace(ruled, reasons=(*verdict.reasons, more))
+    return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))

@@ -1,21 +1,39 @@
-"""Finding stored baselines: this machine's own, another one by directory, or one as a revision holds it."""
+"""Finding stored baselines, by machine, directory or revision, and freezing them as anchors."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
-from perfguard.errors import ArmError, StoreError
-from perfguard.gate.stored.changes import CountedBaseline
+from perfguard.errors import ArmError, StoreError, UsageError
 from perfguard.profile.libraries.implementations import isa_class
-from perfguard.records.record import StoredBaseline, StoredOpCounts
+from perfguard.records.record import BaselineInfo, StoredBaseline, StoredOpCounts
+from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms import git
-from perfguard.store.anchors import FILES, OPTIONAL_FILES
-from perfguard.store.baselines import BaselineStore
+from perfguard.store.baselines import (
+    FILES,
+    OPTIONAL_FILES,
+    BaselineStore,
+    anchor_place,
+    files_of,
+    freeze,
+    has_anchor,
+    remove,
+)
 from perfguard.store.op_counts import load_op_counts, op_counts_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedBaseline:
+    """A baseline with what its steps execute."""
+
+    baseline: StoredBaseline
+    op_counts: Mapping[str, OpCounts] = field(default_factory=dict)
+    """By case id; cases that were not counted are missing."""
 
 
 def store_of(loaded: LoadedConfig) -> BaselineStore:
@@ -77,13 +95,8 @@ def folder_of_baselines(loaded: LoadedConfig, repository: Path) -> Path | None:
 def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: str, isa: str) -> StoredOpCounts | None:
     """What another machine counted of a suite, if its libraries chose from the same instruction sets; else None.
 
-    Of several the one that was recorded last. Times of another machine say nothing here, but counts do.
-
-    Args:
-        loaded: The configuration.
-        suite: The suite.
-        machine_id: This machine's.
-        isa: The widest instruction set of this machine, in oneDNN's words.
+    Of several the one that was recorded last. Times of another machine say nothing here, but counts do. `isa` is the
+    widest instruction set of this machine, in oneDNN's words.
     """
     store = store_of(loaded)
     found: list[StoredOpCounts] = []
@@ -91,10 +104,8 @@ def op_counts_of_another_machine(loaded: LoadedConfig, suite: str, machine_id: s
         if place.name != suite or place.parent.name == machine_id:
             continue
         with contextlib.suppress(StoreError):  # what is broken of another machine must not end this one's gate
-            op_counts = load_op_counts(op_counts_file(place))
-            alike = {
-                name: counts for name, counts in op_counts.items() if isa_class(counts.isa_class) == isa_class(isa)
-            }
+            counted = load_op_counts(op_counts_file(place)).items()
+            alike = {name: counts for name, counts in counted if isa_class(counts.isa_class) == isa_class(isa)}
             if alike:
                 found.append(StoredOpCounts(info=store.load(place).info, op_counts=alike))
     return max(found, key=lambda stored: stored.info.created_at, default=None)
@@ -107,16 +118,14 @@ def named_baseline(loaded: LoadedConfig, name: str | None, machine_id: str) -> C
         StoreError: There is none, or it is corrupt.
         ArmError: Git knows no such revision.
     """
-    if name is None:
-        return _counted(loaded, require_stored(loaded, loaded.config.suite, machine_id))
-    if not name.startswith("git:"):
-        return _counted(loaded, loaded.project / name)
-    with _written(committed_files(loaded, name, machine_id)) as place:
-        return _counted(loaded, place)
-
-
-def _counted(loaded: LoadedConfig, place: Path) -> CountedBaseline:
-    return CountedBaseline(baseline=store_of(loaded).load(place), op_counts=load_op_counts(op_counts_file(place)))
+    with contextlib.ExitStack() as stack:
+        if name is None:
+            place = require_stored(loaded, loaded.config.suite, machine_id)
+        elif name.startswith("git:"):
+            place = stack.enter_context(_written(committed_files(loaded, name, machine_id)))
+        else:
+            place = loaded.project / name
+        return CountedBaseline(baseline=store_of(loaded).load(place), op_counts=load_op_counts(op_counts_file(place)))
 
 
 def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[str, bytes]:
@@ -131,21 +140,56 @@ def committed_files(loaded: LoadedConfig, name: str, machine_id: str) -> dict[st
         raise StoreError(f"{name}: {loaded.project} is not inside a git repository")
     relative = store_of(loaded).place(machine_id, loaded.config.suite).resolve().relative_to(repository.resolve())
     commit = git.resolve_commit(repository, name.removeprefix("git:"))
-    files = {file: _committed(repository, commit, relative / file, name) for file in FILES}
-    for file in OPTIONAL_FILES:
-        with contextlib.suppress(StoreError):
-            files[file] = _committed(repository, commit, relative / file, name)
+    files = {}
+    for file in (*FILES, *OPTIONAL_FILES):
+        path = relative / file
+        try:
+            files[file] = git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
+        except ArmError:
+            if file in FILES:
+                raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None
     return files
 
 
-def loaded_files(loaded: LoadedConfig, files: Mapping[str, bytes]) -> StoredBaseline:
-    """The baseline that the files make up.
+def freeze_anchor(
+    loaded: LoadedConfig, source: str | None, machine_id: str, *, replace: bool
+) -> tuple[Path, BaselineInfo]:
+    """Freeze this machine's baseline of the configured suite; gives the anchor's directory and where it comes from.
+
+    The source is `git:REV` for the baseline as it was committed there, None for the present one. Only with `replace` an
+    anchor that exists is replaced.
 
     Raises:
-        StoreError: One is corrupt, or of another schema.
+        StoreError: There is no such baseline, or it is corrupt.
+        UsageError: There is an anchor already, or `source` is no revision.
     """
+    if source is not None and not source.startswith("git:"):
+        raise UsageError(f"--from {source!r} is no revision; write git:REV")
+    if source is None:
+        files = files_of(require_stored(loaded, loaded.config.suite, machine_id))
+    else:
+        files = committed_files(loaded, source, machine_id)
     with _written(files) as place:
-        return store_of(loaded).load(place)
+        info = store_of(loaded).load(place).info
+    return freeze(files, store_of(loaded).place(machine_id, loaded.config.suite), replace=replace), info
+
+
+def remove_anchor(loaded: LoadedConfig, machine_id: str) -> Path:
+    """Remove the anchor of this machine and the configured suite; gives its directory.
+
+    Raises:
+        StoreError: There is none.
+    """
+    return remove(store_of(loaded).place(machine_id, loaded.config.suite))
+
+
+def anchor_of(loaded: LoadedConfig, place: Path) -> StoredBaseline | None:
+    """The anchor of the baseline at `place`; None where it has none.
+
+    Raises:
+        StoreError: It is corrupt.
+    """
+    return store_of(loaded).load(anchor_place(place)) if has_anchor(place) else None
 
 
 @contextlib.contextmanager
@@ -155,10 +199,3 @@ def _written(files: Mapping[str, bytes]) -> Iterator[Path]:
         for name, content in files.items():
             (Path(scratch) / name).write_bytes(content)
         yield Path(scratch)
-
-
-def _committed(repository: Path, commit: str, path: Path, name: str) -> bytes:
-    try:
-        return git.run_git(repository, "show", f"{commit}:{path.as_posix()}")
-    except ArmError:
-        raise StoreError(f"{name} holds no {path}; was this machine's baseline committed there?") from None

@@ -1,4 +1,4 @@
-"""What a stored baseline does not clear is measured again, paired with the baseline's own commit.
+"""What stored numbers do not decide is measured again, paired with the commit of the baseline, or of its anchor.
 
 Numbers from another day cannot tell another machine from other code: on virtual guests with the same fingerprint, all
 six cases of `quick` once came out 12 to 16 % slower and once 14 to 22 % faster for identical code
@@ -8,14 +8,24 @@ six cases of `quick` once came out 12 to 16 % slower and once 14 to 22 % faster 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfguard.errors import ArmError
 from perfguard.gate.calibration.machine_rates import gate_error_rate
 from perfguard.gate.paired.compare_arms import confirm_flags, judge_of, measure_paired
 from perfguard.gate.paired.explain import count_arms, explain
+from perfguard.gate.paired.judging import policy_of
+from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open
+from perfguard.gate.rules.stored import (
+    DRIFT_SHARE,
+    cases_to_pair,
+    drift_note,
+    has_machine_moved,
+    left_open,
+    merge_drift,
+    screen_drift,
+)
 from perfguard.gate.stored.lookup import commit_of
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
@@ -31,18 +41,6 @@ from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import Place, calibrate, start_arms
 from perfguard.runner.session import Session
 
-_PLACE = Place(workshop="arms-paired")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
-    """What pairing leaves to a later stage."""
-
-    level_share: float = 0.0
-    """Part of the gate's level."""
-    time_share: float = 0.0
-    """Part of what is left of the budget."""
-
 
 def pair_open_cases(
     session: Session,
@@ -51,33 +49,104 @@ def pair_open_cases(
     result: GateResult,
     level: CompatibilityLevel,
     *,
-    allowances: Sequence[Allowance] = (),
-    reserve: Reserve | None = None,
+    allowances: Sequence[Allowance],
+    drifted: Sequence[Case] | None,
 ) -> GateResult:
     """The gate's result after the cases that are not cleared were paired with the baseline's commit, where that works.
 
-    Args:
-        session: The run, with its fresh rounds measured.
-        stored: The baseline.
-        candidate: What is judged.
-        result: What the stored baseline alone says.
-        level: How alike the machine and its state are to those of the baseline.
-        allowances: Slowdowns that the project accepts.
-        reserve: What is left to a later stage; nothing by default.
+    The result is what the stored numbers alone say, `level` how alike the machine and its state are to those of the
+    baseline. Drifted cases will be paired with the anchor; there are None without an anchor. An anchor takes its part
+    of the level whatever the rounds say of it; only the time follows what is open.
     """
-    reserve = reserve or Reserve()
-    chosen = cases_to_pair(session.request.cases, result.verdicts)
+    cases = session.request.cases
+    chosen = cases_to_pair(cases, result.verdicts)
     if not chosen or session.interrupts.asked:
         return result
-    if has_machine_moved(session.request.cases, result.verdicts):
+    if has_machine_moved(cases, result.verdicts):
         session.note(fact("stored.machine_moved", severity=Severity.NOTABLE))
-    obstacle = obstacle_to_pairing(session, stored)
-    if obstacle is None:
-        try:
-            return _paired(session, stored, candidate, result, chosen, allowances=allowances, reserve=reserve)
-        except ArmError as error:
-            obstacle = unusable(error)
-    return _unpaired(session, result, chosen, obstacle, level)
+    verdicts = _pair(
+        session,
+        stored,
+        candidate,
+        chosen,
+        allowances=allowances,
+        level_share=1.0 if drifted is None else 1 - DRIFT_SHARE,
+        kept_share=len(drifted) / (len(drifted) + len(chosen)) if drifted else 0.0,
+    )
+    ids = {case.id for case in chosen}
+    if isinstance(verdicts, Fact):
+        # What pairs could not check is believed on a physical machine in the same state only.
+        is_guest = session.fingerprint.cpu.hypervisor is not False
+        if not is_guest and level is CompatibilityLevel.EQUAL:
+            session.note(fact("stored.not_paired", severity=Severity.NOTABLE))
+            session.note(verdicts)
+            return result
+        why = (fact("stored.unchecked", is_guest=is_guest), verdicts)
+        return with_verdicts(result, [left_open(v, why=why) for v in result.verdicts if v.case_id in ids])
+    if verdicts is not None:
+        paired = fact("stored.paired_with_commit")
+        return with_verdicts(result, [replace(v, reasons=(paired, *v.reasons)) for v in verdicts])
+    result = with_verdicts(result, [_same_code(v) for v in result.verdicts if v.case_id in ids])
+    if result.outcome is not GateOutcome.PASS:
+        return result
+    # The pass must not claim that the times of unchanged code were shown to be equal.
+    same, total = len(ids), len(result.verdicts)
+    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same or None),))
+
+
+def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) -> tuple[Case, ...]:
+    """Compare the session's rounds with the anchor's, and note the drift of each case.
+
+    `reasons` say why the anchor must not be compared; they are empty when it may. Gives the gating cases that are shown
+    to be beyond the anchor's margin.
+    """
+    since = _since(anchor)
+    then, now = anchor.info.stack_id, session.fingerprint.stack_id
+    obstacles = list(reasons)
+    if then is not None and then != now:  # an upgrade since the anchor moves every case: that is no drift of the code
+        obstacles.append(fact("host.other_stack", severity=Severity.NOTABLE, then=then, now=now))
+    if obstacles:
+        for obstacle in (fact("drift.not_compared", severity=Severity.NOTABLE, since=since), *obstacles):
+            session.note(obstacle)
+        return ()
+    config, cases = session.request.loaded.config, session.request.cases
+    policy = replace(policy_of(config), margin_ratio=config.anchor_margin)
+    failures = session.data.paired().failures
+    comparisons = compare_rounds(anchor.rounds, session.data.rounds(), cases, policy, failures)
+    beyond = screen_drift(comparisons, alpha=policy.alpha * DRIFT_SHARE)
+    for comparison in comparisons:
+        session.note(drift_note(comparison, since, is_beyond=comparison.case_id in beyond))
+    return tuple(case for case in cases if case.id in beyond)
+
+
+def pair_drifted(
+    session: Session,
+    anchor: StoredBaseline,
+    drifted: Sequence[Case],
+    candidate: ArmSpec,
+    result: GateResult,
+    *,
+    allowances: Sequence[Allowance],
+) -> GateResult:
+    """The gate's result after drifted cases that are not red already were paired with the anchor's commit.
+
+    Where that is impossible the drift is noted and not red: the rounds are numbers of another day.
+    """
+    open_ids = {verdict.case_id for verdict in result.verdicts if verdict.outcome is not Outcome.REGRESSED}
+    cases = tuple(replace(case, gating=Gating.GATING) for case in drifted if case.id in open_ids)
+    if not cases or session.interrupts.asked:
+        return result
+    since = _since(anchor)
+    verdicts = _pair(session, anchor, candidate, cases, allowances=allowances, level_share=DRIFT_SHARE, is_anchor=True)
+    if isinstance(verdicts, Fact):
+        session.note(fact("drift.not_paired", severity=Severity.NOTABLE, since=since))
+        session.note(verdicts)
+    if verdicts is None or isinstance(verdicts, Fact):
+        return result
+    for verdict in verdicts:
+        if verdict.outcome is not Outcome.REGRESSED:
+            session.note(fact("drift.not_confirmed", case_id=verdict.case_id, outcome=verdict.outcome.value))
+    return with_verdicts(result, merge_drift(result.verdicts, verdicts, since))
 
 
 def changed_state(stored: StoredBaseline, fingerprint: Fingerprint) -> tuple[Fact, ...]:
@@ -99,41 +168,6 @@ def obstacle_to_pairing(session: Session, stored: StoredBaseline, *, name: str =
     return None
 
 
-def unusable(error: ArmError) -> Fact:
-    """A commit that cannot be measured, as an obstacle to pairing."""
-    return fact("pairing.unusable", severity=Severity.NOTABLE, error=str(error))
-
-
-def _paired(
-    session: Session,
-    stored: StoredBaseline,
-    candidate: ArmSpec,
-    result: GateResult,
-    cases: tuple[Case, ...],
-    *,
-    allowances: Sequence[Allowance],
-    reserve: Reserve,
-) -> GateResult:
-    session.request.progress(fact("step.pairing", cases=len(cases), of="baseline"))
-    commit = commit_of(session.request.loaded, stored)
-    specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
-    starter, arms = start_arms(session, specs, _PLACE)
-    plan = calibrate(session, starter, arms, cases, measures_identical=False)
-    if session.identical:
-        session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of="baseline"))
-        same = [_same_code(v) for v in result.verdicts if v.case_id in {c.id for c in cases}]
-        return _told(with_verdicts(result, same), len(same))
-    judge = judge_of(session, cases, gate_error_rate(session).margins, Stage.PAIRING, allowances=allowances)
-    judge.policy = replace(judge.policy, alpha=judge.policy.alpha * (1 - reserve.level_share))
-    chosen = [each.case for each in plan.cases]
-    count_arms(session, starter, chosen)
-    measure_paired(session, starter, plan, judge, keep_s=session.left_s() * reserve.time_share)
-    confirm_flags(session, specs, plan, judge)
-    verdicts = judge.verdicts(session.data)
-    explain(session, starter, verdicts, chosen)
-    return with_verdicts(result, [_repeated(verdict) for verdict in verdicts])
-
-
 def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult:
     """The result with some verdicts replaced, and what follows from that for the gate."""
     new = {verdict.case_id: verdict for verdict in verdicts}
@@ -142,16 +176,59 @@ def with_verdicts(result: GateResult, verdicts: Sequence[Verdict]) -> GateResult
     return replace(again, blocks_total=result.blocks_total, notes=result.notes)
 
 
-def _repeated(verdict: Verdict) -> Verdict:
-    return replace(verdict, reasons=(fact("stored.paired_with_commit"), *verdict.reasons))
+def _pair(
+    session: Session,
+    stored: StoredBaseline,
+    candidate: ArmSpec,
+    cases: tuple[Case, ...],
+    *,
+    allowances: Sequence[Allowance],
+    level_share: float,
+    kept_share: float = 0.0,
+    is_anchor: bool = False,
+) -> tuple[Verdict, ...] | Fact | None:
+    """Verdicts on the candidate, paired with the commit of a baseline or an anchor.
+
+    `level_share` is the part of the gate's level that is spent, `kept_share` the part of what is left of the budget
+    that is not. A fact says why the two cannot be paired; None that they run the same code.
+    """
+    name = "anchor" if is_anchor else "baseline"
+    if obstacle := obstacle_to_pairing(session, stored, name=name):
+        return obstacle
+    session.request.progress(fact("step.pairing", cases=len(cases), of=name))
+    commit = commit_of(session.request.loaded, stored)
+    specs = {Arm.BASELINE: parse_arm(f"git:{commit}"), Arm.CANDIDATE: candidate}
+    try:
+        place = Place(workshop="arms-paired-with-anchor" if is_anchor else "arms-paired")
+        starter, arms = start_arms(session, specs, place)
+        plan = calibrate(session, starter, arms, cases, measures_identical=False)
+        if session.identical:
+            session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of=name))
+            return None
+        judge = judge_of(
+            session,
+            cases,
+            gate_error_rate(session).margins,
+            Stage.DRIFT if is_anchor else Stage.PAIRING,
+            allowances=allowances,
+            is_anchor=is_anchor,
+            level_share=level_share,
+        )
+        chosen = [each.case for each in plan.cases]
+        if not is_anchor:
+            count_arms(session, starter, chosen)
+        measure_paired(session, starter, plan, judge, keep_s=session.left_s() * kept_share)
+        confirm_flags(session, specs, plan, judge)
+        verdicts = judge.verdicts(session.data)
+        explain(session, starter, verdicts, chosen)
+    except ArmError as error:
+        return fact("pairing.unusable", severity=Severity.NOTABLE, error=str(error))
+    return verdicts
 
 
-def _told(result: GateResult, same: int) -> GateResult:
-    """A pass that does not claim that the times of unchanged code were shown to be equal."""
-    if result.outcome is not GateOutcome.PASS:
-        return result
-    total = len(result.verdicts)
-    return replace(result, reasons=(fact("stored.same_code", same=same, cases=total, others=total - same or None),))
+def _since(anchor: StoredBaseline) -> str:
+    """The day an anchor was measured, ISO 8601."""
+    return anchor.info.created_at[:10]
 
 
 def _same_code(verdict: Verdict) -> Verdict:
@@ -162,17 +239,3 @@ def _same_code(verdict: Verdict) -> Verdict:
         gating=Gating.GATING,  # noise between rounds may have demoted it, but hashes have none
         reasons=(fact("verdict.same_code"), *verdict.reasons),
     )
-
-
-def _unpaired(
-    session: Session, result: GateResult, cases: tuple[Case, ...], obstacle: Fact, level: CompatibilityLevel
-) -> GateResult:
-    """What the stored numbers show and pairs could not check: believed on a physical machine in the same state only."""
-    is_guest = session.fingerprint.cpu.hypervisor is not False
-    if not is_guest and level is CompatibilityLevel.EQUAL:
-        session.note(fact("stored.not_paired", severity=Severity.NOTABLE))
-        session.note(obstacle)
-        return result
-    why = (fact("stored.unchecked", is_guest=is_guest), obstacle)
-    chosen = {case.id for case in cases}
-    return with_verdicts(result, [left_open(v, why=why) for v in result.verdicts if v.case_id in chosen])

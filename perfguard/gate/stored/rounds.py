@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,10 @@ from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
 from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
-from perfguard.gate.rules.drift import DRIFT_SHARE
-from perfguard.gate.rules.numerics import different_results, guard_numerics, paired_with_stored, unchecked_note
+from perfguard.gate.rules.guards import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
-from perfguard.gate.rules.screening import cases_to_pair, speed_note
-from perfguard.gate.stored.drift import Drifted, pair_drifted, screen
-from perfguard.gate.stored.pairing import Reserve, obstacle_to_pairing, pair_open_cases, with_verdicts
+from perfguard.gate.rules.stored import speed_note
+from perfguard.gate.stored.pairing import obstacle_to_pairing, pair_drifted, pair_open_cases, screen, with_verdicts
 from perfguard.host.match import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Subject, Value, fact
@@ -30,7 +27,7 @@ from perfguard.records.record import StoredBaseline
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.records.verdict import Comparison, Design, GateResult, Outcome
+from perfguard.records.verdict import Design, GateResult, Outcome
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.process.starter import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
@@ -79,7 +76,9 @@ def gate_against_stored(
     allowances = allowances_of(request.loaded)
     with open_session(with_seed_of(stored, request), mode="rounds") as session:
         session.summaries["baseline"] = _stored_summary(stored, place)
-        session.note(_stored_note(stored, place))
+        info, least = stored.info, min((noise.rounds for noise in stored.noise.values()), default=0)
+        values = {"path": place, "date": info.created_at, "commit": (info.commit or "unknown")[:12]}
+        session.note(fact("baseline.compared", values, rounds=least))
         rounds = session.request.loaded.config.rounds
         starter, _ = measure_rounds(session, candidate, rounds=rounds, spread_s=0.0)
         count_against(session, starter, load_op_counts(op_counts_file(Path(place))), measurable_cases(session))
@@ -92,53 +91,33 @@ def gate_against_stored(
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None
-        result = pair_open_cases(
-            session, stored, candidate, result, level, allowances=allowances, reserve=_reserve(session, drifted, result)
-        )
-        if drifted is not None:
-            result = pair_drifted(session, drifted, candidate, result, allowances)
+        result = pair_open_cases(session, stored, candidate, result, level, allowances=allowances, drifted=drifted)
+        if anchor and drifted:
+            result = pair_drifted(session, anchor, drifted, candidate, result, allowances=allowances)
         return finish(session, _allowed(session, stored, result, allowances), error_rate=error_rate)
 
 
-def _stored_note(stored: StoredBaseline, place: str) -> Fact:
-    rounds = min((noise.rounds for noise in stored.noise.values()), default=0)
-    info = stored.info
-    commit = (info.commit or "unknown")[:12]
-    return fact("baseline.compared", path=place, date=info.created_at, commit=commit, rounds=rounds)
-
-
 def judge_stored(session: Session, stored: StoredBaseline) -> GateResult:
-    """Verdicts of the session's rounds against the stored ones; incomparable where the machines differ.
-
-    Args:
-        session: The run, with its fresh rounds measured.
-        stored: The baseline.
-    """
+    """Verdicts of the session's fresh rounds against the stored ones; incomparable where the machines differ."""
     config = session.request.loaded.config
     policy = replace(policy_of(config), equivalence_ratio=max(config.stored_equivalence, config.margin))
-    data = session.data
-    paired = data.paired()
+    rounds, failures = session.data.rounds(), session.data.paired().failures
     reasons = reasons_against(session, stored)
-    comparisons = compare_rounds(
-        {} if reasons else stored.rounds, data.rounds(), session.request.cases, policy, paired.failures
-    )
+    before = {} if reasons else stored.rounds
+    comparisons = compare_rounds(before, rounds, session.request.cases, policy, failures)
     if reasons:
-        comparisons = tuple(_incomparable(c, reasons[0]) for c in comparisons)
+        comparisons = tuple(
+            c
+            if c.problem_outcome is Outcome.FAILED
+            else replace(c, problem=reasons[0], problem_outcome=Outcome.INCOMPARABLE)
+            for c in comparisons
+        )
         for reason in reasons[1:]:
             session.note(reason)
-    checks = paired_with_stored(stored.rounds, data.rounds())
+    checks = paired_with_stored(stored.rounds, rounds)
     verdicts = guard_numerics(decide_cases(comparisons, policy), checks)
     unchecked = unchecked_note(verdicts, checks, why=_why_unchecked(stored, session))
-    notes = (*speed_note(stored.rounds, data.rounds()), *unchecked)
-    return conclude(verdicts, policy, notes=notes)
-
-
-def _reserve(session: Session, drifted: Drifted | None, result: GateResult) -> Reserve:
-    """An anchor takes its part of the level whatever the rounds say of it; only the time follows what is open."""
-    if drifted is None:
-        return Reserve()
-    stages = len(drifted.cases) + len(cases_to_pair(session.request.cases, result.verdicts))
-    return Reserve(level_share=DRIFT_SHARE, time_share=len(drifted.cases) / stages if stages else 0.0)
+    return conclude(verdicts, policy, notes=(*speed_note(stored.rounds, rounds), *unchecked))
 
 
 def _allowed(
@@ -183,21 +162,16 @@ def reasons_against(session: Session, stored: StoredBaseline, *, name: str = "ba
     for reason in compatibility.reasons:
         session.note(replace(reason, subject=Subject(arm=name)))
     info, settings = stored.info, session.settings
-    reasons = []
-    for setting, then, now in (
+    compared: tuple[tuple[str, Value, Value], ...] = (
         ("cpus", info.cpus, len(session.selection.cpus)),
         ("env_profile", info.env_profile, settings.env_profile.value),
         ("slice_s", info.sample_s, settings.sample_s),
-    ):
-        if then != now:
-            reasons.append(fact("host.other_run_setting", arm=name, setting=setting, then=then, now=now))
-    return tuple(reasons)
-
-
-def _incomparable(comparison: Comparison, problem: Fact) -> Comparison:
-    if comparison.problem_outcome is Outcome.FAILED:
-        return comparison
-    return replace(comparison, problem=problem, problem_outcome=Outcome.INCOMPARABLE)
+    )
+    return tuple(
+        fact("host.other_run_setting", arm=name, setting=setting, then=then, now=now)
+        for setting, then, now in compared
+        if then != now
+    )
 
 
 def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:
@@ -211,8 +185,3 @@ def _stored_summary(stored: StoredBaseline, place: str) -> ArmSummary:
         stack_id=stored.info.stack_id,
         commit=stored.info.commit,
     )
-
-
-def utc_now() -> str:
-    """Now, in UTC, ISO 8601."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

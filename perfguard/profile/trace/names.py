@@ -24,7 +24,6 @@ class Role(IntEnum):
     NONE = 0
     """Nothing: an op, or an annotation of the program's own."""
     STEP = 1
-    """A step."""
     MODULE = 2
     """A call of a module."""
     LOSS_MODULE = 3

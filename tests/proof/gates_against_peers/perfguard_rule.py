@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from perfguard.config import Config
 from perfguard.gate.paired.compare_arms import CONFIRMATION_SHARE
 from perfguard.gate.paired.judging import policy_of
+from perfguard.gate.rules.compare import SequentialGate, plan_analyses
 from perfguard.gate.rules.confirmation import CONFIRMATION_ANALYSES, apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Confirmation, Outcome, Policy

@@ -8,8 +8,8 @@ import pytest
 
 from perfguard.cli.commands.baselines import print_changes
 from perfguard.config import load_config
-from perfguard.gate.stored.changes import CountedBaseline, changes_between
-from perfguard.gate.stored.lookup import named_baseline
+from perfguard.gate.stored.lookup import CountedBaseline, named_baseline
+from perfguard.gate.stored.update import changes_between
 from perfguard.records.record import StoredBaseline
 from perfguard.records.run import Round
 from perfguard.report.lines import SAME_OP_COUNTS, change_lines

@@ -11,12 +11,11 @@ import pytest
 
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import MeasurementError, StoreError, UsageError
-from perfguard.gate.calibrate import CalibrateOptions, calibrate_machine, known_error_rate
+from perfguard.gate.calibrate import calibrate_machine, known_error_rate
+from perfguard.gate.calibration.aa_gates import calibrated_margins
 from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, is_bankable, planned_cases, scope_of
-from perfguard.gate.calibration.summary import calibrated_margins
 from perfguard.gate.plan import plan_suite, write_plan
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.policy import judge
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
@@ -33,6 +32,7 @@ from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder
 from perfguard.runner.session import Request, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, plan_file
+from tests.compared_cases import judge
 
 CASES = (
     Case(benchmark="tiny.sum", target="bench.py:sum", tags=("no-torch",)),
@@ -167,17 +167,17 @@ class TestCalibrating:
     def test_stores_each_gate_and_a_second_call_adds_to_them(self, request_, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         gates = Gates(tmp_path)
-        found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=gates)
+        found = calibrate_machine(request_, gates=2, run_gate=gates)
         assert (found.path, len(load_calibration(path).gates)) == (path, 2)
         assert found.state.is_valid, found.state
-        again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=gates)
+        again = calibrate_machine(request_, gates=1, run_gate=gates)
         assert len(again.calibration.gates) == 3
         assert (again.error_rate.code, again.error_rate.values["gates"]) == ("rate.calibrated", 3)
         assert again.summary.cases[0].blocks == 24
 
     def test_compares_the_same_thing_at_other_places_with_another_seed_each_time(self, request_, tmp_path):
         gates = Gates(tmp_path)
-        calibrate_machine(request_, CalibrateOptions(gates=3), run_gate=gates)
+        calibrate_machine(request_, gates=3, run_gate=gates)
         assert {(baseline, candidate) for baseline, candidate, _, _ in gates.asked} == {("dir:.", "dir:.")}
         assert len({seed for *_, seed in gates.asked}) == 3
         for _, _, place, _ in gates.asked:
@@ -186,55 +186,55 @@ class TestCalibrating:
 
     def test_favours_no_arm_with_its_places(self, request_, tmp_path):
         gates = Gates(tmp_path, blocks=2)
-        calibrate_machine(request_, CalibrateOptions(gates=20), run_gate=gates)
+        calibrate_machine(request_, gates=20, run_gate=gates)
         longer = sum(place.path_padding[0] > place.path_padding[1] for _, _, place, _ in gates.asked)
         assert 2 <= longer <= 18  # the 1e-4 quantiles of 20 fair draws
 
     def test_leaves_the_arms_alike_where_no_placebo_is_wanted(self, request_, tmp_path):
         gates = Gates(tmp_path)
-        found = calibrate_machine(request_, CalibrateOptions(gates=1, placebo=False), run_gate=gates)
+        found = calibrate_machine(request_, gates=1, placebo=False, run_gate=gates)
         assert gates.asked[0][2] is None
         assert found.summary.placebo_gates == 0
 
     def test_resuming_measures_only_what_is_missing(self, request_, tmp_path):
         gates = Gates(tmp_path)
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=gates)
-        found = calibrate_machine(request_, CalibrateOptions(gates=3, resume=True), run_gate=gates)
+        calibrate_machine(request_, gates=2, run_gate=gates)
+        found = calibrate_machine(request_, gates=3, resume=True, run_gate=gates)
         assert (len(found.calibration.gates), len(gates.asked)) == (3, 3)
 
     def test_an_interrupted_gate_ends_it_and_keeps_those_before(self, request_, tmp_path, machine_id):
         gates = Gates(tmp_path, ends_with=[0, 130])
-        found = calibrate_machine(request_, CalibrateOptions(gates=5), run_gate=gates)
+        found = calibrate_machine(request_, gates=5, run_gate=gates)
         assert found.interrupted
         assert len(gates.asked) == 2
         assert len(load_calibration(found.path).gates) == 1
 
     def test_a_failing_case_is_no_trial(self, request_, tmp_path):
         with pytest.raises(MeasurementError, match=r"tiny.sort failed \(no memory\), so the gate was not stored"):
-            calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path, fails=True))
+            calibrate_machine(request_, gates=1, run_gate=Gates(tmp_path, fails=True))
         assert known_error_rate(request_).calibration is None
 
     def test_a_gate_without_a_block_says_what_to_raise(self, request_, tmp_path):
         with pytest.raises(MeasurementError, match="raise --budget"):
-            calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path, blocks=0))
+            calibrate_machine(request_, gates=1, run_gate=Gates(tmp_path, blocks=0))
 
     def test_starts_afresh_for_another_fingerprint_and_says_so(self, request_, tmp_path):
-        found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        found = calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         stored = json.loads(found.path.read_text())
         stored["scope"]["software"] = {"python": "2.7.18"}
         found.path.write_text(json.dumps(stored))
         expired = known_error_rate(request_)
         assert (expired.state.reason.values["what"], expired.state.reason.values["before"]) == ("python", "2.7.18")
         assert expired.error_rate.code == "rate.expired"
-        again = calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path))
+        again = calibrate_machine(request_, gates=1, run_gate=Gates(tmp_path))
         assert len(again.calibration.gates) == 1
         assert [note.code for note in again.notes] == ["calibration.replaced", "calibration.changed"]
 
     def test_gates_of_other_cases_than_the_suite_has_now_do_not_count(self, request_, tmp_path):
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         smaller = replace(request_, cases=CASES[:1])
         assert known_error_rate(smaller).calibration is None
-        again = calibrate_machine(smaller, CalibrateOptions(gates=3, resume=True), run_gate=Gates(tmp_path))
+        again = calibrate_machine(smaller, gates=3, resume=True, run_gate=Gates(tmp_path))
         assert len(again.calibration.gates) == 3
         assert [(note.code, note.values) for note in again.notes] == [("calibration.of_other_cases", {"gates": 2})]
         assert {case.case_id for case in again.summary.cases} == {CASES[0].id}
@@ -244,7 +244,7 @@ class TestCalibrating:
         path.parent.mkdir(parents=True)
         path.write_text("{")
         with pytest.raises(StoreError, match="is corrupt"):
-            calibrate_machine(request_, CalibrateOptions(gates=1), run_gate=Gates(tmp_path))
+            calibrate_machine(request_, gates=1, run_gate=Gates(tmp_path))
         assert path.read_text() == "{"
 
 
@@ -278,7 +278,7 @@ class TestBanking:
         bank(session, result)
         waiting = load_calibration(banked_file(tmp_path, machine_id, "tiny"))
         assert [gate.run_id for gate in waiting.gates] == [session.folder.run_id]
-        found = calibrate_machine(request_, CalibrateOptions(gates=0), run_gate=Gates(tmp_path))
+        found = calibrate_machine(request_, gates=0, run_gate=Gates(tmp_path))
         assert [(gate.banked, gate.placebo) for gate in found.calibration.gates] == [(True, False)]
         assert len(load_calibration(found.path).gates) == 1
 
@@ -322,14 +322,14 @@ class TestBanking:
 class TestTheErrorRateOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
         assert gate_error_rate(session).fact.code == "rate.not_calibrated"
-        found = calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        found = calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         rate = gate_error_rate(session)
         assert rate.fact == found.error_rate
         assert rate.fact.code == "rate.calibrated"
         assert rate.margins == {}
 
     def test_has_the_margins_of_its_cases_while_it_is_valid(self, session, request_, tmp_path):
-        found = calibrate_machine(request_, CalibrateOptions(gates=3), run_gate=Gates(tmp_path, shift=0.05))
+        found = calibrate_machine(request_, gates=3, run_gate=Gates(tmp_path, shift=0.05))
         margins = gate_error_rate(session).margins
         assert margins == calibrated_margins(found.calibration, request_.loaded.config.margin)
         assert margins.keys() == {case.id for case in CASES}
@@ -343,14 +343,14 @@ class TestTheErrorRateOfAGate:
         self, session, request_, tmp_path
     ):
         assert gate_error_rate(session, screens=True) == gate_error_rate(session)  # nothing is known
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         rate = gate_error_rate(session, screens=True).fact
         assert (rate.code, rate.values["screens"]) == ("rate.calibrated", True)
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 2)
         assert "low_ratio" not in rate.values  # the pairs get what the rounds leave of the budget
 
     def test_of_cases_that_were_selected_by_name_is_that_of_no_suite(self, session, request_, tmp_path):
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         session.request = replace(session.request, patterns=("tiny.sum",))
         assert gate_error_rate(session).fact.code == "rate.of_selection"
 
@@ -365,7 +365,7 @@ class TestTheErrorRateOfAGate:
 
 class TestPlanning:
     def test_from_the_calibration(self, request_, tmp_path):
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path))
+        calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         plan = plan_suite(request_, detect_ratio=0.02, power=0.95)
         assert [case.gating for case in plan.cases] == [True, True]
         assert (plan.source.code, plan.source.values["gates"]) == ("plan.from_calibration", 2)
@@ -402,7 +402,7 @@ class TestPlanning:
             plan_suite(replace(request_, cases=advisory), detect_ratio=0.02, power=0.9)
 
     def test_a_written_plan_is_honoured_on_the_same_cpus_only(self, request_, tmp_path, machine_id):
-        calibrate_machine(request_, CalibrateOptions(gates=2), run_gate=Gates(tmp_path, sd=0.05))
+        calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path, sd=0.05))
         plan = plan_suite(request_, detect_ratio=0.02, power=0.95)
         assert write_plan(request_, plan) == plan_file(tmp_path / "baselines", machine_id, "tiny")
         cases, notes = planned_cases(request_, machine_id=machine_id, cpus=plan.cpus)

@@ -10,7 +10,7 @@ from perfguard.records.facts import Severity, fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData, Round
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Design, Outcome, Policy
-from perfguard.stats.one_sided import p_outside
+from perfguard.stats.p_values import p_outside
 from perfguard.stats.paired import block_effect, estimate_paired
 
 POLICY = Policy()

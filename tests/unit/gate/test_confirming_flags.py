@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.compare import compare_paired
+from perfguard.gate.rules.compare import SequentialGate, compare_paired, plan_analyses
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, flagged_cases
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.sequential import SequentialGate, plan_analyses
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import Outcome, Policy
-from perfguard.stats.one_sided import p_slower
+from perfguard.stats.p_values import p_slower
 from perfguard.stats.spending import Spending, sequential_p
 from tests.found_facts import codes_of, fact_of
 
@@ -102,7 +101,7 @@ def test_advisory_cases_need_no_confirmation():
 
 
 def test_one_final_look_is_the_ordinary_test():
-    comparison = looked(0.0061).comparisons()[0]
+    comparison = looked(0.0061).verdicts()[0].comparison
     plain = decide_cases([replace(comparison, analyses=1)], POLICY)[0]
     assert looked(0.0061).verdicts()[0].outcome is plain.outcome
     assert comparison.analyses == 1
@@ -245,7 +244,7 @@ class TestWhatALookAddsUpTo:
         gate = SequentialGate((CASE,), POLICY, planned_blocks=planned)
         for blocks, final in analyses:
             gate.analyse(data(0.004, blocks), blocks=blocks, final=final)
-        (comparison,) = gate.comparisons()
+        comparison = gate.verdicts()[0].comparison
         return comparison.analyses, {name: getattr(comparison, name) for name, _ in self.SIGNALS}
 
     @pytest.mark.parametrize(
@@ -271,7 +270,7 @@ class TestWhatALookAddsUpTo:
     def test_too_few_blocks_are_kept_and_not_looked_at(self):
         gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
         gate.analyse(data(0.5, 4), blocks=4, final=True)
-        (comparison,) = gate.comparisons()
+        comparison = gate.verdicts()[0].comparison
         assert comparison == compare_paired(data(0.5, 4), [CASE], POLICY)[0]
         assert gate.verdicts()[0].outcome is Outcome.INCONCLUSIVE
 
@@ -300,7 +299,7 @@ class TestAnAnswer:
         for step in range(60):
             gate = SequentialGate((CASE,), replace(POLICY, margin_ratio=0.03), planned_blocks=12)
             gate.analyse(data(0.006 + 1e-4 * step, 12), blocks=12, final=True)
-            found[gate.comparisons()[0].p_unclean] = bool(gate.answered())
+            found[gate.verdicts()[0].comparison.p_unclean] = bool(gate.answered())
         assert any(0.017 < p_value <= 0.025 for p_value in found)
         assert all(is_answered == (p_value <= 0.025) for p_value, is_answered in found.items())
 
@@ -330,7 +329,7 @@ class TestAnAnswer:
         gate = SequentialGate((CASE,), POLICY, planned_blocks=12)
         assert gate.voiding is None
         gate.analyse(data(0.2, 6), blocks=6, final=False)
-        answer = gate.comparisons()
+        answer = gate.verdicts()
         gate.analyse(data(0.0, 12), blocks=12, final=True)
-        assert gate.comparisons() == answer
+        assert gate.verdicts() == answer
         assert gate.voiding.blocks_total == 12

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfguard.gate.rules.confirmation import confirm_signals
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.signal_confirmation import confirm_signals
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals
 from perfguard.records.facts import fact
 from perfguard.records.run import Signal, SignalSamples

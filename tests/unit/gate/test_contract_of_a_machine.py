@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfguard.gate.calibration.error_rate import CalibrationStatus, Reach, calibration_state, error_rate
-from perfguard.gate.calibration.summary import (
+from perfguard.gate.calibration.aa_gates import (
     block_variances,
     calibrated_margins,
     detectable_effects,
@@ -16,12 +15,12 @@ from perfguard.gate.calibration.summary import (
     pace_of,
     summarize,
 )
-from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
+from perfguard.records.calibration import Calibration, CaseSample, Pace
 from perfguard.records.facts import fact
-from perfguard.records.pace import Pace
 from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
-from perfguard.stats.planning import sequential_mde
+from perfguard.stats.power import sequential_mde
 from tests.calibrated_machines import SCOPE, gate_of
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -108,8 +107,8 @@ class TestTheErrorRate:
     def test_states_the_count_and_its_exact_bound(self):
         found = calibrated(quiet(35))
         state = calibration_state(found, SCOPE, now=NOW)
-        reach = Reach(effects=(0.011, 0.034), budget_s=600)
-        rate = error_rate(state, summarize(found, analyses=8, max_blocks=200), alpha=0.008, reach=reach)
+        reach = {"low_ratio": 0.011, "high_ratio": 0.034, "budget_s": 600}
+        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008, reach=reach)
         assert rate.code == "rate.calibrated"
         assert rate.values == {
             "false_alarms": 0,
@@ -126,7 +125,7 @@ class TestTheErrorRate:
     def test_without_a_verdict_nothing_is_called_calibrated(self):
         found = calibrated([gate(number, {"kernel.x": sample([0.01] * 8, gating=False)}) for number in (1, 2, 3)])
         state = calibration_state(found, SCOPE, now=NOW)
-        rate = error_rate(state, summarize(found, analyses=8, max_blocks=200), alpha=0.008)
+        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008)
         assert (rate.code, rate.values["gates"], rate.values["needed_blocks"]) == ("rate.not_yet", 3, 5)
 
     def test_is_certified_from_299_clean_gates_on(self):
@@ -143,12 +142,12 @@ class TestTheErrorRate:
         wild = gate(9, {"kernel.x": sample([0.9, -0.9, 0.8])}, outcome="host-unstable")
         found = calibrated([*quiet(3), wild])
         assert (false_alarms(found).gates, false_alarms(found).count) == (3, 0)
-        assert summarize(found, analyses=8, max_blocks=200).cases[0].blocks == 30
+        assert summarize(found, max_blocks=200).cases[0].blocks == 30
 
     def test_says_why_it_expired_and_what_holds_until_then(self):
         found = calibrated(quiet(3), cpus=2)
         state = calibration_state(found, SCOPE, now=NOW)
-        rate = error_rate(state, summarize(found, analyses=8, max_blocks=200), alpha=0.008)
+        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008)
         assert (rate.code, rate.values["reason"]) == ("rate.expired", "calibration.changed")
         assert [rate.values[name] for name in ("what", "before", "after", "alpha_ratio")] == ["CPUs", 2, 4, 0.008]
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 3)
@@ -166,25 +165,25 @@ class TestTheErrorRate:
     def test_calls_effects_beyond_measure_so(self):
         found = calibrated(quiet(3))
         state = calibration_state(found, SCOPE, now=NOW)
-        reach = Reach(effects=(0.4, 3e6), budget_s=600)
-        rate = error_rate(state, summarize(found, analyses=8, max_blocks=200), alpha=0.008, reach=reach)
+        reach = {"low_ratio": 0.4, "high_ratio": 3e6, "budget_s": 600}
+        rate = error_rate(state, summarize(found, max_blocks=200), alpha=0.008, reach=reach)
         assert "40.0 % to over 100 %" in describe(rate)
 
 
 class TestTheCases:
     @staticmethod
     def effects(summary, budget_s=600.0, max_blocks=200):
-        return detectable_effects(summary, alpha=0.008, budget_s=budget_s, max_blocks=max_blocks, analyses=8)
+        return detectable_effects(summary, alpha=0.008, budget_s=budget_s, max_blocks=max_blocks)
 
     def test_find_less_in_fewer_blocks(self):
-        summary = summarize(calibrated(quiet(4)), analyses=8, max_blocks=200)
+        summary = summarize(calibrated(quiet(4)), max_blocks=200)
         assert self.effects(summary, budget_s=300.0) > self.effects(summary)
         assert self.effects(summary, max_blocks=20) > self.effects(summary)
         assert self.effects(summary, budget_s=20.0) is None
 
     def test_are_worked_out_from_the_raw_values(self):
         found = calibrated(quiet(4))
-        case = summarize(found, analyses=8, max_blocks=200).cases[0]
+        case = summarize(found, max_blocks=200).cases[0]
         spread = pooled_spread([g.cases["kernel.x"].block_log_ratios for g in found.gates])
         assert (case.block_sd, case.block_sd_interval) == (spread.sd, spread.interval)
         assert (case.gates, case.blocks, case.margin_ratio) == (4, 40, 0.005)
@@ -193,10 +192,10 @@ class TestTheCases:
         blocks = math.floor((600 - 20) / 5)
         expected = sequential_mde(spread.sd, blocks, level=0.008, margin_ratio=0.005, analyses=8)
         assert dict(case.mde)[10] == pytest.approx(expected)
-        assert self.effects(summarize(found, analyses=8, max_blocks=200)) == pytest.approx((expected, expected))
+        assert self.effects(summarize(found, max_blocks=200)) == pytest.approx((expected, expected))
 
     def test_by_minutes_end_where_a_gate_does(self):
-        of_minutes = dict(summarize(calibrated(quiet(4)), analyses=8, max_blocks=60).cases[0].mde)
+        of_minutes = dict(summarize(calibrated(quiet(4)), max_blocks=60).cases[0].mde)
         assert of_minutes[2] > of_minutes[10] == of_minutes[60]
 
     def test_gating_cases_come_first_and_share_the_level(self):
@@ -205,7 +204,7 @@ class TestTheCases:
             name: sample(0.01 * rng.standard_normal(10), gating=name != "a.advisory")
             for name in ("a.advisory", "b", "c")
         }
-        summary = summarize(calibrated([gate(1, cases)]), analyses=8, max_blocks=200)
+        summary = summarize(calibrated([gate(1, cases)]), max_blocks=200)
         assert [case.case_id for case in summary.cases] == ["b", "c", "a.advisory"]
         blocks = math.floor((600 - 20) / 5)
         for case in summary.cases:
@@ -217,7 +216,7 @@ class TestTheCases:
         assert min(gating) < max(gating)
 
     def test_tell_since_when_and_until_when_gates_ran(self):
-        summary = summarize(calibrated(quiet(3)), analyses=8, max_blocks=200)
+        summary = summarize(calibrated(quiet(3)), max_blocks=200)
         assert (summary.first_at, summary.latest_at) == ("2026-02-01T00:00:00Z", "2026-02-03T00:00:00Z")
 
     def test_weights_of_blocks_are_known_where_each_has_one(self):
@@ -234,13 +233,13 @@ class TestTheCases:
         gates = [gate(n, {"kernel.x": sample(jump + wave)}) for n, jump in enumerate(jumps)]
         margins = calibrated_margins(calibrated(gates), 0.005)
         assert margins["kernel.x"] > 0.08
-        assert summarize(calibrated(gates), analyses=8, max_blocks=200).cases[0].margin_ratio == margins["kernel.x"]
+        assert summarize(calibrated(gates), max_blocks=200).cases[0].margin_ratio == margins["kernel.x"]
         unrelocated = [replace(each, placebo=False) for each in gates]
         assert calibrated_margins(calibrated(unrelocated), 0.005) == {}
         assert calibrated_margins(None, 0.005) == {}
 
     def test_of_no_gate_are_none(self):
-        summary = summarize(calibrated([]), analyses=8, max_blocks=200)
+        summary = summarize(calibrated([]), max_blocks=200)
         assert (summary.cases, summary.latest_at, summary.false_alarms.bound) == ((), None, 1.0)
         assert self.effects(summary) is None
 
@@ -321,7 +320,7 @@ class TestThePaceOfGatesWhoseCasesLeave:
 
     def test_lets_a_budget_find_smaller_effects(self):
         told, untold = (
-            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), analyses=8, max_blocks=200)
+            summarize(calibrated([self.noisy(n, is_told=told) for n in range(4)]), max_blocks=200)
             for told in (True, False)
         )
         assert dict(told.cases[1].mde)[10] < 0.9 * dict(untold.cases[1].mde)[10]

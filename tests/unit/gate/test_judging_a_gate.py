@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ExitCode, UsageError
-from perfguard.gate.rules.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code, judge
+from perfguard.gate.rules.policy import FAIL_ON_CHOICES, conclude, decide_cases, exit_code
 from perfguard.records.estimate import Interval
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.power import minimum_detectable_effect
 from perfguard.stats.voiding import VoidedBlock, Voiding
-from tests.compared_cases import compared, unmeasured
+from tests.compared_cases import compared, judge, unmeasured
 from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()

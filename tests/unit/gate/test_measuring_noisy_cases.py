@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from perfguard.gate.rules.compare import SequentialGate
 from perfguard.gate.rules.confirmation import flagged_cases
 from perfguard.gate.rules.policy import conclude
-from perfguard.gate.rules.sequential import SequentialGate
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Outcome, Policy

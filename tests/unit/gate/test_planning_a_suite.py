@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.calibration.plan_cases import CaseNoise, Target, plan_cases, planned_gating, suite_minutes
+from perfguard.gate.calibration.machine_rates import planned_gating
+from perfguard.gate.plan import CaseNoise, Target, plan_cases, suite_minutes
+from perfguard.records.calibration import CasePace, Pace
 from perfguard.records.facts import Severity, fact
-from perfguard.records.pace import CasePace, Pace
 from perfguard.records.spec import Case, Gating
-from perfguard.stats.planning import sequential_blocks
+from perfguard.stats.power import sequential_blocks
 from tests.calibrated_machines import plan_of
 
 PACE = Pace(block_s=5.0, overhead_s=20.0)
-TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, analyses=8, min_blocks=5)
+TARGET = Target(detect_ratio=0.02, power=0.95, alpha=0.008, budget_s=600.0, max_blocks=60, min_blocks=5)
 
 
 def noise(sd, margin=0.005):

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.policy import judge
-from perfguard.gate.rules.reasons import effect_values
+from perfguard.gate.rules.policy import effect_values
 from perfguard.records.estimate import Interval
 from perfguard.records.verdict import Design, GateOutcome, Outcome, Policy
 from perfguard.stats.power import blocks_needed
 from perfguard.stats.voiding import VoidedBlock, Voiding
-from tests.compared_cases import compared, unmeasured
+from tests.compared_cases import compared, judge, unmeasured
 from tests.found_facts import codes_of, fact_of
 
 POLICY = Policy()

@@ -16,14 +16,14 @@ from perfguard.gate.calibration.aa_gates import (
     with_gates,
 )
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.policy import judge
 from perfguard.records.calibration import Scope
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm, BlockConditions, CaseFailed, CaseSamples, PairedData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
-from perfguard.stats.paired import block_effect, block_log_ratio
+from perfguard.stats.paired import block_effect
 from tests.calibrated_machines import gate_of
+from tests.compared_cases import judge
 
 SCOPE = Scope(machine_id="m", stack_id=None, cpus=1, env_profile="stable", rule=2, alpha=0.008, margin_ratio=0.005)
 
@@ -55,7 +55,8 @@ class TestTheSamplesOfARun:
     def test_hold_the_block_values_in_the_order_they_ran_without_voided_blocks(self):
         found = case_samples(self.data, {"a"}, max_void_fraction=0.25)["a"]
         expected = [
-            block_log_ratio(s.baseline_s, s.candidate_s) for s in (samples("a", n, 1 + 0.01 * n) for n in range(3))
+            block_effect(s.baseline_s, s.candidate_s).log_ratio
+            for s in (samples("a", n, 1 + 0.01 * n) for n in range(3))
         ]
         assert found.block_log_ratios == pytest.approx(expected, abs=5e-7)
         assert all(round(value, 6) == value for value in found.block_log_ratios)

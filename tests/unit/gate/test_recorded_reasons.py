@@ -7,11 +7,10 @@ import json
 import pytest
 
 from perfguard.codec import from_builtins, to_json
-from perfguard.gate.rules.policy import judge
 from perfguard.records.facts import Fact, fact
 from perfguard.records.verdict import Outcome, Policy
 from perfguard.report.messages.catalog import describe
-from tests.compared_cases import compared, unmeasured
+from tests.compared_cases import compared, judge, unmeasured
 
 SLOW = compared("slow", 0.12)
 CRASH = unmeasured("crash", problem=fact("case.failed", arm="candidate", error="no"), problem_outcome=Outcome.FAILED)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.gate.rules.screening import cases_to_pair, has_machine_moved, left_open, speed_note
+from perfguard.gate.rules.stored import cases_to_pair, has_machine_moved, left_open, speed_note
 from perfguard.records.facts import fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating

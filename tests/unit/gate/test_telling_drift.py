@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.gate.rules.drift import drift_note, merge_drift, screen_drift
 from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.stored import drift_note, merge_drift, screen_drift
 from perfguard.records.facts import fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy
@@ -32,7 +32,8 @@ def verdict(effect, *, margin=0.005, case_id="x", error=0.001, gating=Gating.GAT
 
 
 def beyond(*comparisons, alpha=ALPHA):
-    return [drift.comparison.case_id for drift in screen_drift(comparisons, alpha=alpha) if drift.is_beyond]
+    found = screen_drift(comparisons, alpha=alpha)
+    return [comparison.case_id for comparison in comparisons if comparison.case_id in found]
 
 
 def test_what_is_shown_to_be_beyond_the_margin_has_drifted():
@@ -53,7 +54,8 @@ def test_an_advisory_case_and_one_without_numbers_are_told_and_never_beyond():
     advisory = drifted("a", gating=Gating.ADVISORY)
     assert beyond(advisory, broken("b")) == []
     assert beyond() == []
-    notes = [drift_note(drift, "2026-08-01") for drift in screen_drift([advisory, broken("b")], alpha=ALPHA)]
+    assert not screen_drift([advisory, broken("b")], alpha=ALPHA)
+    notes = [drift_note(comparison, "2026-08-01", is_beyond=False) for comparison in (advisory, broken("b"))]
     assert [(note.code, note.subject.case_id) for note in notes] == [("drift.measured", "a"), ("drift.unknown", "b")]
     assert notes[0].values["log_ratio"] == pytest.approx(math.log(1.079))
     assert (notes[0].values["is_beyond"], notes[0].values["margin_ratio"]) == (False, 0.05)

@@ -237,7 +237,7 @@ class TestTheLawOfVariances:
         assert special.polygamma(1, prior.degrees / 2) == pytest.approx(excess, rel=1e-6)
         middle = residual.mean() + special.digamma(prior.degrees / 2) - math.log(prior.degrees / 2)
         assert prior.intercept == pytest.approx(middle)
-        np.testing.assert_allclose(prior.at(levels), np.exp(middle) * levels**line)
+        np.testing.assert_allclose(prior.draw(np.zeros(levels.size), 0.0, levels), np.exp(middle) * levels**line)
 
     def test_variances_that_scatter_no_more_than_chance_are_one(self):
         levels = np.exp(np.linspace(-1, 1, 20))

@@ -7,31 +7,31 @@ import pytest
 from scipy import stats
 
 from perfguard.errors import MeasurementError
-from perfguard.stats.paired import block_effect, block_log_ratio, estimate_paired, from_standard_error, trimmed_blocks
+from perfguard.stats.paired import block_effect, estimate_paired, from_standard_error, trimmed_blocks
 
 
 def test_samples_are_paired_by_position():
     # Drift doubles the machine's time between samples; neighbours still differ by 1 %.
     baseline = [1.0, 2.0, 4.0]
-    assert block_log_ratio(baseline, [1.01 * t for t in baseline]) == pytest.approx(math.log(1.01))
+    assert block_effect(baseline, [1.01 * t for t in baseline]).log_ratio == pytest.approx(math.log(1.01))
 
 
 def test_a_burst_in_one_sample_of_ten_moves_the_block_by_nothing():
     candidate = [1.0] * 9 + [50.0]
-    assert block_log_ratio([1.0] * 10, candidate) == 0.0
+    assert block_effect([1.0] * 10, candidate).log_ratio == 0.0
 
 
 def test_unequal_counts_pair_the_common_prefix():
-    assert block_log_ratio([1.0, 1.0], [2.0, 2.0, 100.0]) == pytest.approx(math.log(2))
+    assert block_effect([1.0, 1.0], [2.0, 2.0, 100.0]).log_ratio == pytest.approx(math.log(2))
 
 
 def test_one_sample_is_a_pair():
-    assert block_log_ratio([1.0], [2.0]) == pytest.approx(math.log(2))
+    assert block_effect([1.0], [2.0]).log_ratio == pytest.approx(math.log(2))
 
 
 @pytest.mark.parametrize(("baseline", "candidate"), [([], []), ([1.0], []), ([], [1.0])])
 def test_no_pair_is_nan(baseline, candidate):
-    assert math.isnan(block_log_ratio(baseline, candidate))
+    assert math.isnan(block_effect(baseline, candidate).log_ratio)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -40,7 +40,7 @@ def test_what_is_no_time_is_refused(bad, arm):
     arms = [[1.0, 1.0], [1.0, 1.0]]
     arms[arm][1] = bad
     with pytest.raises(MeasurementError, match="sample 1 took"):
-        block_log_ratio(*arms)
+        block_effect(*arms)
 
 
 @pytest.mark.parametrize("blocks", [3, 8, 11])

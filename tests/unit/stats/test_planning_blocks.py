@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfguard.stats.planning import crossing_probability, inflation_factor, sequential_blocks, sequential_mde
-from perfguard.stats.power import blocks_needed, minimum_detectable_effect
+from perfguard.stats.power import (
+    blocks_needed,
+    crossing_probability,
+    inflation_factor,
+    minimum_detectable_effect,
+    sequential_blocks,
+    sequential_mde,
+)
 from perfguard.stats.spending import Spending, nominal_levels
 
 

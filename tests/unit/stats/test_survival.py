@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.stats.survival import survival
+from perfguard.stats.calibration import survival
 
 
 def test_is_the_share_that_lasted_where_everything_was_watched_to_its_end():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError
-from perfguard.gate.bisect.bisect import bisect
+from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import Answer, BisectionOutcome
 from perfguard.records.facts import fact
 from perfguard.runner.arms.git_bisect import Span

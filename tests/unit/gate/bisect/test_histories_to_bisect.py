@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import ExitCode, MeasurementError, UsageError
-from perfguard.gate.bisect.bisect import bisect
+from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
 from perfguard.runner.arms.git_bisect import Span, started_bisect

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ExitCode, StoreError
-from perfguard.gate.bisect.bisect import bisect
+from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
 from perfguard.runner.arms.git_bisect import Span

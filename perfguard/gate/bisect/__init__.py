@@ -1,1 +1,0 @@
-"""Finds the commit that made a case slower. Entered by `perfguard bisect`."""
