@@ -43,7 +43,6 @@ source_options = together(
         "--remote-project", metavar="DIR", help="The project's directory there.  [default: the home directory]"
     ),
 )
-"""Options on where a run is that is watched."""
 
 
 def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
@@ -81,10 +80,7 @@ def parse_speed(text: str) -> float:
 
 
 def stream(source: EventSource, *, follow: bool, is_plain: bool) -> int:
-    """Print a run's events as lines; gives the exit code of the run where it is followed to its end.
-
-    Plain lines have no colours and no signs beyond ASCII.
-    """
+    """Print a run's events as lines, plain ones in ASCII; gives the run's exit code where it is followed to its end."""
     from perfguard.watch.housekeeping import keep_off
     from perfguard.watch.view.run_view import RunState
     from perfguard.watch.view.watching import RunWatch
@@ -230,11 +226,9 @@ tui_option = click.option(
     callback=_measure_under_tui,
     help="Measure in a process of its own and watch it; quitting leaves the run alone.",
 )
-"""The option that measures in a process of its own and watches it here."""
 
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
-    """Prints lines as stdout can show them."""
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"

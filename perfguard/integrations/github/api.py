@@ -58,11 +58,7 @@ class GitHub(Connection):
     """One repository."""
 
     def __init__(self, *, repository: str, token: str | None, url: str = DEFAULT_URL, wait_s: float = 1.0) -> None:
-        """Nothing is asked yet; `token`, `url` and `wait_s` are those of a `Connection`.
-
-        Raises:
-            UsageError: The repository is no `owner/name`, or ghreq is missing.
-        """
+        """Nothing is asked yet; UsageError where the repository is no `owner/name`, or ghreq is missing."""
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError(f"{repository!r} is not OWNER/NAME; set GITHUB_REPOSITORY or give --repository")
         super().__init__(token=token, url=url, wait_s=wait_s)
