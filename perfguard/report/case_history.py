@@ -17,16 +17,11 @@ from perfguard.watch.view.run_view import History, HistoryPoint
 class CaseHistory:
     """One case in all recorded runs."""
 
-    case_id: str
-    """The case."""
-    title: str
-    """The shortest name that distinguishes it from the other cases."""
-    points: tuple[HistoryPoint, ...]
-    """Sorted by time; never empty."""
-    baseline_s: float | None
-    """Median of its stored baseline; None without one."""
-    baseline_machine_id: str | None = None
-    """The machine that the stored baseline is of."""
+    case_id: str  # The case
+    title: str  # The shortest name that distinguishes it from the other cases
+    points: tuple[HistoryPoint, ...]  # Sorted by time; never empty
+    baseline_s: float | None  # Median of its stored baseline; None without one
+    baseline_machine_id: str | None = None  # The machine that the stored baseline is of
 
     @property
     def latest(self) -> HistoryPoint:

@@ -25,12 +25,9 @@ _SAYS_WHERE = ("optimizer.", "ops.moved")
 class CulpritLine(NamedTuple):
     """One culprit as it is shown."""
 
-    headline: str
-    """`Attention no longer fused: flash_attention → bmm + masked_fill_`."""
-    place: str
-    """`train/gpt.py:22`, or `forward of Net.layer3` where no line is known; may be empty."""
-    cost: str
-    """`+0.99 ms · 37 %`; empty for a change that was only counted."""
+    headline: str  # `Attention no longer fused: flash_attention → bmm + masked_fill_`
+    place: str  # `train/gpt.py:22`, or `forward of Net.layer3` where no line is known; may be empty
+    cost: str  # `+0.99 ms · 37 %`; empty for a change that was only counted
 
     @property
     def details(self) -> str:

@@ -27,26 +27,16 @@ class OpLevel(str, Enum):
 class OpNode:
     """One row, and what is below it."""
 
-    key: str
-    """Names it within its case."""
-    level: OpLevel
-    """What it stands for."""
-    name: str
-    """What it is called."""
-    baseline_s: float = 0.0
-    """Seconds in a step of the baseline, everything below included."""
-    candidate_s: float = 0.0
-    """The same of the candidate."""
-    own_delta_s: float = 0.0
-    """Difference of the ops directly in it, without modules below."""
-    children: tuple[OpNode, ...] = ()
-    """What is below it."""
-    delta: OpDelta | None = None
-    """The op itself, for the innermost rows."""
-    op_counts: OpCountChange | None = None
-    """What changed, for rows of op counts."""
-    changed: int = 0
-    """Ops below that are not unchanged."""
+    key: str  # Names it within its case
+    level: OpLevel  # What it stands for
+    name: str  # What it is called
+    baseline_s: float = 0.0  # Seconds in a step of the baseline, everything below included
+    candidate_s: float = 0.0  # The same of the candidate
+    own_delta_s: float = 0.0  # Difference of the ops directly in it, without modules below
+    children: tuple[OpNode, ...] = ()  # What is below it
+    delta: OpDelta | None = None  # The op itself, for the innermost rows
+    op_counts: OpCountChange | None = None  # What changed, for rows of op counts
+    changed: int = 0  # Ops below that are not unchanged
 
     @property
     def delta_s(self) -> float:
@@ -58,28 +48,20 @@ class OpNode:
 class OpRow:
     """A node where it stands in the list that is shown."""
 
-    node: OpNode
-    """The node."""
-    depth: int
-    """Levels above it."""
-    is_open: bool
-    """Whether what is below it follows."""
-    share: float | None
-    """Its part of the step's difference; None where the step did not change."""
+    node: OpNode  # The node
+    depth: int  # Levels above it
+    is_open: bool  # Whether what is below it follows
+    share: float | None  # Its part of the step's difference; None where the step did not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One frame of a flame graph with what it calls."""
 
-    name: str
-    """Phase, module or op."""
-    value_s: float
-    """Seconds in a step of the candidate, everything below included."""
-    delta_s: float
-    """Candidate minus baseline."""
-    below: tuple[Frame, ...] = ()
-    """What it calls, largest first."""
+    name: str  # Phase, module or op
+    value_s: float  # Seconds in a step of the candidate, everything below included
+    delta_s: float  # Candidate minus baseline
+    below: tuple[Frame, ...] = ()  # What it calls, largest first
 
 
 @dataclass(slots=True)

@@ -97,16 +97,13 @@ class CaseRow:
     """A compared case."""
 
     verdict: Verdict
-    name: str
-    """The shortest one that distinguishes it."""
+    name: str  # The shortest one that distinguishes it
     mark: Mark
-    advisory: str
-    """` (advisory)` where it cannot fail the gate; else empty."""
+    advisory: str  # ` (advisory)` where it cannot fail the gate; else empty
     baseline: Number
     candidate: Number
     effect: Number
-    interval: Number
-    """95 %, sorted by its lower end."""
+    interval: Number  # 95 %, sorted by its lower end
     blocks: Number
     block_sd: Number
     p: Number
@@ -168,13 +165,10 @@ class MeasuredRow:
     name: str
     median: Number
     rounds: Number
-    between: Number
-    """Spread between rounds."""
-    within: Number
-    """Spread within a round."""
+    between: Number  # Spread between rounds
+    within: Number  # Spread within a round
     loops: Number
-    problem: str
-    """Why nothing was measured; else empty."""
+    problem: str  # Why nothing was measured; else empty
 
 
 def measured_rows(measured: Iterable[CaseMeasured]) -> list[MeasuredRow]:
@@ -202,8 +196,7 @@ class OpNames(NamedTuple):
     op: str
     phase: str
     module: str
-    tensors: str
-    """Shapes, dtypes and layouts."""
+    tensors: str  # Shapes, dtypes and layouts
 
 
 def op_names(key: OpKey) -> OpNames:

@@ -46,8 +46,7 @@ class PerfguardApp(ReaderApp):
     }
     DEFAULT_MODE = "live"
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.APP, Scope.REPLAY)
-    _trail: tuple[str, ...] = ()
-    """Screens that were left for the present one, for the way back."""
+    _trail: tuple[str, ...] = ()  # Screens that were left for the present one, for the way back
 
     def action_show_screen(self, mode: str) -> None:
         """Another screen, which remembers where it was."""

@@ -26,16 +26,11 @@ class Scope(str, Enum):
 class Key:
     """One thing that keys do."""
 
-    id: str
-    """Its name in the configuration."""
-    keys: str
-    """Default keys, with commas between them."""
-    action: str
-    """textual's action."""
-    text: str
-    """What it does, for help and the command palette."""
-    label: str = ""
-    """One word for the bottom line; empty to leave it out there."""
+    id: str  # Its name in the configuration
+    keys: str  # Default keys, with commas between them
+    action: str  # textual's action
+    text: str  # What it does, for help and the command palette
+    label: str = ""  # One word for the bottom line; empty to leave it out there
     scope: Scope = Scope.APP
 
 

@@ -21,38 +21,28 @@ _SETTINGS = {"TEXTUAL_FPS": "10", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_
 class StartedCommand:
     """What became of a command that the user asked for."""
 
-    sentence: str
-    """What was started and where its output is, or why not."""
-    watch: RunWatch | None = None
-    """The new run, to be watched instead; None to stay with the old one."""
+    sentence: str  # What was started and where its output is, or why not
+    watch: RunWatch | None = None  # The new run, to be watched instead; None to stay with the old one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuiOptions:
     """How the application is started."""
 
-    run_name: str = ""
-    """The run as commands know it: an id or a path; empty for the latest one."""
-    theme: str | None = None
-    """Name of a theme; None for one that suits the terminal."""
-    is_ascii: bool = False
-    """Whether to draw with ASCII only."""
-    is_local: bool = True
-    """Whether the run is measured on this machine."""
-    interval_s: float = 1.0
-    """Seconds between two looks at the events."""
+    run_name: str = ""  # The run as commands know it: an id or a path; empty for the latest one
+    theme: str | None = None  # Name of a theme; None for one that suits the terminal
+    is_ascii: bool = False  # Whether to draw with ASCII only
+    is_local: bool = True  # Whether the run is measured on this machine
+    interval_s: float = 1.0  # Seconds between two looks at the events
     keys: Mapping[str, str] = field(default_factory=dict)
     """Other keys for bindings, by the binding's id: `{"pause": "p"}`."""
-    housekeeping: str = ""
-    """What was done to keep this process away from the measured CPUs, one sentence."""
+    housekeeping: str = ""  # What was done to keep this process away from the measured CPUs, one sentence
     read_history: Callable[[], History] | None = None
     """Series over the recorded runs; None where there are none to read."""
-    read_checks: Callable[[], tuple[CheckResult, ...]] | None = None
-    """The doctor's rows for this machine."""
+    read_checks: Callable[[], tuple[CheckResult, ...]] | None = None  # The doctor's rows for this machine
     start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
     """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""
-    hint: str = ""
-    """What to say while there is nothing to read."""
+    hint: str = ""  # What to say while there is nothing to read
 
 
 def run_app(watch: RunWatch, options: TuiOptions) -> int:

@@ -30,14 +30,10 @@ def neighbour(values: Sequence[float], current: float, step: int) -> float:
 class Pace:
     """Counts time for one application; both clocks can be replaced."""
 
-    interval_s: float = 1.0
-    """Seconds between two paintings."""
-    clock: Callable[[], float] = time.monotonic
-    """Monotonic seconds."""
-    cpu_clock: Callable[[], float] = time.process_time
-    """CPU seconds of this process."""
-    is_paused: bool = False
-    """Whether nothing is painted."""
+    interval_s: float = 1.0  # Seconds between two paintings
+    clock: Callable[[], float] = time.monotonic  # Monotonic seconds
+    cpu_clock: Callable[[], float] = time.process_time  # CPU seconds of this process
+    is_paused: bool = False  # Whether nothing is painted
     own_ratio: float | None = None
     """Own CPU time over wall time of the last stretch; None before the first one ended."""
     _painted_at: float = float("-inf")

@@ -61,11 +61,9 @@ _WOULD = {Fate.WRITTEN: "would write", Fate.REPLACED: "would replace", Fate.EXTE
 class PlannedFile:
     """One file of the scaffold."""
 
-    name: str
-    """Path relative to the directory, with slashes."""
+    name: str  # Path relative to the directory, with slashes
     fate: Fate
-    content: bytes = b""
-    """All that the file will hold; of no use where it is kept."""
+    content: bytes = b""  # All that the file will hold; of no use where it is kept
     note: str = ""
 
 
@@ -73,11 +71,9 @@ class PlannedFile:
 class Scaffold:
     """What is to be written where."""
 
-    directory: Path
-    """The project's; it need not exist yet."""
+    directory: Path  # The project's; it need not exist yet
     files: tuple[PlannedFile, ...]
-    hints: tuple[str, ...]
-    """What stands between these files and a first gate."""
+    hints: tuple[str, ...]  # What stands between these files and a first gate
 
     @property
     def changed(self) -> tuple[PlannedFile, ...]:

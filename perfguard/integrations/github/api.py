@@ -36,10 +36,8 @@ class PullRequest:
     """An open pull request."""
 
     number: int
-    head_sha: str
-    """Its newest commit."""
-    head_repository: str | None
-    """`owner/name` that the commit was pushed to; None where that is deleted."""
+    head_sha: str  # Its newest commit
+    head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
     from_fork: bool
     labels: tuple[str, ...]
 

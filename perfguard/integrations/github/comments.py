@@ -39,8 +39,7 @@ class Reported:
 
     said: str
     unwritten: str | None = None
-    error: PerfguardError | None = None
-    """What went wrong; a token that may not comment is no error."""
+    error: PerfguardError | None = None  # What went wrong; a token that may not comment is no error
 
 
 def comment_on(

@@ -37,14 +37,11 @@ DTYPE_COPIES = CASTS | {"empty_like", "empty_strided", "ToCopyBackward0"}
 class PairedOps:
     """Ops of both arms, aligned by their keys, the profiler's cost taken out."""
 
-    keys: tuple[OpKey, ...]
-    """The baseline's keys, then those that only the candidate has."""
+    keys: tuple[OpKey, ...]  # The baseline's keys, then those that only the candidate has
     baseline_s: FloatArray
-    candidate_s: FloatArray
-    """Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op."""
+    candidate_s: FloatArray  # Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op
     baseline_calls: FloatArray
-    candidate_calls: FloatArray
-    """Calls in a step, shape `(keys,)`."""
+    candidate_calls: FloatArray  # Calls in a step, shape `(keys,)`
     count_change: IntArray
     """1 where every step of the candidate has more calls than any of the baseline, -1 where fewer, else 0."""
     overhead_error_s: FloatArray
@@ -135,33 +132,23 @@ def _side(
 class CauseKind(str, Enum):
     """Why ops form one cause; those that bring others with them first."""
 
-    OPTIMIZER = "optimizer"
-    """They belong to one optimizer."""
-    LAYOUT = "layout"
-    """Their tensors have another memory format, or they copy tensors for that."""
-    DTYPE = "dtype"
-    """Their tensors have another dtype, or they cast tensors for that."""
-    SHAPE = "shape"
-    """Their tensors have other shapes."""
+    OPTIMIZER = "optimizer"  # They belong to one optimizer
+    LAYOUT = "layout"  # Their tensors have another memory format, or they copy tensors for that
+    DTYPE = "dtype"  # Their tensors have another dtype, or they cast tensors for that
+    SHAPE = "shape"  # Their tensors have other shapes
     IMPLEMENTATION = "implementation"
     """Libraries run them with other kernels, of the same ISA before and of the same ISA after; or one side has none."""
-    CALLS = "calls"
-    """Their places are called more or less often, by the same factor."""
-    REPLACED = "replaced"
-    """They came or went at their place, in the same manner in all of its places."""
-    TIME = "time"
-    """The same op in one phase, executed as before, takes another time."""
+    CALLS = "calls"  # Their places are called more or less often, by the same factor
+    REPLACED = "replaced"  # They came or went at their place, in the same manner in all of its places
+    TIME = "time"  # The same op in one phase, executed as before, takes another time
 
 
 class Certainty(Enum):
     """What a cause rests on."""
 
-    EXACT = "exact"
-    """On counts or on what the library chose: a fact. Its cost is an estimate all the same."""
-    SIGNIFICANT = "significant"
-    """Each of its ops differs significantly."""
-    OPEN = "open"
-    """On nothing yet: its sum is still to be tested."""
+    EXACT = "exact"  # On counts or on what the library chose: a fact. Its cost is an estimate all the same.
+    SIGNIFICANT = "significant"  # Each of its ops differs significantly
+    OPEN = "open"  # On nothing yet: its sum is still to be tested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +159,13 @@ class Cause:
     certainty: Certainty
     columns: tuple[int, ...]
     """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
-    lost: str = ""
-    """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
-    gained: str = ""
-    """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
+    lost: str = ""  # `Adam`, `channels_last`, `avx512_core`; empty where the kind has none
+    gained: str = ""  # What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed
     delta_s: float = 0.0
     lower_s: float = -math.inf
     upper_s: float = math.inf
     """Seconds in a step, candidate minus baseline, with the 95 % interval; infinite where it is unknown."""
-    p: float = 1.0
-    """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
+    p: float = 1.0  # Two-sided, of H0 `no difference`; 1 where nothing can be said
 
     @property
     def is_exact(self) -> bool:

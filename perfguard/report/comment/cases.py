@@ -35,22 +35,14 @@ _INTERVAL_HEAD = "95 % interval"
 class Detail:
     """How much is shown."""
 
-    unchanged: bool = True
-    """The cases that are unchanged; else their number."""
-    advice: bool = True
-    """Findings."""
-    signals: bool = True
-    """What changed beside wall time."""
-    notes: bool = True
-    """Notes on the run."""
-    changes: int = 5
-    """Changes of what a case executes."""
-    improved: int = 200
-    """Cases that are faster."""
-    rows: int = 200
-    """Cases of any other kind."""
-    blamed: int = 50
-    """Regressed cases that are shown in full."""
+    unchanged: bool = True  # The cases that are unchanged; else their number
+    advice: bool = True  # Findings
+    signals: bool = True  # What changed beside wall time
+    notes: bool = True  # Notes on the run
+    changes: int = 5  # Changes of what a case executes
+    improved: int = 200  # Cases that are faster
+    rows: int = 200  # Cases of any other kind
+    blamed: int = 50  # Regressed cases that are shown in full
 
 
 def case_sections(result: RunResult, detail: Detail) -> list[str]:

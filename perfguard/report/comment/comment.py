@@ -54,18 +54,12 @@ _CUT = "\n\n…and more than a comment has room for.\n"
 class CommentContext:
     """What a comment says that is not in the result."""
 
-    marker: str
-    """Tells this comment from others of the same pull request: `gate`."""
-    head_sha: str | None = None
-    """The pull request's commit that was measured."""
-    reproduce: str | None = None
-    """Command that measures the same again."""
-    report_url: str | None = None
-    """Where the whole report is."""
-    accepted_by: str | None = None
-    """The label that accepts the slowdown, where the pull request has it."""
-    accept_label: str | None = None
-    """The label that would accept it."""
+    marker: str  # Tells this comment from others of the same pull request: `gate`
+    head_sha: str | None = None  # The pull request's commit that was measured
+    reproduce: str | None = None  # Command that measures the same again
+    report_url: str | None = None  # Where the whole report is
+    accepted_by: str | None = None  # The label that accepts the slowdown, where the pull request has it
+    accept_label: str | None = None  # The label that would accept it
     from_fork: bool = False
     """Whether the numbers come from a workflow that the pull request itself could have changed."""
 

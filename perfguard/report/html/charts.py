@@ -24,52 +24,36 @@ stand inwards, twice as far."""
 class Cell:
     """One cell of a table."""
 
-    content: str | Element
-    """Text, or a picture."""
-    sort: float | str | None = None
-    """What it is sorted by, where that is not its text."""
-    class_: str = ""
-    """Its class; `num` aligns numbers."""
+    content: str | Element  # Text, or a picture
+    sort: float | str | None = None  # What it is sorted by, where that is not its text
+    class_: str = ""  # Its class; `num` aligns numbers
     link: str = ""
     """Where it leads: `#anchor`, or a relative address; empty for nowhere. Never what others wrote."""
-    title: str = ""
-    """What it stands for in full, where its text is shorter."""
+    title: str = ""  # What it stands for in full, where its text is shorter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows under names."""
 
-    columns: tuple[str, ...]
-    """Names; one that begins with `>` is right-aligned."""
-    rows: tuple[tuple[Cell, ...], ...]
-    """One cell a column."""
-    keys: tuple[str, ...] = ()
-    """What each row is filtered by; empty where the table is not filtered."""
-    caption: str = ""
-    """What it shows."""
-    is_sortable: bool = False
-    """Whether its names are buttons."""
-    class_: str = ""
-    """Its class."""
+    columns: tuple[str, ...]  # Names; one that begins with `>` is right-aligned
+    rows: tuple[tuple[Cell, ...], ...]  # One cell a column
+    keys: tuple[str, ...] = ()  # What each row is filtered by; empty where the table is not filtered
+    caption: str = ""  # What it shows
+    is_sortable: bool = False  # Whether its names are buttons
+    class_: str = ""  # Its class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """A picture with its words and numbers."""
 
-    kind: str
-    """`pairs`, `ecdf`, …: names it in the page."""
-    title: str
-    """What it answers."""
-    figure: Element | Table
-    """The picture, or a table of pictures."""
-    legend: tuple[tuple[str, str], ...] = ()
-    """Class of a sign and what it stands for."""
-    note: str = ""
-    """How to read it, one or two sentences."""
-    data: Table | None = None
-    """Its numbers, folded away; None where they stand beside it."""
+    kind: str  # `pairs`, `ecdf`, …: names it in the page
+    title: str  # What it answers
+    figure: Element | Table  # The picture, or a table of pictures
+    legend: tuple[tuple[str, str], ...] = ()  # Class of a sign and what it stands for
+    note: str = ""  # How to read it, one or two sentences
+    data: Table | None = None  # Its numbers, folded away; None where they stand beside it
 
 
 def cells(*values: str | Number | Element | Cell) -> tuple[Cell, ...]:
@@ -119,10 +103,8 @@ def tick_text(ratio: float) -> str:
 class LinearAxis:
     """Equal steps."""
 
-    low: float
-    """Value at its beginning."""
-    high: float
-    """Value at its end; above `low`."""
+    low: float  # Value at its beginning
+    high: float  # Value at its end; above `low`
 
     def at(self, value: float) -> float:
         """Place of a value; clipped to the axis."""
@@ -140,8 +122,7 @@ class LinearAxis:
 class EffectAxis:
     """Effects as ratios around zero, to the same limit on both sides."""
 
-    limit: float
-    """Ratio at its end."""
+    limit: float  # Ratio at its end
 
     @property
     def is_linear(self) -> bool:
@@ -175,10 +156,8 @@ class EffectAxis:
 class LogAxis:
     """Equal steps for equal ratios."""
 
-    low: float
-    """Value at its beginning; above zero."""
-    high: float
-    """Value at its end; above `low`."""
+    low: float  # Value at its beginning; above zero
+    high: float  # Value at its end; above `low`
 
     def at(self, value: float) -> float:
         """Place of a value above zero; clipped to the axis."""

@@ -197,8 +197,7 @@ _SHOWN_ELIDED = 40
 
 class _Placed(NamedTuple):
     level: int
-    left: float
-    """Share of the whole width."""
+    left: float  # Share of the whole width
     width: float
     frame: Frame
 

@@ -57,72 +57,43 @@ _T = TypeVar("_T")
 class CaseSection:
     """One case: what was said of it, and the evidence."""
 
-    anchor: str
-    """Names it within the page."""
-    case_id: str
-    """The case."""
-    mark: Mark
-    """What is said of it."""
-    summary: str
-    """Its effect or time in a few words."""
-    is_open: bool
-    """Whether its evidence is shown at once."""
-    lines: tuple[str, ...]
-    """What was seen, one sentence each."""
-    evidence: tuple[Chart, ...] = ()
-    """Whether it is real."""
-    signals: Table | None = None
-    """What was measured beside wall time."""
-    step: str = ""
-    """How much the profiled step changed; empty where ops were not compared."""
-    culprits: tuple[CulpritLine, ...] = ()
-    """What made it slower or faster, at most three."""
-    changes: tuple[str, ...] = ()
-    """What changed by op counts, worst first."""
-    ops_charts: tuple[Chart, ...] = ()
-    """Where the difference is."""
-    ops_tables: tuple[Table, ...] = ()
-    """The same in numbers."""
-    every_op: Table | None = None
-    """Long; folded away."""
-    findings: tuple[Finding, ...] = ()
-    """Advice."""
-    history: tuple[Chart, ...] = ()
-    """Since when, a picture for each machine."""
-    history_note: str = ""
-    """What changed between the runs."""
+    anchor: str  # Names it within the page
+    case_id: str  # The case
+    mark: Mark  # What is said of it
+    summary: str  # Its effect or time in a few words
+    is_open: bool  # Whether its evidence is shown at once
+    lines: tuple[str, ...]  # What was seen, one sentence each
+    evidence: tuple[Chart, ...] = ()  # Whether it is real
+    signals: Table | None = None  # What was measured beside wall time
+    step: str = ""  # How much the profiled step changed; empty where ops were not compared
+    culprits: tuple[CulpritLine, ...] = ()  # What made it slower or faster, at most three
+    changes: tuple[str, ...] = ()  # What changed by op counts, worst first
+    ops_charts: tuple[Chart, ...] = ()  # Where the difference is
+    ops_tables: tuple[Table, ...] = ()  # The same in numbers
+    every_op: Table | None = None  # Long; folded away
+    findings: tuple[Finding, ...] = ()  # Advice
+    history: tuple[Chart, ...] = ()  # Since when, a picture for each machine
+    history_note: str = ""  # What changed between the runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSection:
     """One run on a page."""
 
-    anchor: str
-    """Names it within the page."""
-    content: RunContent
-    """What is known of it; the page shows its arms, machine and files as they are."""
-    mark: Mark
-    """What is said of it."""
-    sentence: str
-    """The same as a sentence."""
+    anchor: str  # Names it within the page
+    content: RunContent  # What is known of it; the page shows its arms, machine and files as they are
+    mark: Mark  # What is said of it
+    sentence: str  # The same as a sentence
     culprits: tuple[CulpritLine, ...]
     """Of the case that needs a look first; empty where it did not regress or was not profiled."""
-    error_rate: str
-    """What is known of the gate's error rates; empty where nothing was judged."""
-    facts: tuple[tuple[str, str], ...]
-    """Labels with their texts."""
-    problems: tuple[str, ...]
-    """What of the run is not shown, and why."""
-    forest: Chart | None
-    """Effects of all cases; None where nothing was compared."""
-    cases_table: Table | None
-    """All cases; None where there are none."""
-    cases: tuple[CaseSection, ...]
-    """Each with its evidence, what needs a look first."""
-    arms: Table | None
-    """Both sides; None where none was started."""
-    notes: tuple[str, ...]
-    """What the reader should know."""
+    error_rate: str  # What is known of the gate's error rates; empty where nothing was judged
+    facts: tuple[tuple[str, str], ...]  # Labels with their texts
+    problems: tuple[str, ...]  # What of the run is not shown, and why
+    forest: Chart | None  # Effects of all cases; None where nothing was compared
+    cases_table: Table | None  # All cases; None where there are none
+    cases: tuple[CaseSection, ...]  # Each with its evidence, what needs a look first
+    arms: Table | None  # Both sides; None where none was started
+    notes: tuple[str, ...]  # What the reader should know
 
 
 def run_section(content: RunContent, *, number: int = 1) -> RunSection:

@@ -31,22 +31,14 @@ _MOST_CHARACTERS = 120
 class SiteRow:
     """One run in the table of runs."""
 
-    run_id: str
-    """Name of its folder."""
-    started_at: float | None
-    """Seconds since the epoch."""
-    source: str
-    """Commit of the candidate, and what was changed since."""
-    suite: str
-    """Suite or selection."""
-    machine: str
-    """Identity of the machine."""
-    verdict: str
-    """What was said of it."""
-    worst: str
-    """The case with the largest slowdown; empty where nothing was compared."""
-    worst_log_ratio: float | None
-    """Its effect on the log scale."""
+    run_id: str  # Name of its folder
+    started_at: float | None  # Seconds since the epoch
+    source: str  # Commit of the candidate, and what was changed since
+    suite: str  # Suite or selection
+    machine: str  # Identity of the machine
+    verdict: str  # What was said of it
+    worst: str  # The case with the largest slowdown; empty where nothing was compared
+    worst_log_ratio: float | None  # Its effect on the log scale
 
 
 def site_row(content: RunContent) -> SiteRow:

@@ -25,12 +25,9 @@ _REFUSED = frozenset({"style", "href", "src"})
 class Element:
     """One element; a template takes it as markup."""
 
-    tag: str
-    """Its name."""
-    attributes: tuple[tuple[str, str], ...]
-    """Names and values, not escaped."""
-    children: tuple[Element | str, ...]
-    """What it holds: elements, and text that is not escaped."""
+    tag: str  # Its name
+    attributes: tuple[tuple[str, str], ...]  # Names and values, not escaped
+    children: tuple[Element | str, ...]  # What it holds: elements, and text that is not escaped
 
     def __html__(self) -> str:
         """Markup, with everything foreign escaped."""

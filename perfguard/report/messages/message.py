@@ -16,10 +16,8 @@ class Message:
 
     text: str | Callable[[Fact], str]
     """A template (see `perfguard.report.messages.template`), or a function where a template will not do."""
-    about: str
-    """What the code means and when it is raised, for `docs/codes.md`."""
-    change: str = ""
-    """For advice: template of what to change in the code or the environment."""
+    about: str  # What the code means and when it is raised, for `docs/codes.md`
+    change: str = ""  # For advice: template of what to change in the code or the environment
     gain: str = "unknown"
     """For advice: what following it brought elsewhere, never an estimate for this step, with its source."""
 

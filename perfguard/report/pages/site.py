@@ -33,10 +33,8 @@ _HEAD_BYTES = 8192
 class Published:
     """What became of a site."""
 
-    written: tuple[str, ...]
-    """Files that were written, relative to the site."""
-    unchanged: int
-    """Pages of runs that were up to date."""
+    written: tuple[str, ...]  # Files that were written, relative to the site
+    unchanged: int  # Pages of runs that were up to date
     runs: int
     """Runs that the first page lists, among them such as are no longer recorded but still have their page."""
     failures: tuple[str, ...] = ()

@@ -23,10 +23,8 @@ _BETWEEN, _EDGES = 3, 2
 class _Column:
     name: str
     is_right: bool
-    least: int | None
-    """Characters that it keeps when it is shortened; None where it is not."""
-    rank: int
-    """What does not fit is dropped from the highest rank down; 0 stays."""
+    least: int | None  # Characters that it keeps when it is shortened; None where it is not
+    rank: int  # What does not fit is dropped from the highest rank down; 0 stays
 
 
 class FittedTable:

@@ -33,28 +33,18 @@ _ENDED_BADLY = (RunState.SILENT, RunState.GONE)
 class FrameFacts:
     """What the frame says beside the run."""
 
-    active: str = "Live"
-    """Name of the screen that is shown."""
-    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")
-    """Keys of the screens."""
+    active: str = "Live"  # Name of the screen that is shown
+    keys: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")  # Keys of the screens
     glyphs: Glyphs = UNICODE
-    is_swapped: bool = False
-    """Whether effects are shown the other way round."""
-    host: str = ""
-    """Frequency, temperature and load, in words; empty where the run is elsewhere."""
-    replay: str = ""
-    """Place and speed of a replay, in words; empty for a run that is read itself."""
-    said: str = ""
-    """What was just done, or why not."""
+    is_swapped: bool = False  # Whether effects are shown the other way round
+    host: str = ""  # Frequency, temperature and load, in words; empty where the run is elsewhere
+    replay: str = ""  # Place and speed of a replay, in words; empty for a run that is read itself
+    said: str = ""  # What was just done, or why not
     filter_text: str = ""
-    is_paused: bool = False
-    """Whether nothing is painted."""
-    interval_s: float = 1.0
-    """Seconds between two looks."""
-    own_ratio: float | None = None
-    """The reader's own CPU time over wall time."""
-    hint: str = ""
-    """What to say while there is nothing to read."""
+    is_paused: bool = False  # Whether nothing is painted
+    interval_s: float = 1.0  # Seconds between two looks
+    own_ratio: float | None = None  # The reader's own CPU time over wall time
+    hint: str = ""  # What to say while there is nothing to read
 
 
 def head_lines(view: RunView, facts: FrameFacts, width: int, height: int) -> list[Line]:

@@ -35,10 +35,8 @@ _OUTCOME_SIGNS = {Outcome.REGRESSED.value: ("▲", Role.SLOWER), Outcome.IMPROVE
 class EffectAxis:
     """A symmetric axis of effects, the same for all rows of a table."""
 
-    limit_ratio: float
-    """Effect at its ends; what lies beyond is drawn as an arrow."""
-    margin_ratio: float | None = None
-    """Edges of what counts as unchanged; None where they are not drawn."""
+    limit_ratio: float  # Effect at its ends; what lies beyond is drawn as an arrow
+    margin_ratio: float | None = None  # Edges of what counts as unchanged; None where they are not drawn
 
     def cell(self, ratio: float, cells: int) -> int:
         """Cell of an effect."""

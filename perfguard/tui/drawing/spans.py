@@ -32,8 +32,7 @@ class Role(str, Enum):
     BROKEN = "broken"
     BASELINE = "baseline"
     CANDIDATE = "candidate"
-    ACTIVE = "active"
-    """The screen that is shown, among the names of all."""
+    ACTIVE = "active"  # The screen that is shown, among the names of all
 
 
 class Span(NamedTuple):
@@ -142,37 +141,25 @@ class Glyphs:
     """One set of characters, each one column wide; the defaults are Unicode."""
 
     is_ascii: bool = False
-    bar: str = "━"
-    """Full cell of an interval or a progress bar, then its left and its right half only."""
+    bar: str = "━"  # Full cell of an interval or a progress bar, then its left and its right half only
     bar_left: str = "╸"
     bar_right: str = "╺"
-    point: str = "●"
-    """Estimate within an interval, a point of a plot."""
-    clipped_left: str = "◀"
-    """The interval goes on to the left, or to the right."""
+    point: str = "●"  # Estimate within an interval, a point of a plot
+    clipped_left: str = "◀"  # The interval goes on to the left, or to the right
     clipped_right: str = "▶"
-    vertical: str = "│"
-    """Axes, and the corner where they meet."""
+    vertical: str = "│"  # Axes, and the corner where they meet
     horizontal: str = "─"
     corner: str = "└"
-    crossing: str = "┿"
-    """An interval over the axis."""
-    margin: str = "┊"
-    """Edge of what counts as unchanged."""
-    dotted: str = "┄"
-    """A horizontal line to compare with."""
-    block: str = "█"
-    """Full cell of a bar."""
-    levels: str = "▁▂▃▄▅▆▇█"
-    """From the lowest to the highest cell of a sparkline."""
-    pinned: str = "■"
-    """A CPU that is measured on, one that is left alone, one that is left to the system."""
+    crossing: str = "┿"  # An interval over the axis
+    margin: str = "┊"  # Edge of what counts as unchanged
+    dotted: str = "┄"  # A horizontal line to compare with
+    block: str = "█"  # Full cell of a bar
+    levels: str = "▁▂▃▄▅▆▇█"  # From the lowest to the highest cell of a sparkline
+    pinned: str = "■"  # A CPU that is measured on, one that is left alone, one that is left to the system
     free: str = "□"
     housekeeping: str = "◇"
-    cursor: str = "▸"
-    """Marks the row that the cursor is on."""
-    opened: str = "▾"
-    """A node whose children are shown."""
+    cursor: str = "▸"  # Marks the row that the cursor is on
+    opened: str = "▾"  # A node whose children are shown
 
 
 UNICODE = Glyphs()

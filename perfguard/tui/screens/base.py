@@ -109,10 +109,8 @@ class ViewScreen(Screen[None]):
 
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
-    mode: ClassVar[str] = ""
-    """Its name for keys and commands."""
-    next_mode: ClassVar[str] = ""
-    """Where its rows are cases: the screen that looks closer at one."""
+    mode: ClassVar[str] = ""  # Its name for keys and commands
+    next_mode: ClassVar[str] = ""  # Where its rows are cases: the screen that looks closer at one
 
     def __init__(self, table: RowTable[Any], detail: Pane) -> None:
         super().__init__(classes="view")

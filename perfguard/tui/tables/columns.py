@@ -28,27 +28,19 @@ _WIDE = 400
 class Column(Generic[T]):
     """One column."""
 
-    id: str
-    """Its name, for sorting by it."""
-    head: str | Callable[[int], Line]
-    """Its title, or what draws that for a width."""
-    draw: Callable[[T, int], Line]
-    """Its cell, for a row and a width."""
-    width: int
-    """Narrowest width."""
-    stretch: int = 0
-    """Share of the room that is left; 0 to stay narrow."""
-    rank: int = 0
-    """Columns of a higher rank are left out first; the pane beside the table says what they would."""
+    id: str  # Its name, for sorting by it
+    head: str | Callable[[int], Line]  # Its title, or what draws that for a width
+    draw: Callable[[T, int], Line]  # Its cell, for a row and a width
+    width: int  # Narrowest width
+    stretch: int = 0  # Share of the room that is left; 0 to stay narrow
+    rank: int = 0  # Columns of a higher rank are left out first; the pane beside the table says what they would
     align_right: bool = False
     is_picture: bool = False
     """Whether its cells are pictures, which exports leave out where they have no `text`."""
-    text: Callable[[T], str] | None = None
-    """What exports write; None for the cell's own text."""
+    text: Callable[[T], str] | None = None  # What exports write; None for the cell's own text
     sort: Callable[[T], Any] | None = None
     """What rows are sorted by, smallest first; None where one cannot sort by it."""
-    is_falling: bool = False
-    """Whether that puts the largest of what is shown first."""
+    is_falling: bool = False  # Whether that puts the largest of what is shown first
 
 
 class Place(NamedTuple):
@@ -63,14 +55,10 @@ class Place(NamedTuple):
 class TableSpec(Generic[T]):
     """A kind of table."""
 
-    columns: tuple[Column[T], ...]
-    """From left to right."""
-    key_of: Callable[[T], str]
-    """Names a row; the cursor and the order stay with it when its values change."""
-    text_of: Callable[[T], str]
-    """What a filter looks at."""
-    empty: str = "nothing to show"
-    """Said where there are no rows."""
+    columns: tuple[Column[T], ...]  # From left to right
+    key_of: Callable[[T], str]  # Names a row; the cursor and the order stay with it when its values change
+    text_of: Callable[[T], str]  # What a filter looks at
+    empty: str = "nothing to show"  # Said where there are no rows
     whole: Callable[[T], Line | None] = lambda _: None
     """A row that is one sentence over all columns; None for one of cells."""
 
@@ -139,10 +127,8 @@ class Filter:
     """A filter as typed, ready to be used."""
 
     text: str
-    accepts: Callable[[str], bool]
-    """Whether a row's text is shown."""
-    problem: str = ""
-    """Why it is taken as plain text; empty where it is a regular expression."""
+    accepts: Callable[[str], bool]  # Whether a row's text is shown
+    problem: str = ""  # Why it is taken as plain text; empty where it is a regular expression
 
 
 def parse_filter(text: str) -> Filter:

@@ -49,12 +49,9 @@ class OpsView:
 
     order: Order = Order.DELTA
     is_reversed: bool = False
-    opened: frozenset[str] = frozenset()
-    """Keys of the nodes whose children are shown."""
-    accepts: Callable[[str], bool] | None = None
-    """Filter; what it accepts is shown with all that is above it."""
-    most: int | None = PAGE
-    """Rows to show; None for all."""
+    opened: frozenset[str] = frozenset()  # Keys of the nodes whose children are shown
+    accepts: Callable[[str], bool] | None = None  # Filter; what it accepts is shown with all that is above it
+    most: int | None = PAGE  # Rows to show; None for all
 
 
 def rows_of(nodes: Sequence[OpNode], view: OpsView, step_delta_s: float) -> tuple[list[OpRow], int]:

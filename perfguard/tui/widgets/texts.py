@@ -64,8 +64,7 @@ def inks_of(widget: Widget) -> Inks:
 class _Drawn(Widget, inherit_bindings=False):
     """Shows what a function draws; only lines that differ are painted."""
 
-    spare_columns: ClassVar[int] = 0
-    """Columns at the right that are left free."""
+    spare_columns: ClassVar[int] = 0  # Columns at the right that are left free
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id, classes=classes)
