@@ -56,10 +56,8 @@ class Calibrated:
     """What a calibration came to."""
 
     path: Path
-    scope: Scope
-    """What it was held against."""
-    calibration: Calibration | None
-    """All gates of this scope; None where there is none."""
+    scope: Scope  # What it was held against
+    calibration: Calibration | None  # All gates of this scope; None where there is none
     state: CalibrationState
     summary: CalibrationSummary | None
     error_rate: Fact

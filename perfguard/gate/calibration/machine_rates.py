@@ -28,7 +28,7 @@ from perfguard.records.calibration import (
     Scope,
     SuitePlan,
 )
-from perfguard.records.facts import Fact, Severity, Value, fact
+from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -172,7 +172,7 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
         kept.append(replace(case, gating=Gating.ADVISORY))
         reason = reasons[case.id]
         values = {**reason.values, "date": plan.created_at[:10]}
-        notes.append(fact(reason.code, values, severity=Severity.NOTABLE, case_id=case.id))
+        notes.append(replace(reason, severity=Severity.NOTABLE, subject=Subject(case_id=case.id), values=values))
     return tuple(kept), tuple(notes)
 
 

@@ -21,8 +21,7 @@ from perfguard.records.verdict import Outcome, Verdict
 class Tolerance:
     """Largest relative differences between arms that compute the same thing."""
 
-    result: float
-    """Of a loss, a result, its norm, and whatever else a benchmark names."""
+    result: float  # Of a loss, a result, its norm, and whatever else a benchmark names
     gradient: float
     """Of numbers whose name begins with `gradient`: batch norm over a few values amplifies rounding in them."""
 

@@ -39,10 +39,8 @@ class PullRequestEvent:
     """The pull request that a gate runs for."""
 
     number: int
-    head_sha: str
-    """The commit that was pushed, not the merge of it."""
-    from_fork: bool
-    """Whether it comes from another repository."""
+    head_sha: str  # The commit that was pushed, not the merge of it
+    from_fork: bool  # Whether it comes from another repository
     labels: tuple[str, ...]
 
 
@@ -50,32 +48,25 @@ class PullRequestEvent:
 class WorkflowRunEvent:
     """The workflow run that has ended."""
 
-    id: int
-    """Its number, which grows."""
-    attempt: int | None
-    """How often it was started, from 1; None where that is not known."""
+    id: int  # Its number, which grows
+    attempt: int | None  # How often it was started, from 1; None where that is not known
     head_sha: str
-    head_repository: str | None
-    """`owner/name` that the commit was pushed to; None where that is deleted."""
+    head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What the runner tells a step, under the names of its variables; everything is None outside GitHub."""
 
-    repository: str | None
-    """`owner/name`."""
+    repository: str | None  # `owner/name`
     api_url: str | None
     server_url: str | None
     run_id: int | None
-    base_ref: str | None
-    """Branch that the pull request goes into."""
-    ref_name: str | None
-    """Branch that the run is for."""
+    base_ref: str | None  # Branch that the pull request goes into
+    ref_name: str | None  # Branch that the run is for
     token: str | None
     pull_request: PullRequestEvent | None
-    workflow_run: WorkflowRunEvent | None
-    """The run that this one reports on."""
+    workflow_run: WorkflowRunEvent | None  # The run that this one reports on
 
     def run_url(self, run_id: int) -> str | None:
         """Page of a workflow run."""
@@ -161,11 +152,9 @@ class Annotation:
     """A remark that GitHub shows in the pull request, at a line of a file where one is known."""
 
     level: Level
-    title: str
-    """One line."""
+    title: str  # One line
     message: str
-    file: str | None = None
-    """Path in the repository."""
+    file: str | None = None  # Path in the repository
     line: int | None = None
 
 
