@@ -126,16 +126,8 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
     started = time.monotonic()
     with catch_interrupts() as interrupts, host_lock():
         selection = choose_cpus(request.loaded, request.fingerprint)
-        folder = RunFolder.create(request.loaded.project)
-        session = Session(
-            request=request,
-            fingerprint=request.fingerprint,
-            selection=selection,
-            folder=folder,
-            interrupts=interrupts,
-            settings=_settings(request),
-            started=started,
-        )
+        folder, settings = RunFolder.create(request.loaded.project), _settings(request)
+        session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
         try:
             session.emit(_run_started(session, mode))
             _first_notes(session)

@@ -68,9 +68,11 @@ def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
     for number, member in enumerate(tar):
         if number >= _MAX_MEMBERS or total > _MAX_TOTAL_BYTES:
             raise FingerprintError(f"{tar.name!r} is too large for a recorded machine.")
-        path = _safe_path(target, member.name)
-        if path is None or _UNUSED.search(f"/{member.name}/"):
+        pure = PurePosixPath(member.name)
+        leads_out = pure.is_absolute() or ".." in pure.parts or "\0" in member.name or not pure.parts
+        if leads_out or _UNUSED.search(f"/{member.name}/"):
             continue
+        path = target / pure
         if member.isdir():
             path.mkdir(parents=True, exist_ok=True)
         elif member.issym():
@@ -82,13 +84,6 @@ def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
             if content is not None and not path.exists():
                 path.write_bytes(content.read())
     return links
-
-
-def _safe_path(target: Path, name: str) -> Path | None:
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in name or not pure.parts:
-        return None
-    return target / pure
 
 
 def _link_inside(target: Path, path: Path, link: str) -> None:

@@ -211,7 +211,11 @@ class _Loop:
         with self._taking(index):
             switches = self._time_case(plan.index, index, opened, order=order, watch=watch)
         if index not in self._cases:
-            self._take_back(opened)
+            for worker in opened:  # left ready for the next case
+                try:
+                    worker.skip()
+                except WorkerFailure as failure:
+                    raise _BlockAborted from failure
             return switches
         baseline, candidate = (prepared.get((index, arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
         self._m.emit(
@@ -260,15 +264,6 @@ class _Loop:
             yield
         finally:
             self._case_s[index] += time.monotonic() - started
-
-    @staticmethod
-    def _take_back(opened: list[ArmWorker]) -> None:
-        """Leave workers whose case ended early ready for the next one."""
-        for worker in opened:
-            try:
-                worker.skip()
-            except WorkerFailure as failure:
-                raise _BlockAborted from failure
 
     @contextmanager
     def _failures_of(self, index: int, arm: Arm) -> Iterator[None]:

@@ -101,7 +101,9 @@ class WorkerProcess:
         finally:
             os.close(command_read)
             os.close(reply_write)
-        self._died = _death_of(self._process.pid)
+        self._died: tuple[int, ...] = ()  # A descriptor that becomes readable when the process ends, if there is one
+        with contextlib.suppress(AttributeError, OSError):
+            self._died = (os.pidfd_open(self._process.pid),)
 
     @property
     def pid(self) -> int:
@@ -197,13 +199,6 @@ class WorkerProcess:
             log.seek(max(0, self._log_path.stat().st_size - _STDERR_TAIL_BYTES))
             return log.read().decode(errors="replace").strip()
         return ""
-
-
-def _death_of(pid: int) -> tuple[int, ...]:
-    """A descriptor that becomes readable when the process ends; none where the kernel knows no such thing."""
-    with contextlib.suppress(AttributeError, OSError):
-        return (os.pidfd_open(pid),)
-    return ()
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
