@@ -20,9 +20,9 @@ def select_cpus(
 ) -> CpuSelection:
     """Choose the CPUs of a run.
 
-    `cpus` is a CPU list that is taken as it stands, `0-3,8`. Without it: one NUMA node, the fastest
-    class of cores, one CPU of each, one core left to the system. Fewer `threads` than CPUs shrink the mask. `available`
-    is the process's own affinity, read before torch was ever imported.
+    `cpus` is a CPU list that is taken as it stands, `0-3,8`. Without it: one NUMA node, the fastest class of cores, one
+    CPU of each, one core left to the system. Fewer `threads` than CPUs shrink the mask. `available` is this
+    process's affinity, read before torch was ever imported.
 
     Raises:
         UsageError: A CPU is offline or not allowed, a node has none, or more threads are asked for than CPUs.
@@ -153,12 +153,9 @@ def _node(fingerprint: Fingerprint, numa: int | None, usable: frozenset[int]) ->
     nodes = fingerprint.topology.numa_nodes
     if numa is None:
         # Those with memory first, most CPUs, lowest number.
-        candidates = [node for node in nodes if usable & frozenset(node.cpus or ())]
-        return max(
-            candidates,
-            key=lambda node: (node.memory_bytes != 0, len(usable & frozenset(node.cpus or ())), -node.id),
-            default=None,
-        )
+        counts = {node: len(usable & frozenset(node.cpus or ())) for node in nodes}
+        ranks = {(node.memory_bytes != 0, count, -node.id): node for node, count in counts.items() if count}
+        return ranks[max(ranks)] if ranks else None
     asked = next((node for node in nodes if node.id == numa), None)
     if asked is None:
         known = ", ".join(str(node.id) for node in nodes) or "none"

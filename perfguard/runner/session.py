@@ -129,8 +129,7 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
         folder, settings = RunFolder.create(request.loaded.project), _settings(request)
         session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
         try:
-            session.emit(_run_started(session, mode))
-            _first_notes(session)
+            _begin(session, mode)
             yield session
         finally:
             for workshop in folder.path.glob("arms*/"):
@@ -169,9 +168,10 @@ def _settings(request: Request) -> MeasureSettings:
     )
 
 
-def _run_started(session: Session, mode: str) -> RunStarted:
+def _begin(session: Session, mode: str) -> None:
+    """Emit what the run is, and what the reader should know from the beginning."""
     request = session.request
-    return RunStarted(
+    started = RunStarted(
         run_id=session.folder.run_id,
         schema=EVENT_SCHEMA,
         mode=mode,
@@ -184,15 +184,12 @@ def _run_started(session: Session, mode: str) -> RunStarted:
         gate=request.gate,
         is_injected=bool(request.injections),
     )
-
-
-def _first_notes(session: Session) -> None:
-    session.note(fact("run.started", version=__version__, seed=session.settings.seed))
-    session.note(session.selection.reason)
-    for note in session.request.notes:
+    session.emit(started)
+    first = fact("run.started", version=__version__, seed=session.settings.seed)
+    for note in (first, session.selection.reason, *request.notes):
         session.note(note)
-    if dropped := ignored_variables(session.request.inherited, session.settings.env_profile):
+    if dropped := ignored_variables(request.inherited, session.settings.env_profile):
         session.note(fact("run.variables_dropped", names=dropped))
-    for case_id, injection in session.request.injections:
+    for case_id, injection in request.injections:
         log_ratio = math.log1p(injection.effect_ratio)
         session.note(fact("run.injected", severity=Severity.NOTABLE, case_id=case_id, log_ratio=log_ratio))

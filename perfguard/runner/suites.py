@@ -46,7 +46,6 @@ def discover(
     if not files:
         return ()
     answer = ask_child(interpreter, project, "perfguard.worker.discover", files, confined=confined)
-    raise_errors(answer)
     return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
 
 
@@ -67,19 +66,13 @@ def matching_files(project: Path, patterns: Sequence[str], *, key: str) -> list[
     return files
 
 
-def raise_errors(answer: dict[str, Any]) -> None:
-    """Raise ConfigError where the child could not import a file."""
-    for error in answer.get("errors", ()):
-        raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
-
-
 def ask_child(
     interpreter: str, project: Path, module: str, arguments: Sequence[str], *, confined: bool
 ) -> dict[str, Any]:
     """What a module of the worker prints, in an environment under test.
 
     Raises:
-        ConfigError: The interpreter fails.
+        ConfigError: The interpreter fails, or cannot import a file.
     """
     environment = {name: value for name, value in os.environ.items() if not (confined and looks_secret(name))}
     with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
@@ -104,6 +97,8 @@ def _ask(command: Sequence[str], interpreter: str, project: Path, environment: M
         raise ConfigError(f"{interpreter} cannot look for benchmarks: {' | '.join(tail) or 'no answer'}") from None
     if not isinstance(answer, dict):
         raise ConfigError(f"{interpreter} gave no usable answer about benchmarks")
+    for failed in answer.get("errors", ()):
+        raise ConfigError(f"{failed['path']} cannot be imported:\n{failed['detail'].strip()}")
     return answer
 
 
@@ -142,7 +137,6 @@ def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = F
     }
     wanted = {tool: places for tool, places in wanted.items() if places}
     answer = ask_child(interpreter, project, _MODULE, [json.dumps(wanted)], confined=confined)
-    raise_errors(answer)
     source = "an adopted suite"
     benchmarks = tuple(from_builtins(spec, BenchmarkSpec, source=source) for spec in answer["benchmarks"])
     notes = tuple(from_builtins(note, Fact, source=source) for note in answer.get("notes", ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -138,12 +139,9 @@ def _folder_quota(files: Files, folder: str, version: int | None) -> float | Non
 
 
 def _throttled(files: Files, groups: _Groups) -> int | None:
-    for folder in groups.folders:
-        for line in (files.text(f"{folder}/cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "nr_throttled":
-                return parse_count(value)
-    return None
+    stats = (files.text(f"{folder}/cpu.stat") or "" for folder in groups.folders)
+    found = next(filter(None, (re.search(r"^nr_throttled (.*)$", text, re.MULTILINE) for text in stats)), None)
+    return parse_count(found[1]) if found else None
 
 
 def _memory(files: Files, groups: _Groups) -> int | None:

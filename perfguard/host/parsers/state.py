@@ -30,13 +30,14 @@ def read_state(files: Files, online: Sequence[int]) -> State:
     frequency = read_frequency(files, online)
     balancing = parse_count(files.text("proc/sys/kernel/numa_balancing"))
     aslr = parse_count(files.text("proc/sys/kernel/randomize_va_space"))
+    no_turbo = parse_switch(files.text(f"{_PSTATE}/no_turbo"))
     memory = files.text("proc/meminfo")
     swap, free = parse_meminfo(memory, "SwapTotal"), parse_meminfo(memory, "SwapFree")
     return State(
         frequency=frequency,
         driver=_same(domain.driver for domain in frequency),
         governor=_same(domain.governor for domain in frequency),
-        turbo=_turbo(files),
+        turbo=parse_switch(files.text(f"{_CPU_ROOT}/cpufreq/boost")) if no_turbo is None else not no_turbo,
         min_perf_percent=parse_count(files.text(f"{_PSTATE}/min_perf_pct")),
         max_perf_percent=parse_count(files.text(f"{_PSTATE}/max_perf_pct")),
         smt_control=parse_choice(files.text(f"{_CPU_ROOT}/smt/control")),
@@ -98,11 +99,6 @@ def parse_kernel(release: str | None, version: str | None) -> str | None:
         return words if re.fullmatch(r"[\w.+~-]+", words) else None
     match = re.match(r"Linux version ([\w.+~-]{1,200})", version or "")
     return match[1] if match else None
-
-
-def _turbo(files: Files) -> bool | None:
-    disabled = parse_switch(files.text(f"{_PSTATE}/no_turbo"))
-    return parse_switch(files.text(f"{_CPU_ROOT}/cpufreq/boost")) if disabled is None else not disabled
 
 
 def _mitigations(files: Files) -> dict[str, str] | None:

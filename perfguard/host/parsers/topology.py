@@ -215,7 +215,9 @@ def read_nodes(files: Files, online: tuple[int, ...] | None, cpu: Cpu) -> tuple[
     ids = _numbers(files.names(NODE_ROOT), "node")
     cpus = {node: _node_cpus(files, node, online) for node in ids}
     memory = {node: parse_node_memory(files.text(f"{NODE_ROOT}/node{node}/meminfo")) for node in ids}
-    kinds = _memory_kinds(files, cpus, memory, package_hbm=_has_package_hbm(cpu))
+    # Xeon Phi and Xeon Max carry HBM, which in flat mode shows as nodes without CPUs.
+    is_hbm_model = (cpu.family == 6 and cpu.model in _XEON_PHI_MODELS) or "Xeon(R) CPU Max" in (cpu.brand or "")
+    kinds = _memory_kinds(files, cpus, memory, package_hbm=cpu.vendor == "GenuineIntel" and is_hbm_model)
     return tuple(
         NumaNode(
             id=node,
@@ -232,12 +234,6 @@ def parse_node_memory(text: str | None) -> int | None:
     """Bytes from a node's `meminfo`."""
     match = re.search(r"\bMemTotal:\s+(\d{1,15}) kB", text or "")
     return int(match[1]) * 1024 if match and match[1].isascii() else None
-
-
-def _has_package_hbm(cpu: Cpu) -> bool:
-    """Xeon Phi and Xeon Max carry HBM, which in flat mode shows as nodes without CPUs."""
-    phi = cpu.family == 6 and cpu.model in _XEON_PHI_MODELS
-    return cpu.vendor == "GenuineIntel" and (phi or "Xeon(R) CPU Max" in (cpu.brand or ""))
 
 
 def _node_cpus(files: Files, node: int, online: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -77,9 +77,7 @@ def base_environment(
 
 def ignored_variables(inherited: Mapping[str, str], profile: EnvProfile) -> tuple[str, ...]:
     """Variables of perfguard's own environment that would have changed the measurement but are not passed on."""
-    if profile is EnvProfile.PRODUCTION:
-        return ()
-    return tuple(sorted(key for key in inherited if _MEASURED.match(key)))
+    return tuple(sorted(key for key in inherited if profile is not EnvProfile.PRODUCTION and _MEASURED.match(key)))
 
 
 def looks_secret(name: str) -> bool:

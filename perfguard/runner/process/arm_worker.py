@@ -73,7 +73,6 @@ class ArmWorker:
     def __init__(self, arm: Arm, worker: Worker, settings: MeasureSettings) -> None:
         self.arm = arm
         self._worker = worker
-        self.processes, self.close = worker.processes, worker.close
         self._settings = settings
         self._cpus: tuple[int, ...] = ()
         self.is_waiting = False
@@ -169,6 +168,14 @@ class ArmWorker:
         """Ask which files of the trees were imported."""
         self._worker.send("attest", roots=roots, foreign_roots=foreign_roots)
         return self._expect("attested", self._settings.setup_timeout_s)
+
+    def processes(self) -> tuple[int, ...]:
+        """Process ids of the worker and of everything it has started."""
+        return self._worker.processes()
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
 
     def _outcome(self, reply: str, kind: type[T]) -> T:
         message = self._expect(reply, self._settings.setup_timeout_s)
