@@ -21,7 +21,7 @@ from perfguard.gate.calibration.aa_gates import (
 from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
 from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
 from perfguard.records.error_rate import CalibrationSummary
-from perfguard.records.facts import Fact, Severity, Value, fact
+from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
@@ -164,9 +164,9 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
             kept.append(case)
             continue
         kept.append(replace(case, gating=Gating.ADVISORY))
-        reason = reasons[case.id]
+        reason, subject = reasons[case.id], Subject(case_id=case.id)
         values = {**reason.values, "date": plan.created_at[:10]}
-        notes.append(fact(reason.code, values, severity=Severity.NOTABLE, case_id=case.id))
+        notes.append(replace(reason, severity=Severity.NOTABLE, subject=subject, values=values))
     return tuple(kept), tuple(notes)
 
 

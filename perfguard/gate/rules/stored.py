@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from perfguard.gate.rules.policy import effect_values
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
@@ -108,9 +107,12 @@ def drift_note(comparison: Comparison, since: str, *, is_beyond: bool) -> Fact:
         return fact("drift.unknown", case_id=comparison.case_id, since=since)
     return fact(
         "drift.measured",
-        {"since": since, **effect_values(estimate.log_ratio, estimate.interval)},
         severity=Severity.NOTABLE if is_beyond else Severity.INFO,
         case_id=comparison.case_id,
+        since=since,
+        log_ratio=estimate.log_ratio,
+        log_ratio_lower=estimate.interval.lower,
+        log_ratio_upper=estimate.interval.upper,
         margin_ratio=comparison.margin_ratio,
         is_beyond=is_beyond,
     )

@@ -12,10 +12,16 @@ from perfguard.gate.paired.allow_list import allowances_of, tags_of, utc_today
 from perfguard.gate.paired.explain import count_against
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
-from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
-from perfguard.gate.rules.guards import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
+from perfguard.gate.rules.rulings import (
+    allowance_notes,
+    apply_allowances,
+    different_results,
+    guard_numerics,
+    paired_with_stored,
+    unchecked_note,
+)
 from perfguard.gate.rules.stored import speed_note
 from perfguard.gate.stored.pairing import obstacle_to_pairing, pair_drifted, pair_open_cases, screen, with_verdicts
 from perfguard.host.match import match

@@ -16,7 +16,7 @@ from perfguard.gate.calibration.machine_rates import utc_now
 from perfguard.gate.paired.explain import count_candidate
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import describe_rounds, finish, measured_cases
-from perfguard.gate.rules.guards import different_results, paired_with_stored
+from perfguard.gate.rules.rulings import different_results, paired_with_stored
 from perfguard.gate.stored.lookup import CountedBaseline, find_stored, folder_of_baselines, store_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
 from perfguard.profile.changes.op_counts import comparable, compare_op_counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfguard.gate.rules.modes import MODES_MIXED, mode_fact
+from perfguard.gate.rules.rulings import MODES_MIXED, mode_fact
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.spec import Gating
 from perfguard.records.steps.findings import Finding
