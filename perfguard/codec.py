@@ -19,20 +19,9 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 import msgspec
 
 from perfguard.errors import StoreError
+from perfguard.records import events as ev
 from perfguard.records.calibration import CaseSample
-from perfguard.records.events import (
-    EVENT_NAMES,
-    ControlTimed,
-    Event,
-    Noted,
-    OpsCompared,
-    RunFinished,
-    RunStarted,
-    SampleTimed,
-    VerdictReached,
-    event_type,
-    failure_of_schema_1,
-)
+from perfguard.records.events import EVENT_NAMES, Event, event_type, failure_of_schema_1
 from perfguard.records.facts import Fact, Severity, recorded_text
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import FOR_BISECTION, FOR_CALIBRATION
@@ -53,18 +42,13 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-OF_NUMBERS = (SampleTimed, ControlTimed)
-"""Events that hold no facts; by far the most of a recording."""
+OF_NUMBERS = (ev.SampleTimed, ev.ControlTimed)  # Events that hold no facts; by far the most of a recording
 _WITH_UNKNOWN = frozenset({"Interval", "Estimate", "OpDelta", "StepBalance", "Culprit"})
 """Types whose numbers may be nan or infinite, which JSON has no number for."""
 
 _RENAMED: dict[tuple[type, str], str] = {
-    (Noted, "text"): "fact",
-    (VerdictReached, "reason"): "reasons",
-    (RunFinished, "reason"): "reasons",
-    (Verdict, "reason"): "reasons",
-    (GateResult, "reason"): "reasons",
-    (RunResult, "reason"): "reasons",
+    **{(kind, "reason"): "reasons" for kind in (ev.VerdictReached, ev.RunFinished, Verdict, GateResult, RunResult)},
+    (ev.Noted, "text"): "fact",
     (SignalFinding, "reason"): "fact",
     (OpCountChange, "sentence"): "fact",
     (Culprit, "sentence"): "fact",
@@ -79,8 +63,13 @@ _RENAMED: dict[tuple[type, str], str] = {
 }
 """Older names of fields, by type and old name."""
 
-SCHEMAS = ("result", "profile", "events", "fingerprint")
-"""What `schema_of` knows."""
+_SCHEMAS: dict[str, tuple[Any, str]] = {
+    "result": (RunResult, "Result of a perfguard command, version 2"),
+    "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
+    "events": (Event, "One line of events.jsonl, version 2"),
+    "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
+}
+SCHEMAS = tuple(_SCHEMAS)  # Names that `schema_of` knows
 
 
 def to_builtins(value: Any) -> Any:
@@ -93,7 +82,7 @@ def to_builtins(value: Any) -> Any:
         return {str(to_builtins(key)): to_builtins(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_builtins(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - nan
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
@@ -111,10 +100,7 @@ def from_builtins(data: Any, kind: type[T], *, source: str) -> T:
     """
     try:
         return msgspec.convert(data, kind, strict=True)
-    except (
-        msgspec.ValidationError,
-        UnicodeError,
-    ) as error:  # half a surrogate pair is text to JSON, and to nothing else
+    except (msgspec.ValidationError, UnicodeError) as error:  # JSON takes half a surrogate pair for text
         raise StoreError(f"{source} is not valid: {error}") from error
 
 
@@ -123,19 +109,7 @@ def with_nan(data: Any, kind: Any) -> Any:
 
     `to_builtins` writes nan and inf as null; which of them it was is lost.
     """
-    if kind is float:
-        return math.nan if data is None else data
-    arguments = [argument for argument in get_args(kind) if argument not in (Ellipsis, NoneType)]
-    if get_origin(kind) in (Union, UnionType):
-        return with_nan(data, arguments[0]) if data is not None and len(arguments) == 1 else data
-    if isinstance(data, list) and len(arguments) == 1:
-        return [with_nan(item, arguments[0]) for item in data]
-    if isinstance(data, dict) and dataclasses.is_dataclass(kind):
-        hints = _hints_of(cast("Hashable", kind))
-        return {key: with_nan(item, hints.get(key)) for key, item in data.items()}
-    if isinstance(data, dict) and len(arguments) == 2:
-        return {key: with_nan(item, arguments[1]) for key, item in data.items()}
-    return data
+    return _changed(data, kind, lambda part, of: math.nan if part is None and of is float else part)
 
 
 def upgraded(data: Any, kind: Any) -> Any:
@@ -143,28 +117,33 @@ def upgraded(data: Any, kind: Any) -> Any:
 
     What needs no change is returned as it is.
     """
+    return _changed(data, kind, _upgraded_part)
+
+
+def _changed(data: Any, kind: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """Plain data of a model type after `change(part, type)` of each of its parts, outer ones first."""
+    data = change(data, kind)
     arguments = [argument for argument in get_args(kind) if argument not in (Ellipsis, NoneType)]
     if get_origin(kind) in (Union, UnionType):
-        return upgraded(data, arguments[0]) if data is not None and len(arguments) == 1 else data
-    if isinstance(data, str):
-        return _upgraded_text(data, kind)
+        return _changed(data, arguments[0], change) if data is not None and len(arguments) == 1 else data
     if isinstance(data, list) and len(arguments) == 1:
-        return [upgraded(item, arguments[0]) for item in data]
-    if isinstance(data, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return [_changed(item, arguments[0], change) for item in data]
+    if isinstance(data, dict) and dataclasses.is_dataclass(kind):
         hints = _hints_of(cast("Hashable", kind))
-        renamed = {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(data).items()}
-        return {key: upgraded(item, hints[key]) if key in hints else item for key, item in renamed.items()}
+        return {key: _changed(item, hints[key], change) if key in hints else item for key, item in data.items()}
     if isinstance(data, dict) and len(arguments) == 2:
-        return {key: upgraded(item, arguments[1]) for key, item in data.items()}
+        return {key: _changed(item, arguments[1], change) for key, item in data.items()}
     return data
 
 
-def _upgraded_text(text: str, kind: Any) -> Any:
-    if kind is Fact:
-        return to_builtins(recorded_text(text))
-    if get_origin(kind) is tuple and get_args(kind)[0] is Fact:
-        return [to_builtins(recorded_text(text))] if text else []
-    return text
+def _upgraded_part(part: Any, kind: Any) -> Any:
+    if isinstance(part, str) and kind is Fact:
+        return to_builtins(recorded_text(part))
+    if isinstance(part, str) and get_origin(kind) is tuple and get_args(kind)[0] is Fact:
+        return [to_builtins(recorded_text(part))] if part else []
+    if isinstance(part, dict) and isinstance(kind, type):
+        return {_RENAMED.get((kind, key), key): item for key, item in _UPGRADES.get(kind, dict)(part).items()}
+    return part
 
 
 def _noted(data: dict[str, Any]) -> dict[str, Any]:
@@ -186,8 +165,8 @@ def _run_started(data: dict[str, Any]) -> dict[str, Any]:
 
 
 _UPGRADES: dict[type, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    Noted: _noted,
-    RunStarted: _run_started,
+    ev.Noted: _noted,
+    ev.RunStarted: _run_started,
     Finding: finding_of_schema_1,
     CaseFailed: failure_of_schema_1,
 }
@@ -217,62 +196,38 @@ def decode_event(line: bytes, *, source: str) -> Event:
     kind = event_type(name) if isinstance(name, str) else None
     if kind is None:
         raise StoreError(f"{source}: not an event of schema 2 or older: {line[:80]!r}")
-    for key in ("seq", "t_mono", "t_wall"):
-        body.pop(key, None)
-    names = {f.name for f in dataclasses.fields(kind)}
     if kind not in OF_NUMBERS:
         body = upgraded(body, kind)
-    known = {key: value for key, value in body.items() if key in names}
     # JSON has no number for what is unknown, and the unknown ends of an op's interval are no reason to refuse a run.
-    return from_builtins(with_nan(known, kind) if kind is OpsCompared else known, kind, source=source)
+    return from_builtins(with_nan(body, kind) if kind is ev.OpsCompared else body, kind, source=source)
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`.
-
-    Raises:
-        KeyError: Another name.
-    """
-    titles = {
-        "result": (RunResult, "Result of a perfguard command, version 2"),
-        "profile": (ProfileReport, "What `perfguard profile` says of cases or a script, version 1"),
-        "fingerprint": (Fingerprint, "Fingerprint of a machine and its software stack"),
-    }
-    if name in titles:
-        kind, title = titles[name]
+    """JSON schema of `result`, `profile`, `events` (one line) or `fingerprint`. Raises KeyError: another name."""
+    kind, title = _SCHEMAS[name]
+    if kind is not Event:
         schema = msgspec.json.schema(kind)
     else:
-        kinds = {"events": EVENT_NAMES}[name]
-        (variants, components) = msgspec.json.schema_components(list(kinds.values()), ref_template="#/$defs/{name}")
+        variants, components = msgspec.json.schema_components(EVENT_NAMES.values(), ref_template="#/$defs/{name}")
         envelope = {"seq": {"type": "integer"}, "t_mono": {"type": "number"}, "t_wall": {"type": "number"}}
-        for event, kind_name in zip(kinds, variants, strict=True):
+        for event, kind_name in zip(EVENT_NAMES, variants, strict=True):
             definition = components[kind_name["$ref"].rpartition("/")[2]]
             definition["properties"] = {"event": {"const": event}, **envelope, **definition["properties"]}
             definition["required"] = ["event", *envelope, *definition.get("required", [])]
-        title = "One line of events.jsonl, version 2"
         schema = {"oneOf": list(variants), "$defs": components}
     for definition in _WITH_UNKNOWN & schema["$defs"].keys():
-        _allow_null(schema["$defs"][definition]["properties"])
+        for field in schema["$defs"][definition]["properties"].values():
+            if field.get("type") == "number":
+                field["type"] = ["number", "null"]
     plain: dict[str, Any] = _with_plain_descriptions(schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **plain}
 
 
-def _allow_null(properties: dict[str, Any]) -> None:
-    """Numbers may also be null: `to_builtins` writes that where one is unknown."""
-    for field in properties.values():
-        if field.get("type") == "number":
-            field["type"] = ["number", "null"]
-
-
 def _with_plain_descriptions(value: Any) -> Any:
-    """Docstrings as text: Python 3.13 takes their indentation away when it compiles, older ones do not."""
+    """Docstrings without indentation, which Python before 3.13 keeps when it compiles them."""
     if isinstance(value, dict):
-        return {
-            key: inspect.cleandoc(item)
-            if key == "description" and isinstance(item, str)
-            else _with_plain_descriptions(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [_with_plain_descriptions(item) for item in value]
-    return value
+        plain = {key: _with_plain_descriptions(item) for key, item in value.items()}
+        if isinstance(text := plain.get("description"), str):
+            plain["description"] = inspect.cleandoc(text)
+        return plain
+    return [_with_plain_descriptions(item) for item in value] if isinstance(value, (list, tuple)) else value

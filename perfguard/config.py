@@ -6,16 +6,17 @@ that has one. Files are decoded once, strictly; where each value came from is ke
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -132,11 +133,8 @@ class LoadedConfig:
     """A configuration and where each of its values came from."""
 
     config: Config
-    """The values."""
-    origins: Mapping[str, str]
-    """Key to origin; keys that are not here have their built-in value."""
-    project: Path
-    """Directory of the project's file; without one the repository, without either the working directory."""
+    origins: Mapping[str, str]  # By key; keys that are not here have their built-in value
+    project: Path  # Directory of the project's file; without one the repository, else the working directory
     policy: Path | None = None
     """Directory that benchmarks, baselines and the allow-list are read from, where it is not the project: a gate that
     does not trust the working tree reads them as the base revision has them."""
@@ -148,12 +146,7 @@ class LoadedConfig:
 
 
 def load_config(start: Path, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> LoadedConfig:
-    """Read all layers.
-
-    Args:
-        start: Directory from which the project's file is looked for, upwards.
-        environment: For `PERFGUARD_*` and `XDG_CONFIG_HOME`.
-        options: Values from the command line by key; None stands for not given.
+    """Read all layers: the project's file from `start` upwards, `PERFGUARD_*`, and options that are not None.
 
     Raises:
         ConfigError: A file cannot be read or parsed, or a key or value is wrong; with origin and nearest match.
@@ -167,10 +160,12 @@ def load_config(start: Path, environment: Mapping[str, str], options: Mapping[st
     ]
     merged: dict[str, tuple[Any, str]] = {}
     for layer in layers:
-        merged.update(layer)
-    values = {key: _checked(key, value, origin) for key, (value, origin) in merged.items()}
-    config = _build(values, {key: origin for key, (_, origin) in merged.items()})
-    return LoadedConfig(config=config, origins={key: origin for key, (_, origin) in merged.items()}, project=project)
+        merged |= layer
+    origins = {key: origin for key, (_, origin) in merged.items()}
+    for key, origin in origins.items():
+        require_known([key], Config, origin)
+    config = _build({key: value for key, (value, _) in merged.items()}, origins)
+    return LoadedConfig(config=config, origins=origins, project=project)
 
 
 def suite_specs(config: Config) -> tuple[SuiteSpec, ...]:
@@ -209,39 +204,26 @@ def _user_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
 
 def _environment_layer(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     layer: dict[str, tuple[Any, str]] = {}
-    for spec in dataclasses.fields(Config):
-        names = [spec.name, *(old for old, new in _OLD_KEYS.items() if new == spec.name)]
-        name, text = next(
-            ((name, text) for key in names if (text := environment.get(name := f"PERFGUARD_{key.upper()}"))), ("", "")
-        )
-        if not text or spec.name in ("suites", "keys"):
-            continue
-        layer[spec.name] = (_from_text(spec.name, text), name)
+    for key, kind in get_type_hints(Config).items():
+        names = [f"PERFGUARD_{name.upper()}" for name in (key, *(old for old, new in _OLD_KEYS.items() if new == key))]
+        name = next((name for name in names if environment.get(name)), None)
+        if name is not None and get_origin(kind) is not dict:
+            layer[key] = (_from_text(key, kind, environment[name]), name)
     return layer
 
 
-def _from_text(key: str, text: str) -> Any:
-    """A variable's text as the key's type would be written in TOML."""
+def _from_text(key: str, kind: Any, text: str) -> Any:
+    """A variable's text as TOML would give it; what does not fit stays text, which the strict decoding refuses."""
     if key == "fail_on":
         return outcomes_in(text)
-    if key in ("benchmarks", "pytest", "timer", "pass_env", "gating_signals"):
+    if get_origin(kind) is tuple:
         return [item.strip() for item in text.split(",") if item.strip()]
-    if key == "confine":
+    if kind is bool:
         return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
-    if key in ("threads", "samples", "warmups", "max_blocks", "seed", "rounds"):
-        return _number_from(text, int)
-    if key in (
-        "budget_s",
-        "sample_s",
-        "margin",
-        "alpha",
-        "equivalence",
-        "stored_equivalence",
-        "max_block_sd",
-        "spread_s",
-        "anchor_margin",
-    ):
-        return _number_from(text, float)
+    for number in (int, float):
+        if number in (kind, *get_args(kind)):
+            with contextlib.suppress(ValueError):
+                return number(text)
     return text
 
 
@@ -251,20 +233,8 @@ def outcomes_in(text: str) -> list[str]:
     return [] if items == ["never"] else items
 
 
-def _number_from(text: str, kind: type[int | float]) -> Any:
-    """The number, or the text as it is, which the strict decoding then refuses by name."""
-    try:
-        return kind(text)
-    except ValueError:
-        return text
-
-
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file.
-
-    Raises:
-        ConfigError: It cannot be read, or is no TOML.
-    """
+    """The table in a TOML file. Raises ConfigError: it cannot be read, or is no TOML."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -281,95 +251,87 @@ def _layer(table: Any, origin: str) -> dict[str, tuple[Any, str]]:
     return {_OLD_KEYS.get(name, name): (table[key], origin) for key, name in names.items()}
 
 
-def _checked(key: str, value: Any, origin: str) -> Any:
-    names = [f.name for f in dataclasses.fields(Config)]
-    if key not in names:
-        near = difflib.get_close_matches(key, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
-        raise ConfigError(f"{origin}: unknown key {key!r}; {hint}")
-    return value
+def require_known(keys: Iterable[str], kind: type[Any], where: str, *, cutoff: float = 0.6) -> None:
+    """Refuse keys that are no fields of a dataclass.
+
+    Raises:
+        ConfigError: One is none; with `where`, and the nearest match at this cutoff of `difflib`.
+    """
+    names = [spec.name for spec in dataclasses.fields(kind)]
+    for key in keys:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1, cutoff=cutoff)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")
 
 
 def _build(values: dict[str, Any], origins: Mapping[str, str]) -> Config:
     for key, value in values.items():
         if key == "keys" and isinstance(value, dict):
-            _check_remapped_keys(value, origins[key])
+            for action, text in value.items():
+                if not isinstance(text, str):
+                    raise ConfigError(
+                        f'{origins[key]}: keys.{action}: write one text with commas between several keys, such as "x,s"'
+                    )
         # One key at a time, so that the message can name the place the wrong value came from.
         try:
             msgspec.convert({key: value}, Config, strict=True)
         except msgspec.ValidationError as error:
             raise ConfigError(f"{origins[key]}: {key}: {error}") from error
         if key == "suites":
-            _check_suite_keys(value, origins[key])
+            for suite, table in value.items():
+                require_known(table, SuiteConfig, f"{origins[key]}: suites.{suite}")
     config = msgspec.convert(values, Config, strict=True)
     _check_ranges(config, origins)
     return config
 
 
-def _check_remapped_keys(keys: Mapping[str, Any], origin: str) -> None:
-    for action, text in keys.items():
-        if not isinstance(text, str):
-            raise ConfigError(
-                f'{origin}: keys.{action}: write one text with commas between several keys, such as "x,s"'
-            )
-
-
-def _check_suite_keys(suites: Mapping[str, Mapping[str, Any]], origin: str) -> None:
-    names = [f.name for f in dataclasses.fields(SuiteConfig)]
-    for suite, table in suites.items():
-        for key in table:
-            if key not in names:
-                near = difflib.get_close_matches(key, names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
-                raise ConfigError(f"{origin}: suites.{suite}: unknown key {key!r}; {hint}")
+_RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "sample_s": (lambda value: 0.001 <= value <= 60, "between 0.001 and 60 seconds"),
+    "samples": (lambda value: 1 <= value <= 1000, "between 1 and 1000"),
+    "warmups": (lambda value: 0 <= value <= 1000, "between 0 and 1000"),
+    "max_blocks": (lambda value: value >= 1, "at least 1"),
+    "rounds": (lambda value: 2 <= value <= 1000, "between 2 and 1000"),
+    "spread_s": (lambda value: 0 <= value <= 86400, "between 0 and 86400 seconds"),
+    "alpha": (lambda value: 0 < value < 0.5, "between 0 and 0.5"),
+    "margin": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "anchor_margin": (lambda value: 0 < value < 1, "between 0 and 1"),
+    "anchor": (lambda value: value.startswith("git:") and value != "git:", "a revision, written git:REV"),
+    "equivalence": (lambda value: 0 < value < 1, "between 0 and 1"),
+    "stored_equivalence": (lambda value: 0 < value < 1, "between 0 and 1"),
+    "max_block_sd": (lambda value: 0 < value < math.inf, "positive and finite"),
+    "budget_s": (lambda value: 0 < value <= _LONGEST_S, _BUDGET),
+    "threads": (lambda value: value >= 1, "at least 1"),
+    "seed": (lambda value: 0 <= value < 2**63, "between 0 and 2**63 - 1"),
+    "pass_env": (lambda names: all(name and "=" not in name for name in names), "names of variables, without values"),
+}
+"""What each value must satisfy, unless it is None, and the words for it."""
 
 
 def _check_ranges(config: Config, origins: Mapping[str, str]) -> None:
-    def require(key: str, condition: bool, what: str) -> None:  # noqa: FBT001 - an assertion with a message
-        if not condition:
-            value = getattr(config, key)
+    for key, (is_possible, what) in _RANGES.items():
+        value = getattr(config, key)
+        if value is not None and not is_possible(value):
             raise ConfigError(f"{origins.get(key, 'built-in')}: {key} = {value!r} must be {what}")
-
-    require("sample_s", 0.001 <= config.sample_s <= 60, "between 0.001 and 60 seconds")
-    require("samples", 1 <= config.samples <= 1000, "between 1 and 1000")
-    require("warmups", 0 <= config.warmups <= 1000, "between 0 and 1000")
-    require("max_blocks", config.max_blocks >= 1, "at least 1")
-    require("rounds", 2 <= config.rounds <= 1000, "between 2 and 1000")
-    require("spread_s", 0 <= config.spread_s <= 86400, "between 0 and 86400 seconds")
-    require("alpha", 0 < config.alpha < 0.5, "between 0 and 0.5")
-    require("margin", 0 <= config.margin < 1, "at least 0 and below 1")
-    require("anchor_margin", 0 < config.anchor_margin < 1, "between 0 and 1")
-    is_revision = config.anchor is None or (config.anchor.startswith("git:") and len(config.anchor) > len("git:"))
-    require("anchor", is_revision, "a revision, written git:REV")
-    require("equivalence", 0 < config.equivalence < 1, "between 0 and 1")
-    require("stored_equivalence", 0 < config.stored_equivalence < 1, "between 0 and 1")
-    require("max_block_sd", 0 < config.max_block_sd < math.inf, "positive and finite")
-    require("budget_s", config.budget_s is None or 0 < config.budget_s <= _LONGEST_S, _BUDGET)
-    require("threads", config.threads is None or config.threads >= 1, "at least 1")
-    require("seed", config.seed is None or 0 <= config.seed < 2**63, "between 0 and 2**63 - 1")
-    require("pass_env", all(name and "=" not in name for name in config.pass_env), "names of variables, without values")
+    where = origins.get("suites", "built-in")
     for name, suite in config.suites.items():
         if not 0 < suite.budget_s <= _LONGEST_S:
-            origin = origins.get("suites", "built-in")
-            raise ConfigError(f"{origin}: suites.{name}.budget_s = {suite.budget_s!r} must be {_BUDGET}")
-    for name, suite in config.suites.items():
-        where = origins.get("suites", "built-in")
+            raise ConfigError(f"{where}: suites.{name}.budget_s = {suite.budget_s!r} must be {_BUDGET}")
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
             raise ConfigError(
                 f"{where}: suite name {name!r} may hold only letters, digits, '_', '.' and '-': it names a folder"
             )
         if not suite.gating and not suite.advisory:
             raise ConfigError(f"{where}: suite {name!r} selects nothing; list cases in gating or advisory")
-    _check_names("fail_on", "outcome", config.fail_on, FAIL_ON_CHOICES, origins)
-    _check_names("gating_signals", "signal", config.gating_signals, [signal.value for signal in Signal], origins)
-
-
-def _check_names(key: str, noun: str, names: Sequence[str], choices: Sequence[str], origins: Mapping[str, str]) -> None:
-    for name in names:
-        if name not in choices:
-            near = difflib.get_close_matches(name, choices, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(
-                f"{origins.get(key, 'built-in')}: {key}: unknown {noun} {name!r}; {hint}choose from "
-                f"{', '.join(choices)}"
-            )
+    for key, noun, choices in (
+        ("fail_on", "outcome", FAIL_ON_CHOICES),
+        ("gating_signals", "signal", [signal.value for signal in Signal]),
+    ):
+        for name in getattr(config, key):
+            if name not in choices:
+                near = difflib.get_close_matches(name, choices, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise ConfigError(
+                    f"{origins.get(key, 'built-in')}: {key}: unknown {noun} {name!r}; {hint}choose from "
+                    f"{', '.join(choices)}"
+                )

@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 import os
 
-_ROUNDS_UP = 0.99995
-"""From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`."""
+_ROUNDS_UP = 0.99995  # From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`
 
-_RESIDUE_S = 1e-12
-"""No clock tells less: what a sum of seconds leaves that should be 0."""
+_RESIDUE_S = 1e-12  # No clock tells less: what a sum of seconds leaves that should be 0
 
 
 def format_seconds(value_s: float | None) -> str:
     """`1.234 ms` with four significant digits; `-` for None or nan."""
-    if value_s is None or math.isnan(value_s):
-        return "-"
-    if math.isinf(value_s):
-        return "∞" if value_s > 0 else "-∞"
+    if value_s is None or not math.isfinite(value_s):
+        return _not_finite(value_s)
     if abs(value_s) < _RESIDUE_S:
         return "0 s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
         if abs(value_s) >= scale * _ROUNDS_UP:
-            return f"{_significant(math.copysign(max(1.0, abs(value_s) / scale), value_s))} {unit}"
+            value = math.copysign(max(1.0, abs(value_s) / scale), value_s)
+            return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f} {unit}"
     return f"{value_s:.3g} s"
 
 
@@ -40,35 +37,23 @@ def format_seconds_interval(lower_s: float, upper_s: float) -> str | None:
 
 def format_effect(log_ratio: float | None) -> str:
     """A log-ratio as a signed percentage, `+2.41 %`; `-` for None or nan."""
-    if log_ratio is None or math.isnan(log_ratio):
-        return "-"
-    if math.isinf(log_ratio):
-        return "+∞" if log_ratio > 0 else "-∞"
+    if log_ratio is None or not math.isfinite(log_ratio):
+        return _not_finite(log_ratio, plus="+")
     percent = math.expm1(log_ratio) * 100 if log_ratio < 50 else math.inf
     return f"{percent:+.1f} %" if abs(percent) >= 10 else f"{percent:+.2f} %"
 
 
 def format_ratio(ratio: float | None) -> str:
     """An unsigned ratio as a percentage, `0.84 %`; `-` for None or nan."""
-    if ratio is None or math.isnan(ratio):
-        return "-"
-    if math.isinf(ratio):
-        return "∞"
+    if ratio is None or not math.isfinite(ratio):
+        return _not_finite(ratio)
     return f"{ratio * 100:.1f} %" if abs(ratio) >= 0.1 else f"{ratio * 100:.2f} %"
 
 
 def format_change(ratio: float, lower: float = -math.inf, upper: float = math.inf) -> str:
-    """A difference as a part of a whole, with its interval: `+6.2 % [5.1, 7.4]`; without one that is unknown.
-
-    Args:
-        ratio: 0.062 for 6.2 % more.
-        lower: Lower end of its interval; infinite where unknown.
-        upper: Upper end; infinite where unknown.
-    """
-    if math.isnan(ratio):
-        return "-"
-    if math.isinf(ratio):
-        return "+∞" if ratio > 0 else "-∞"
+    """A difference as a part of a whole, 0.062, with its interval: `+6.2 % [5.1, 7.4]`; infinite ends are unknown."""
+    if not math.isfinite(ratio):
+        return _not_finite(ratio, plus="+")
     digits = 1 if abs(ratio) >= 0.01 else 2
     text = f"{ratio * 100:+.{digits}f} %"
     if not (math.isfinite(lower) and math.isfinite(upper)):
@@ -78,10 +63,8 @@ def format_change(ratio: float, lower: float = -math.inf, upper: float = math.in
 
 def format_share(ratio: float | None) -> str:
     """A part of a whole in full percent, `94 %`; `<1 %` for what is less but not nothing; `-` for None or nan."""
-    if ratio is None or math.isnan(ratio):
-        return "-"
-    if math.isinf(ratio):
-        return "∞"
+    if ratio is None or not math.isfinite(ratio):
+        return _not_finite(ratio)
     return "<1 %" if 0 < ratio < 0.005 else f"{ratio * 100:.0f} %"
 
 
@@ -151,18 +134,14 @@ def as_text(argument: str) -> str:
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Text without control characters, which could move a terminal or begin a line: each becomes a space.
-
-    Args:
-        text: From a benchmark, its log or its exception.
-        keep: Control characters that stay, such as a line break.
-    """
+    """Text without control characters, which could move a terminal or begin a line; those not to keep become spaces."""
     return "".join(character if character.isprintable() or character in keep else " " for character in text)
 
 
-def _significant(value: float) -> str:
-    digits = 3 - math.floor(math.log10(abs(value)))
-    return f"{value:.{max(0, digits)}f}"
+def _not_finite(value: float | None, *, plus: str = "") -> str:
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{plus}∞" if value > 0 else "-∞"
 
 
 _RATE_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

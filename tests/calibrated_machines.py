@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfguard.records.calibration import AAGate, Scope
+from perfguard.records.calibration import AAGate, Scope, SuitePlan
 from perfguard.records.facts import fact
-from perfguard.records.planning import SuitePlan
 
 if TYPE_CHECKING:
-    from perfguard.records.planning import PlannedCase
+    from perfguard.records.calibration import PlannedCase
 
 SCOPE = Scope(
     machine_id="intel-x-1",

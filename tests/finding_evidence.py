@@ -9,8 +9,7 @@ from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import Program
 from perfguard.records.facts import fact
-from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, State, Topology
-from perfguard.records.machine.software import SoftwareFacts
+from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, SoftwareFacts, State, Topology
 from perfguard.records.steps.ops import (
     PYTHON_OP,
     Attribution,

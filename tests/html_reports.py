@@ -12,10 +12,9 @@ from pathlib import Path
 from perfguard.config import load_config
 from perfguard.records.facts import Severity, Subject, fact, recorded_text
 from perfguard.records.run import Arm
-from perfguard.records.steps.breakdown import Breakdown, PhaseShare, Slice
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpKey, OpTotal, StepPhase
-from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.records.steps.profile import Breakdown, PhaseShare, ProfiledCase, ProfileReport, Slice
 from perfguard.records.steps.projection import CaseProjection, Projection, Roof, RooflineCeilings, RooflinePoint
 from perfguard.report.html.content import RawFile, RunContent
 from perfguard.report.pages.build import read_run

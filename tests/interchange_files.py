@@ -8,9 +8,9 @@ from typing import Any
 
 from perfguard.config import load_config
 from perfguard.gate.show import show_run
-from perfguard.integrations.formats.formats import AUTO, import_suite
-from perfguard.integrations.formats.recorded_arms import arms_of, measured_until
-from perfguard.integrations.formats.series import ImportedSeries, ImportedSuite, ProcessSamples, RunExport, summarize
+from perfguard.integrations.formats.exporting import arms_of, measured_until
+from perfguard.integrations.formats.importing import AUTO, import_suite
+from perfguard.integrations.formats.suites import ImportedSeries, ImportedSuite, ProcessSamples, RunExport, summarize
 from perfguard.runner.run_folder import read_events
 from tests.recorded_runs import DATA
 
@@ -267,10 +267,4 @@ def recorded(name: str, project: Path, *, commit: str | None = None) -> RunExpor
     folder = DATA / name
     result = show_run(load_config(project, {}, {}), folder)
     events = tuple(read_events(folder / "events.jsonl"))
-    return RunExport(
-        result=result,
-        arms=arms_of(events, result, perfguard="1.2.3"),
-        perfguard="1.2.3",
-        measured_until=measured_until(events),
-        commit=commit,
-    )
+    return RunExport(result=result, arms=arms_of(events, result), measured_until=measured_until(events), commit=commit)

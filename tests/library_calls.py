@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.verbose import PrimitiveCall
 
 US = 1_000
 BASE_NS = 1_790_857_026_000_000_000

@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfguard.profile.changes.op_counts import compare_op_counts
-from perfguard.profile.op_counts.steady import (
-    CompileEvent,
-    CountedAllocation,
-    CountedOp,
-    CountedPrimitive,
-    StepCounts,
-    op_counts_of,
-)
-from perfguard.records.steps.ops import StepPhase
+from perfguard.profile.op_counts.details import op_detail_text, primitive_detail_text
+from perfguard.profile.op_counts.steady import ALLOCATIONS, CACHE_MISS, op_counts_of
+from perfguard.records.steps.ops import OpCountKind, OpCountRow, StepPhase
 
 LOAD, FORWARD, LOSS, BACKWARD, OPTIMIZER = StepPhase
 ADAM = {"module": "Adam", "phase": OPTIMIZER}
@@ -25,21 +19,44 @@ NHWC_BF16 = NHWC.replace("f32", "bf16")
 TO_BLOCKED = "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0"
 
 
-def op(name, calls=1, *, module="Net.body", phase=FORWARD, shapes="[2,64,56,56]", dtypes="f32", layouts="contiguous"):
-    return CountedOp(
-        phase=phase, module=module, op=f"aten::{name}", shapes=shapes, dtypes=dtypes, layouts=layouts, calls=calls
+def row(kind, name, detail="", *, module="", phase=FORWARD, implementation="", calls=1, size_bytes=0):
+    return OpCountRow(
+        kind=OpCountKind(kind),
+        phase=phase,
+        module=module,
+        name=name,
+        detail=detail,
+        implementation=implementation,
+        count=calls,
+        size_bytes=size_bytes,
     )
+
+
+def op(name, calls=1, *, module="Net.body", phase=FORWARD, shapes="[2,64,56,56]", dtypes="f32", layouts="contiguous"):
+    detail = op_detail_text(shapes, dtypes, layouts)
+    return row("op", f"aten::{name}", detail, module=module, phase=phase, calls=calls)
 
 
 def ops(names, calls=1, **place):
     return [op(name, calls, **place) for name in names.split()]
 
 
-def conv(implementation, calls=1, *, module="Net.body", phase=FORWARD, memory=NHWC, problem="mb2_ic64oc64", **more):
-    fields = {"primitive": "convolution", "direction": "FWD_D" if phase is FORWARD else "BWD_D"} | more
-    return CountedPrimitive(
-        phase=phase, module=module, implementation=implementation, memory=memory, problem=problem, calls=calls, **fields
-    )
+def conv(
+    implementation,
+    calls=1,
+    *,
+    module="Net.body",
+    phase=FORWARD,
+    memory=NHWC,
+    problem="mb2_ic64oc64",
+    primitive="convolution",
+    direction=None,
+    attributes="",
+):
+    direction = ("FWD_D" if phase is FORWARD else "BWD_D") if direction is None else direction
+    detail = primitive_detail_text(memory, problem, attributes)
+    name = f"{primitive} {direction}".rstrip()
+    return row("primitive", name, detail, module=module, phase=phase, implementation=implementation, calls=calls)
 
 
 def reorder(calls=1, *, memory=TO_BLOCKED, **place):
@@ -48,26 +65,20 @@ def reorder(calls=1, *, memory=TO_BLOCKED, **place):
 
 
 def miss(calls=1, primitive="convolution"):
-    return conv("jit:avx2", calls, primitive=primitive, made=True)
+    return row("primitive", CACHE_MISS, f"{primitive} FWD_D", module="Net.body", calls=calls)
 
 
 def allocation(calls, size_bytes, module="Net.body"):
-    return CountedAllocation(phase=FORWARD, module=module, size_bytes=size_bytes, calls=calls)
+    return row("allocation", ALLOCATIONS, module=module, calls=calls, size_bytes=size_bytes)
 
 
 def compiled(name, reason="", calls=1):
-    return CompileEvent(name=name, reason=reason, calls=calls)
+    return row("compile", name, reason, calls=calls)
 
 
 def counts(*counted, torch="2.13.0", isa_class="avx512_core_bf16", case_id="step.net"):
     flat = [one for entry in counted for one in (entry if isinstance(entry, list) else [entry])]
-    step = StepCounts(
-        ops=[one for one in flat if isinstance(one, CountedOp)],
-        primitives=[one for one in flat if isinstance(one, CountedPrimitive)],
-        allocations=[one for one in flat if isinstance(one, CountedAllocation)],
-        compile_events=[one for one in flat if isinstance(one, CompileEvent)],
-    )
-    return op_counts_of(step, case_id=case_id, isa_class=isa_class, torch=torch)
+    return op_counts_of(flat, case_id=case_id, isa_class=isa_class, torch=torch)
 
 
 def elsewhere(counted, module):

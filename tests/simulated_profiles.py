@@ -133,15 +133,19 @@ def _measured(arm, noise, rng, slowness):
     times[(*hit, rng.choice(len(keys), size=hit[0].size, p=self_s / self_s.sum()))] += 0.2 * self_s.sum()
     bare_s = times[:, 1::2].sum(axis=2).ravel()
     charged = _charged(keys, calls, noise.own_share)
-    cooling = np.minimum(times[:, ::2] / (1 - noise.cold_ratio), COLD_AFTER_S * _pieces(keys, calls))
+    is_place = np.array([key.op == PYTHON_OP for key in keys])
+    children = children_of(keys, calls, is_place.sum())
+    pieces = np.where(is_place, children + 1, calls)
+    cooling = np.minimum(times[:, ::2] / (1 - noise.cold_ratio), COLD_AFTER_S * pieces)
     traced = (times[:, ::2] + noise.cold_ratio * cooling + noise.event_s * charged).reshape(-1, len(keys))
     process = np.arange(noise.processes).repeat(noise.steps)
     return ArmProfile(
         profile=OpProfile(
             keys=keys,
             calls=np.tile(calls, (process.size, 1)),
+            module_calls=np.zeros((process.size, len(keys)), dtype=int),
+            child_events=np.tile(children, (process.size, 1)),
             self_s=traced,
-            events=np.full(process.size, round(charged.sum())),
             wall_s=traced.sum(axis=1),
             process=process,
             sources={key: f"train.py:{column}" for column, key in enumerate(keys)},
@@ -171,20 +175,21 @@ def _charged(keys, calls, own_share):
     return charged
 
 
-def _pieces(keys, calls):
-    """Calls of each op; of a place, how many pieces its ops and those of places without own time leave it in."""
-    pieces = np.array(calls, dtype=float)
+def children_of(keys, calls, annotations):
+    """Events directly in each key: ops in the nearest place above, annotations in places as the ops are."""
+    children = np.zeros(len(keys))
     places = {(key.phase, key.module): column for column, key in enumerate(keys) if key.op == PYTHON_OP}
-    pieces[list(places.values())] = 1
-    for key, count in zip(keys, calls, strict=True):
+    for column, (key, count) in enumerate(zip(keys, calls, strict=True)):
         if key.op == PYTHON_OP:
             continue
         module = key.module
         while module and (key.phase, module) not in places:
             module = module.rpartition(".")[0]
-        if (key.phase, module) in places:
-            pieces[places[key.phase, module]] += count
-    return pieces
+        children[places.get((key.phase, module), column)] += count
+    inside = children[list(places.values())]
+    share = inside / inside.sum() if inside.sum() else 1 / max(1, len(places))
+    children[list(places.values())] += annotations * share
+    return children
 
 
 def network(blocks=24, step_s=40e-3):

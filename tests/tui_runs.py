@@ -20,7 +20,7 @@ from perfguard.records.steps.ops import (
     StepBalance,
     StepPhase,
 )
-from perfguard.tui.options import Replay
+from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.run_view import (
     ArmView,
     CaseSeries,
@@ -239,7 +239,6 @@ def a_run(**fields) -> RunView:
         "mode": "paired",
         "suite": "example",
         "command": ("perfguard", "gate", "--suite", "example"),
-        "machine_id": "example-4c-0123456789",
         "started_at": STARTED_AT,
         "arms": (an_arm(Arm.BASELINE, "git:HEAD"), an_arm(Arm.CANDIDATE, "dir:.")),
         "is_identical": False,
@@ -275,7 +274,7 @@ def a_line(seq: int, after_s: float, text: str, *, level: Level = "info") -> Log
 
 def an_arm(arm: Arm, text: str) -> ArmView:
     """A side of the run."""
-    return ArmView(arm=arm, text=text, python="3.12.4", torch="2.8.0", source_id="tree-1")
+    return ArmView(arm=arm, text=text)
 
 
 def a_history(runs: int = 12) -> History:
@@ -313,7 +312,7 @@ class FakeWatch:
     ops: Mapping[str, tuple[OpDelta, ...]] = field(default_factory=dict)
     is_between_samples: bool = True
     is_behind: bool = False
-    replay: Replay | None = None
+    replay: ReplaySource | None = None
     polls: int = 0
 
     def poll(self) -> RunView | None:
@@ -325,6 +324,12 @@ class FakeWatch:
 
     def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
         return self.ops.get(case_id, ())
+
+    def host(self) -> None:
+        return None
+
+    def selection(self) -> None:
+        return None
 
 
 def a_watch(*views: RunView) -> FakeWatch:

@@ -21,6 +21,7 @@ Must not import torch: the decorator also runs where only the specs are wanted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -33,7 +34,7 @@ Timed = Callable[[], object]
 Factory = Callable[..., Timed]
 F = TypeVar("F", bound=Factory)
 
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,6 @@ class Declared:
     spec: BenchmarkSpec
     """Its spec; `target` names the file's module until the loader makes it relative to the arm's tree."""
     factory: Factory
-    """The undecorated function."""
 
 
 declared: dict[str, Declared] = {}
@@ -83,8 +83,11 @@ def benchmark(
                 f"benchmark {name or factory.__name__!r} is defined inside a function, where workers cannot find it; "
                 "define its factory at module level and use params= for variants"
             )
+        chosen = name or factory.__name__
+        if not _NAME.fullmatch(chosen):
+            raise ConfigError(f"benchmark name {chosen!r} may hold only letters, digits, '_', '.' and '-'")
         spec = BenchmarkSpec(
-            name=_checked_name(name or factory.__name__),
+            name=chosen,
             target=f"{factory.__module__}:{factory.__qualname__}",
             parameters=_parameters(params or {}, dtype=dtype, memory_format=memory_format, phase=phase),
             phase=_first_phase(phase),
@@ -99,19 +102,12 @@ def benchmark(
     return declare if function is None else declare(function)
 
 
-def _checked_name(name: str) -> str:
-    if not name or not set(name) <= _NAME_CHARACTERS:
-        raise ConfigError(f"benchmark name {name!r} may hold only letters, digits, '_', '.' and '-'")
-    return name
-
-
 def _first_phase(phase: str | Sequence[str]) -> Phase:
     first = phase if isinstance(phase, str) else next(iter(phase), "")
     try:
         return Phase(first)
     except ValueError:
-        choices = ", ".join(p.value for p in Phase)
-        raise ConfigError(f"unknown phase {first!r}; choose from {choices}") from None
+        raise ConfigError(f"unknown phase {first!r}; choose from {', '.join(p.value for p in Phase)}") from None
 
 
 def _parameters(
@@ -122,7 +118,5 @@ def _parameters(
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise ConfigError(f"parameter {key!r} needs a non-empty list of values, not {values!r}")
         chosen[key] = tuple(values)
-    for key, value in axes.items():
-        if value is not None and not isinstance(value, str):
-            chosen[key] = tuple(value)
-    return tuple(chosen.items())
+    lists = {key: tuple(value) for key, value in axes.items() if value is not None and not isinstance(value, str)}
+    return tuple({**chosen, **lists}.items())

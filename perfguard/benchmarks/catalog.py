@@ -7,107 +7,90 @@ are fixed properties of the benchmark, and its one-line description names the on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase, SuiteSpec
 
-_PACKAGE = "perfguard.benchmarks"
 _DTYPES = ("fp32", "bf16")
-_PHASES = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
-_MEMORY_FORMATS = ("contiguous", "channels_last")
 
 Values = Sequence[ParameterValue]
 
 
-def _kernel(target: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
-    """A kernel of `module:factory`; an `image` kernel also varies its memory format."""
-    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
-    if image:
-        parameters["memory_format"] = _MEMORY_FORMATS
-    parameters["phase"] = _PHASES
+def _spec(target: str, doc: str, phase: Phase, tags: tuple[str, ...], axes: Mapping[str, Values]) -> BenchmarkSpec:
     return BenchmarkSpec(
-        name=f"kernel.{target.partition(':')[2]}",
-        target=f"{_PACKAGE}.ops.{target}",
-        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
-        phase=Phase.FORWARD_BACKWARD,
-        tags=("kernel",),
+        name=f"{tags[0]}.{target.partition(':')[2]}",
+        target=f"perfguard.benchmarks.{target}",
+        parameters=tuple((key, tuple(values)) for key, values in axes.items()),
+        phase=phase,
+        tags=tags,
         doc=doc,
     )
+
+
+def _formats(*, image: bool) -> dict[str, Values]:
+    """Images also vary their memory format."""
+    return {"dtype": _DTYPES, **({"memory_format": ("contiguous", "channels_last")} if image else {})}
+
+
+def _kernel(name: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
+    """A kernel by the name of its factory."""
+    phases = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
+    axes = {**shape, **_formats(image=image), "phase": phases}
+    return _spec(f"ops:{name}", doc, Phase.FORWARD_BACKWARD, ("kernel",), axes)
 
 
 def _step(
-    target: str, doc: str, *, image: bool = False, modes: Values = ("eager", "compile"), **shape: Values
+    name: str, doc: str, *, image: bool = False, modes: Values = ("eager", "compile"), **shape: Values
 ) -> BenchmarkSpec:
-    """A training step of `module:factory`; an `image` step also varies its memory format."""
-    parameters: dict[str, Values] = {**shape, "dtype": _DTYPES}
-    if image:
-        parameters["memory_format"] = _MEMORY_FORMATS
-    parameters["mode"] = modes
-    return BenchmarkSpec(
-        name=f"step.{target.partition(':')[2]}",
-        target=f"{_PACKAGE}.steps.{target}",
-        parameters=tuple((name, tuple(values)) for name, values in parameters.items()),
-        phase=Phase.STEP,
-        tags=("step",),
-        doc=doc,
-    )
+    """A training step by the name of its factory."""
+    axes = {**shape, **_formats(image=image), "mode": modes}
+    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes)
 
-
-_OPTIMIZER = BenchmarkSpec(
-    name="kernel.optimizer",
-    target=f"{_PACKAGE}.ops.optimizer:optimizer",
-    parameters=(
-        ("layers", (4,)),
-        ("algorithm", ("sgd", "adam", "adamw", "adagrad")),
-        ("dtype", _DTYPES),
-        ("mode", ("for-loop", "foreach", "fused")),
-    ),
-    phase=Phase.OPTIMIZER,
-    tags=("kernel", "optimizer"),
-    doc="Optimizer update of transformer encoder layers of width 256, fixed gradients",
-)
 
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
-    _kernel("linear:linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
-    _kernel("linear:matmul", "Product of square matrices", size=(256, 1024)),
-    _kernel("linear:bmm", "Batched products (128, 64)·(64, 128), as attention scores", batch=(24, 96)),
-    _kernel("attention:sdpa", "Attention, batch 2, 12 heads of 64",
+    _kernel("linear", "Linear layer 768 to 3072 on m tokens", m=(128, 512)),
+    _kernel("matmul", "Product of square matrices", size=(256, 1024)),
+    _kernel("bmm", "Batched products (128, 64)·(64, 128), as attention scores", batch=(24, 96)),
+    _kernel("sdpa", "Attention, batch 2, 12 heads of 64",
             sequence=(128, 512), causal=(False, True)),
-    _kernel("convolution:conv1x1", "1x1 convolution, channels to 4·channels, batch 4", image=True,
+    _kernel("conv1x1", "1x1 convolution, channels to 4·channels, batch 4", image=True,
             channels=(64,), size=(28, 56)),
-    _kernel("convolution:conv3x3", "3x3 convolution, batch 4", image=True, channels=(64,), size=(28, 56)),
-    _kernel("convolution:conv_grouped", "Grouped 3x3 convolution of ResNeXt 32x4d, batch 4", image=True,
+    _kernel("conv3x3", "3x3 convolution, batch 4", image=True, channels=(64,), size=(28, 56)),
+    _kernel("conv_grouped", "Grouped 3x3 convolution of ResNeXt 32x4d, batch 4", image=True,
             channels=(128,), size=(28, 56)),
-    _kernel("convolution:conv_depthwise", "Depthwise 3x3 convolution of MobileNet, batch 4", image=True,
+    _kernel("conv_depthwise", "Depthwise 3x3 convolution of MobileNet, batch 4", image=True,
             channels=(240,), size=(14, 56)),
-    _kernel("normalization:batch_norm", "Batch norm with batch statistics, batch 8", image=True,
+    _kernel("batch_norm", "Batch norm with batch statistics, batch 8", image=True,
             channels=(64,), size=(28, 56)),
-    _kernel("normalization:layer_norm", "Layer norm over 768 features", tokens=(128, 512, 4096)),
-    _kernel("activation:softmax", "Softmax over 4096 rows", sequence=(128, 512)),
-    _kernel("activation:gelu", "GELU on 3072 features", tokens=(128, 512)),
-    _kernel("embedding:embedding_bag", "Embedding bag, 20 lookups of 64 features, sparse gradient",
+    _kernel("layer_norm", "Layer norm over 768 features", tokens=(128, 512, 4096)),
+    _kernel("softmax", "Softmax over 4096 rows", sequence=(128, 512)),
+    _kernel("gelu", "GELU on 3072 features", tokens=(128, 512)),
+    _kernel("embedding_bag", "Embedding bag, 20 lookups of 64 features, sparse gradient",
             bags=(2048,), rows=(10_000, 1_000_000)),
-    _kernel("loss:cross_entropy", "Cross-entropy of logits against labels",
+    _kernel("cross_entropy", "Cross-entropy of logits against labels",
             rows=(512,), classes=(1000, 30_522)),
-    _kernel("loss:focal_loss", "Sigmoid focal loss of RetinaNet, reference form",
+    _kernel("focal_loss", "Sigmoid focal loss of RetinaNet, reference form",
             anchors=(3_069, 12_276), classes=(91, 264)),
-    _kernel("recurrent:lstm", "One LSTM layer, batch 16", hidden=(256, 512), sequence=(32,)),
-    _kernel("memory:cat", "Concatenation of four tensors of 256 features", rows=(512, 4096)),
-    _kernel("memory:copy", "Copy of 1024 features", rows=(512, 4096)),
-    _kernel("memory:transpose", "Strided copy of 1024 features", rows=(512, 4096)),
-    _OPTIMIZER,
-    _step("classification:resnet50", "ResNet-50, SGD with momentum", image=True,
+    _kernel("lstm", "One LSTM layer, batch 16", hidden=(256, 512), sequence=(32,)),
+    _kernel("cat", "Concatenation of four tensors of 256 features", rows=(512, 4096)),
+    _kernel("copy", "Copy of 1024 features", rows=(512, 4096)),
+    _kernel("transpose", "Strided copy of 1024 features", rows=(512, 4096)),
+    _spec("ops:optimizer", "Optimizer update of transformer encoder layers of width 256, fixed gradients",
+          Phase.OPTIMIZER, ("kernel", "optimizer"),
+          {"layers": (4,), "algorithm": ("sgd", "adam", "adamw", "adagrad"), "dtype": _DTYPES,
+           "mode": ("for-loop", "foreach", "fused")}),
+    _step("resnet50", "ResNet-50, SGD with momentum", image=True,
           image_size=(64, 224), batch=(2,)),
-    _step("detection:retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,
+    _step("retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,
           image_size=(96, 256), classes=(91, 264), batch=(1,)),
-    _step("language:bert", "BERT-style encoder, masked language model, AdamW",
+    _step("bert", "BERT-style encoder, masked language model, AdamW",
           layers=(2,), hidden=(128, 256, 768), sequence=(128,), batch=(4,)),
-    _step("recommendation:dlrm", "DLRM-style recommender, 26 tables, SGD on sparse gradients",
+    _step("dlrm", "DLRM-style recommender, 26 tables, SGD on sparse gradients",
           batch=(256, 2048), rows=(10_000,)),
     # Dynamo does not trace nn.LSTM by default: compiled, this step would run eagerly.
-    _step("language:lstm_lm", "LSTM language model, SGD with clipped gradients", modes=("eager",),
+    _step("lstm_lm", "LSTM language model, SGD with clipped gradients", modes=("eager",),
           layers=(2,), hidden=(128, 256), sequence=(32,), batch=(16,)),
-    _step("classification:mobilenetv3", "MobileNetV3, RMSprop", image=True,
+    _step("mobilenetv3", "MobileNetV3, RMSprop", image=True,
           variant=("small", "large"), image_size=(96, 224), batch=(4,)),
 )  # fmt: skip
 """All built-in benchmarks, kernels first."""

@@ -9,14 +9,11 @@ import difflib
 import fnmatch
 import functools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from perfguard.errors import NothingSelectedError, UsageError
-from perfguard.records.spec import Case, Catalog, Gating, SuiteSpec, expand
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from perfguard.records.spec import Case, Catalog, Gating, expand
 
 TAG_PREFIX = "tag:"
 """Marks a pattern that selects by tag: `tag:step`."""
@@ -35,14 +32,10 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
 
 
 def select_from(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:
-    """Those of the given cases that the patterns name; see `select`.
-
-    Raises:
-        NothingSelectedError: A pattern matches none of them.
-    """
+    """Those of the given cases that the patterns name; selects and raises as `select`."""
     selected: dict[str, Case] = {}
     for pattern in patterns:
-        found = _matching(cases, pattern)
+        found = [case for case in cases if _names(pattern, case.id, case.benchmark, case.tags)]
         if not found:
             raise NothingSelectedError(_nothing_matches(cases, pattern))
         selected.update((case.id, case) for case in found)
@@ -56,34 +49,23 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[Case, ...]:
         UsageError: No suite has this name; the message names the nearest one.
         NothingSelectedError: A pattern of the suite matches nothing.
     """
-    suite = _suite(catalog, name)
+    suites = {suite.name: suite for suite in catalog.suites}
+    if name not in suites:
+        raise UsageError(f"no suite is named {name!r}{_did_you_mean(name, suites)}; `perfguard list` shows all")
     try:
-        gating, others = select(catalog, suite.gating), select(catalog, suite.advisory)
+        gating, others = (select(catalog, patterns) for patterns in (suites[name].gating, suites[name].advisory))
     except NothingSelectedError as error:
         raise NothingSelectedError(f"the suite {name!r} asks for what is not there: {error}") from error
     gating_ids = {case.id for case in gating}
-    advisory = (case for case in others if case.id not in gating_ids)
     return (
         *(replace(case, gating=Gating.GATING) for case in gating),
-        *(replace(case, gating=Gating.ADVISORY) for case in advisory),
+        *(replace(case, gating=Gating.ADVISORY) for case in others if case.id not in gating_ids),
     )
 
 
 def names_case(pattern: str, case_id: str, tags: Sequence[str] = ()) -> bool:
     """Whether a pattern as in `select` names a case of which only the id and the tags are known."""
     return _names(pattern, case_id, case_id.partition("[")[0], tags)
-
-
-def _suite(catalog: Catalog, name: str) -> SuiteSpec:
-    for suite in catalog.suites:
-        if suite.name == name:
-            return suite
-    names = [suite.name for suite in catalog.suites]
-    raise UsageError(f"no suite is named {name!r}{_did_you_mean(name, names)}; `perfguard list` shows all")
-
-
-def _matching(cases: Iterable[Case], pattern: str) -> list[Case]:
-    return [case for case in cases if _names(pattern, case.id, case.benchmark, case.tags)]
 
 
 def _names(pattern: str, case_id: str, benchmark: str, tags: Sequence[str]) -> bool:

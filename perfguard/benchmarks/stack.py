@@ -7,30 +7,24 @@ then, because importing it alone replaces kernels and would change a plain measu
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
-from perfguard.benchmarks.inputs import dtype_of
+from perfguard.benchmarks.shared import dtype_of
 from perfguard.errors import MeasurementError, UsageError
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
 
 STACK_VARIABLE = "PERFGUARD_STACK"
 """Environment variable that names the stack: unset, empty or `torch`, or `ipex`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A model in training mode and its optimizer, as the stack returned them."""
+class Prepared(NamedTuple):
+    """A model in training mode and its optimizer, as the stack returned them: possibly other objects than given."""
 
     model: nn.Module
-    """The model to call; possibly another object than the one that was given."""
-    optimizer: Optimizer | None
-    """The optimizer to step; None when none was given."""
+    optimizer: Any  # None when none was given
 
 
 def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str) -> Prepared:
@@ -47,7 +41,7 @@ def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str)
     """
     model.train()
     if _stack() == "torch":
-        return Prepared(model=model, optimizer=optimizer)
+        return Prepared(model, optimizer)
     return _ipex_optimized(model, optimizer, dtype)
 
 
@@ -79,9 +73,7 @@ def _ipex_optimized(model: nn.Module, optimizer: Optimizer | None, dtype: str) -
             f"ipex.optimize does not support {type(model).__name__} in {dtype}: {error}; "
             f"leave this case out or unset {STACK_VARIABLE}"
         ) from error
-    if optimizer is None:
-        return Prepared(model=optimized, optimizer=None)
-    return Prepared(model=optimized[0], optimizer=optimized[1])
+    return Prepared(optimized, None) if optimizer is None else Prepared(*optimized)
 
 
 def import_ipex() -> Any:

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
-from keyword import iskeyword
 
 import click
 
 from perfguard import __version__
 
 _COMMANDS = {
-    "init": "Write a first configuration, benchmark and workflows.",
-    "run": "Measure a suite, without a comparison.",
-    "compare": "Measure two arms in interleaved blocks and judge each case.",
-    "gate": "Judge the working tree against the stored baseline or the last commit.",
-    "profile": "Show which ops a training step spends its time in; compare two traces.",
-    "bisect": "Find the commit that made cases slower, by paired gates.",
-    "baseline": "Show, update or compare stored baselines.",
-    "allow": "Accept a slowdown of a case up to a limit, until a date.",
-    "calibrate": "Run A/A gates on this machine; store its false-alarm rate and noise.",
-    "plan": "Compute the blocks and minutes that detect a slowdown; make undetectable cases advisory.",
-    "show": "Print the verdict of a recorded run.",
-    "report": "Write recorded runs as one HTML file.",
-    "publish": "Write a static site over the recorded runs.",
-    "tui": "Watch a run live in the terminal; drill down to ops; browse history.",
-    "watch": "Print a run's events as lines, live or recorded.",
-    "export": "Write a recorded run in the format of another tool.",
-    "import": "Show and compare files of other benchmark tools.",
-    "github": "Gate pull requests and comment on them, from a GitHub workflow.",
-    "list": "List suites, benchmarks and cases.",
-    "fingerprint": "Show what this machine (or a recorded one) is.",
-    "doctor": "Check the host for sources of noise, with the fix for each.",
-    "env": "Make an environment for a software stack, for instance ipex.",
-    "config": "Show the configuration and where it comes from.",
-    "schema": "Print the JSON schema of an output.",
-    "version": "Show versions.",
+    "init": ("init", "Write a first configuration, benchmark and workflows."),
+    "run": ("measure", "Measure a suite, without a comparison."),
+    "compare": ("measure", "Measure two arms in interleaved blocks and judge each case."),
+    "gate": ("measure", "Judge the working tree against the stored baseline or the last commit."),
+    "profile": ("profile", "Show which ops a training step spends its time in; compare two traces."),
+    "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
+    "baseline": ("baselines", "Show, update or compare stored baselines."),
+    "allow": ("baselines", "Accept a slowdown of a case up to a limit, until a date."),
+    "calibrate": ("calibrate", "Run A/A gates on this machine; store its false-alarm rate and noise."),
+    "plan": ("calibrate", "Compute the blocks and minutes that detect a slowdown; make undetectable cases advisory."),
+    "show": ("runs", "Print the verdict of a recorded run."),
+    "report": ("runs", "Write recorded runs as one HTML file."),
+    "publish": ("runs", "Write a static site over the recorded runs."),
+    "tui": ("runs", "Watch a run live in the terminal; drill down to ops; browse history."),
+    "watch": ("runs", "Print a run's events as lines, live or recorded."),
+    "export": ("interchange", "Write a recorded run in the format of another tool."),
+    "import": ("interchange", "Show and compare files of other benchmark tools."),
+    "github": ("github", "Gate pull requests and comment on them, from a GitHub workflow."),
+    "list": ("describe", "List suites, benchmarks and cases."),
+    "fingerprint": ("describe", "Show what this machine (or a recorded one) is."),
+    "doctor": ("describe", "Check the host for sources of noise, with the fix for each."),
+    "env": ("describe", "Make an environment for a software stack, for instance ipex."),
+    "config": ("describe", "Show the configuration and where it comes from."),
+    "schema": ("describe", "Print the JSON schema of an output."),
+    "version": ("describe", "Show versions."),
 }
-"""Help by name; each command is in the module of its name."""
+"""Module and help by name, in the order in which commands are useful."""
 
 _EPILOG = """\b
 Exit codes: 0 pass, 1 regression, 2 usage or configuration, 3 infrastructure or internal,
@@ -56,23 +56,17 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
         if cmd_name not in _COMMANDS:
-            near = _nearest(cmd_name)
-            ctx.fail(f"No such command {cmd_name!r}." + (f" Did you mean {near!r}?" if near else ""))
-        module = importlib.import_module(f"perfguard.cli.commands.{cmd_name}{'_' if iskeyword(cmd_name) else ''}")
-        command: click.Command = module.command
+            near = difflib.get_close_matches(cmd_name, _COMMANDS, n=1)
+            ctx.fail(f"No such command {cmd_name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        module = importlib.import_module(f"perfguard.cli.commands.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List commands with their one-line help, without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-def _nearest(name: str) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(name, _COMMANDS, n=1)), None)
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

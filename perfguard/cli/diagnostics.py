@@ -1,4 +1,7 @@
-"""Standard streams, errors to stderr and exit codes; the only place where an error is caught for good."""
+"""Standard streams, errors to stderr and exit codes.
+
+Everything in this room raises PerfguardError for what the user did or the machine lacks; it is caught here only.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,11 @@ from perfguard.units import printable
 
 
 class Verbosity(str, Enum):
-    """How much a command says beside its result."""
+    """What a command says beside its result: nothing; what changes the verdict, and its progress; or every step."""
 
     QUIET = "quiet"
-    """Nothing."""
     NORMAL = "normal"
-    """What changes the verdict, and now and then how far it is."""
     VERBOSE = "verbose"
-    """Every step and every note."""
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -44,15 +44,12 @@ def reader_may_leave() -> Iterator[None]:
     try:
         yield
     except (BrokenPipeError, SystemExit) as stop:
-        if not (_reader_is_gone() or _is_broken_pipe(stop) or _is_broken_pipe(stop.__context__)):
+        causes = (stop, stop.__context__)
+        if not _reader_is_gone() and not any(getattr(cause, "errno", None) == errno.EPIPE for cause in causes):
             raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def _is_broken_pipe(error: BaseException | None) -> bool:
-    return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
 def _reader_is_gone() -> bool:

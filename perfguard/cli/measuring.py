@@ -1,4 +1,4 @@
-"""From a command's options to a request, and from its result to stdout."""
+"""From a command's options to a request, to a judgement, and from its result to stdout."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 
 import click
 
+from perfguard.benchmarks.selection import select_from
 from perfguard.cli.diagnostics import Verbosity, reader_may_leave
-from perfguard.cli.options import command_line
+from perfguard.cli.options import command_line, load_policy
 from perfguard.cli.progress import make_progress
 from perfguard.codec import to_json
 from perfguard.config import LoadedConfig
-from perfguard.errors import ExitCode, UsageError
+from perfguard.errors import ArmError, ExitCode, UsageError
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
-from perfguard.records.spec import Case, Catalog
+from perfguard.records.spec import Case
 from perfguard.runner.session import Request
 from perfguard.runner.suites.selection import budget_of, load_catalog, selected_cases
+
+_LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
+"""Notes that matter less than this are left out of the table."""
 
 
 def build_request(
@@ -26,20 +30,15 @@ def build_request(
     loaded: LoadedConfig,
     options: dict[str, Any],
     *,
-    injections: tuple[str, ...] = (),
     notes: tuple[Fact, ...] = (),
     gate: GateSettings = DEFAULT_GATE,
 ) -> Request:
-    """The request that a command's options describe.
-
-    Raises:
-        UsageError: Unknown suite, or an injection that cannot be understood.
-        NothingSelectedError: No case matches.
-    """
+    """The request that a command's options describe."""
     catalog = load_catalog(loaded)
     patterns = tuple(options.get("patterns") or ())
     suite = loaded.config.suite
     cases = selected_cases(catalog, suite=suite, patterns=patterns)
+    tools = {tag for case in cases for tag in case.tags}
     progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
     return Request(
         command=command,
@@ -48,27 +47,20 @@ def build_request(
         suite=" ".join(patterns) or suite,
         cases=cases,
         budget_s=budget_of(catalog, loaded, suite),
-        injections=tuple(pair for text in injections for pair in _injected(text, cases)),
+        injections=tuple(pair for text in options.get("injections", ()) for pair in _injected(text, cases)),
         observe=progress.observe,
         progress=progress.step,
         ops=options.get("ops"),
         measure_anyway=bool(options.get("measure_anyway")),
         patterns=patterns,
-        notes=(*notes, *_suite_notes(catalog, cases)),
+        # A catalogue's note is about a suite of the user's: of interest where that is measured.
+        notes=(*notes, *(note for note in catalog.notes if note.values.get("tool") in tools)),
         gate=gate,
     )
 
 
-def _suite_notes(catalog: Catalog, cases: tuple[Case, ...]) -> tuple[Fact, ...]:
-    """What is to be said of those of the user's suites that are measured."""
-    tools = {tag for case in cases for tag in case.tags}
-    return tuple(note for note in catalog.notes if note.values.get("tool") in tools)
-
-
 def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]:
     """Pairs of case id and injection from `PATTERN=+5%`."""
-    from perfguard.benchmarks.selection import select_from
-
     pattern, equals, amount = text.rpartition("=")
     try:
         if not equals or not amount.endswith("%"):
@@ -82,8 +74,26 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
     return [(case.id, injection) for case in select_from(cases, (pattern,))]
 
 
-_LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
-"""Notes that matter less than this are left out of the table."""
+def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
+    """Measure both arms, print the verdicts and exit with their code; without a baseline, `default_gate` chooses it."""
+    from perfguard.gate.choose import compare_or_gate, default_gate, gate_against_anchor
+    from perfguard.runner.arms.resolve import parse_arm
+
+    if options["anchor"] and options["baseline"] is not None:
+        raise UsageError("--anchor chooses the baseline itself; leave --baseline out")
+    text = options["baseline"] or default_baseline
+    baseline, candidate = parse_arm(text) if text else None, parse_arm(options["candidate"])
+    if candidate.stored:
+        raise ArmError("--candidate stored: only the baseline can be a stored one")
+    with load_policy(options) as policy:
+        request = build_request(name, policy.loaded, options, notes=policy.notes)
+        if options["anchor"]:
+            result = gate_against_anchor(request, candidate)
+        elif baseline is None:
+            result = default_gate(request, candidate)
+        else:
+            result = compare_or_gate(request, baseline, candidate)
+    show(result, options)
 
 
 def show(result: RunResult, options: dict[str, Any]) -> None:
@@ -108,6 +118,7 @@ def _print(result: RunResult, output_format: str, verbosity: Verbosity) -> None:
 
         click.echo(render_comment(result, CommentContext(marker="gate", reproduce=reproducing(result))), nl=False)
     else:
-        from perfguard.cli.output import print_result
+        from perfguard.cli.output import print_parts
+        from perfguard.report.terminal.result import render_result
 
-        print_result(result, _LEAST[verbosity])
+        print_parts(lambda width: render_result(result, width=width, least=_LEAST[verbosity]))

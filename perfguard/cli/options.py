@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become a request."""
+"""Options that several commands share, and the configuration with them on top."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.config import FAIL_ON_CHOICES, LoadedConfig, load_config, outcomes_in
-from perfguard.errors import ConfigError, UsageError
+from perfguard.errors import ConfigError, HostUnfitError, UsageError
 from perfguard.units import as_text, format_ratio
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ ARM is one of, or several joined by '+':
   env:KEY=VALUE,…    variables; an empty value unsets one
   stack:ipex         the environment of `perfguard env create ipex`
 """
+_MACHINE_KEYS = ("cpus", "threads", "numa", "env_profile", "python", "setup", "confine")
+MEASURING_KEYS = ("suite", "budget_s", "samples", "sample_s", "max_blocks", "seed", *_MACHINE_KEYS)
+"""Options that are settings of the configuration."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,28 +46,29 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-MEASURING_KEYS = (
-    "suite",
-    "budget_s",
-    "cpus",
-    "threads",
-    "numa",
-    "env_profile",
-    "samples",
-    "sample_s",
-    "max_blocks",
-    "seed",
-    "setup",
-    "python",
-    "confine",
-)
+def flag(*names: str, **fields: Any) -> Callable[[F], F]:
+    """An option without a value."""
+    return click.option(*names, is_flag=True, **fields)
 
+
+json_option = flag("--json", "as_json", help="JSON instead of text.")
+format_option = click.option(
+    "--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+suite_option = click.option("-s", "--suite", help="Suite.")
 setup_option = click.option(
     "--setup", metavar="COMMAND", help="Command that installs a git: arm's tree into its own venv: 'pip install .'."
 )
 margin_option = click.option(
     "--margin", type=float, metavar="RATIO", help="Smallest slowdown worth a flag; default 0.005, which is 0.5 %."
 )
+env_profile_option = click.option(
+    "--env-profile",
+    type=click.Choice(["stable", "production"]),
+    help="stable pins allocator and threading; production leaves your environment as it is.",
+)
+python_option = click.option("--python", metavar="PATH", help="Interpreter of the environment under test.")
+cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8.")
 
 measuring_options = together(
     click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
@@ -83,15 +87,11 @@ measuring_options = together(
         metavar="SECONDS",
         help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
     ),
-    click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8."),
+    cpus_option,
     click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
     click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
-    click.option(
-        "--env-profile",
-        type=click.Choice(["stable", "production"]),
-        help="stable pins allocator and threading; production leaves your environment as it is.",
-    ),
-    click.option("--python", metavar="PATH", help="Interpreter of the environment under test."),
+    env_profile_option,
+    python_option,
     click.option(
         "--samples",
         "--slices",
@@ -114,30 +114,21 @@ measuring_options = together(
 """Options of every command that measures."""
 
 
-def _verbosity(verbosity: Verbosity) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """The callback of a flag that sets `verbosity` and is no option itself."""
+def _verbosity_flag(*names: str, sets: Verbosity, **fields: Any) -> Callable[[F], F]:
+    """A flag that sets the value `verbosity` and has none of its own."""
 
     def remember(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
         if value:
-            context.params["verbosity"] = verbosity
+            context.params["verbosity"] = sets
 
-    return remember
+    return flag(*names, expose_value=False, callback=remember, **fields)
 
 
 progress_options = together(
-    click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET),
-        help="Print the result only.",
-    ),
-    click.option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.VERBOSE),
-        help="Print every step and all notes.",
-    ),
-    click.option(
-        "--no-progress", is_flag=True, expose_value=False, callback=_verbosity(Verbosity.QUIET), hidden=True,
-        help="The older name of --quiet.",
-    ),
-)  # fmt: skip
+    _verbosity_flag("-q", "--quiet", sets=Verbosity.QUIET, help="Print the result only."),
+    _verbosity_flag("-v", "--verbose", sets=Verbosity.VERBOSE, help="Print every step and all notes."),
+    _verbosity_flag("--no-progress", sets=Verbosity.QUIET, hidden=True, help="The older name of --quiet."),
+)
 """Options on how much a command prints beside its result; they set `verbosity`."""
 
 output_options = together(
@@ -153,7 +144,6 @@ output_options = together(
 )
 """Options on how a result is shown."""
 
-
 verdict_options = together(
     click.option(
         "--fail-on",
@@ -161,11 +151,10 @@ verdict_options = together(
         help="Comma-separated outcomes that give a non-zero exit code, or never; default: "
         f"{','.join(FAIL_ON_CHOICES)}.",
     ),
-    click.option("--exit-zero", is_flag=True, help="Report only: exit with 0, whatever the verdict is."),
+    flag("--exit-zero", help="Report only: exit with 0, whatever the verdict is."),
     margin_option,
 )
 """Options on how a verdict sets the exit code."""
-
 
 trust_options = together(
     click.option(
@@ -175,7 +164,6 @@ trust_options = together(
     ),
     click.option(
         "--confine/--no-confine",
-        "confine",
         default=None,
         help="Let measured code change files in throwaway folders only; needs a kernel with Landlock.",
     ),
@@ -185,14 +173,7 @@ trust_options = together(
 
 @contextlib.contextmanager
 def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
-    """The rules of a measuring command: those of the working tree, or of `--policy-from`.
-
-    Raises:
-        ConfigError: A file or option is wrong.
-        ArmError: There is no such revision.
-        HostUnfitError: Code is to be confined, and this kernel cannot do that.
-    """
-    from perfguard.errors import HostUnfitError
+    """The rules of a measuring command: those of the working tree, or of `--policy-from`."""
     from perfguard.runner.process.launching import can_confine
     from perfguard.runner.trusted_rules import Policy, policy_of_revision
 
@@ -211,32 +192,21 @@ def load_policy(options: dict[str, Any]) -> Iterator[Policy]:
 
 
 def load(options: dict[str, Any], *, keys: tuple[str, ...] = MEASURING_KEYS) -> LoadedConfig:
-    """The configuration with this command's options on top.
-
-    Raises:
-        ConfigError: A file or option is wrong.
-    """
+    """The configuration with this command's options on top. Raises ConfigError: A file or option is wrong."""
     return load_config(working_directory(), os.environ, _given(options, keys))
 
 
 def _given(options: dict[str, Any], keys: tuple[str, ...] = MEASURING_KEYS) -> dict[str, Any]:
     """Settings that were given on the command line."""
-    given = {key: options.get(key) for key in keys if options.get(key) is not None}
-    fail_on = options.get("fail_on")
-    if fail_on is not None:
-        given["fail_on"] = outcomes_in(fail_on)
-    for key in ("margin", "rounds", "spread_s"):
-        if options.get(key) is not None:
-            given[key] = options[key]
+    wanted = (*keys, "fail_on", "margin", "rounds", "spread_s")
+    given = {key: options[key] for key in wanted if options.get(key) is not None}
+    if "fail_on" in given:
+        given["fail_on"] = outcomes_in(given["fail_on"])
     return given
 
 
 def working_directory() -> Path:
-    """Where the command was started.
-
-    Raises:
-        ConfigError: It is gone.
-    """
+    """Where the command was started. Raises ConfigError: it is gone."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -249,18 +219,15 @@ def command_line() -> tuple[str, ...]:
 
 
 def parse_percentage(option: str, text: str) -> float:
-    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """`2%` or `0.02` as a ratio; `2` is refused as a slip, `200%` is not. Raises UsageError: it is no ratio."""
+    is_percent = text.strip().endswith("%")
     try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+        value = float(text.strip().removesuffix("%")) / (100 if is_percent else 1)
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{option} {text!r} is no percentage above zero; write it as 2% or 0.02")
-    if value >= 1 and not text.strip().endswith("%"):
+    if value >= 1 and not is_percent:
         raise UsageError(
             f"{option} {text!r} would be {format_ratio(value)}: {value:g} % is written {value:g}% or {value / 100:g}"
         )

@@ -5,23 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from perfguard.cli.diagnostics import Verbosity, is_terminal
+from perfguard.records import events
 from perfguard.records.case_names import short_names
-from perfguard.records.events import (
-    BlockFinished,
-    BlockStarted,
-    CaseCalibrated,
-    CaseFinished,
-    Event,
-    InterimAnalysis,
-    Noted,
-    RunFinished,
-    RunStarted,
-)
 from perfguard.records.facts import Fact, Severity
 from perfguard.records.run import CaseFailed
 from perfguard.report.messages.catalog import describe
@@ -34,37 +24,17 @@ _MOST_FAILURES = 3
 """Failed cases that have a line of their own; the result names all of them."""
 
 
-class Progress(Protocol):
-    """Something that watches a run."""
-
-    def step(self, what: Fact) -> None:
-        """Something begins that has no event of its own."""
-        ...
-
-    def observe(self, event: Event) -> None:
-        """One event of the run."""
-        ...
-
-
 def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.monotonic) -> Progress:
     """The progress that fits stderr: live, a few lines, every step, or none."""
     if verbosity is Verbosity.QUIET:
-        return _Silent()
+        return Progress(clock)
     if verbosity is Verbosity.VERBOSE:
         return _EveryStep(clock)
     return _Live(clock) if is_terminal(sys.stderr) else _NowAndThen(clock)
 
 
-class _Silent:
-    def step(self, what: Fact) -> None:
-        """Say nothing."""
-
-    def observe(self, event: Event) -> None:
-        """Say nothing."""
-
-
-class _Watching:
-    """What is known of the run; no control characters."""
+class Progress:
+    """Watches a run and says nothing; what is known of the run has no control characters."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -72,7 +42,13 @@ class _Watching:
         self._budget_s = 0.0
         self._names: Mapping[str, str] = {}
 
-    def _begin(self, event: RunStarted) -> None:
+    def step(self, what: Fact) -> None:
+        """Something begins that has no event of its own."""
+
+    def observe(self, event: events.Event) -> None:
+        """One event of the run."""
+
+    def _begin(self, event: events.RunStarted) -> None:
         self._started, self._budget_s = self._clock(), event.budget_s
         self._names = short_names(event.case_ids)
 
@@ -82,21 +58,25 @@ class _Watching:
     def _left(self) -> str:
         return f"at most {format_duration(max(0.0, self._budget_s - (self._clock() - self._started)))} left"
 
-    def _failure(self, event: CaseFailed) -> str:
-        return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
+    def _line(self, event: events.Event) -> str | None:
+        """The line on an event that changes the verdict or a case's part in it; None for all others."""
+        match event:
+            case CaseFailed(skipped=False):
+                return f"! {self._name(event.case_id)} failed in the {event.arm.value}: {describe(event.reason)}"
+            case events.InterimAnalysis() if event.decided:
+                found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in event.decided.items())
+                return f"· answered after {format_count(event.blocks, 'block')}: {found}"
+            case events.Noted() if event.fact.severity is not Severity.INFO:
+                return f"! {printable(describe(event.fact))}"
+            case _:
+                return None
 
-    def _answers(self, event: InterimAnalysis) -> str:
-        """Cases that got their answer at an interim analysis and are measured no further."""
-        found = ", ".join(f"{self._name(case_id)} {outcome}" for case_id, outcome in event.decided.items())
-        return f"answered after {format_count(event.blocks, 'block')}: {found}"
 
-
-class _NowAndThen(_Watching):
+class _NowAndThen(Progress):
     """At most ten lines, however long the run is."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(clock)
-        self._cases: tuple[str, ...] = ()
         self._answered: set[str] = set()
         self._failed: set[str] = set()
         self._blocks = 0
@@ -106,69 +86,57 @@ class _NowAndThen(_Watching):
         if self._clock() >= self._due:
             self._say(f"· {describe(what)}")
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-                self._cases = event.case_ids
                 cases = format_count(len(event.case_ids), "case")
                 self._say(f"· measuring {cases}, at most {format_duration(event.budget_s)}")
             case CaseFailed(skipped=False):
-                self._fail(event)
-            case InterimAnalysis():
+                if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
+                    click.echo(self._line(event), err=True)
+                self._failed.add(event.case_id)
+            case events.InterimAnalysis():
                 self._answered |= event.decided.keys()
-            case BlockFinished():
+            case events.BlockFinished():
                 self._blocks += 1
                 if self._clock() >= self._due:
-                    self._say(f"· {self._how_far()}")
+                    answered = f", {len(self._answered)} of {len(self._names)} cases answered" if self._answered else ""
+                    self._say(f"· {format_count(self._blocks, 'block')}{answered}, {self._left()}")
             case _:
                 pass
-
-    def _fail(self, event: CaseFailed) -> None:
-        if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
-            click.echo(self._failure(event), err=True)
-        self._failed.add(event.case_id)
-
-    def _how_far(self) -> str:
-        answered = f", {len(self._answered)} of {len(self._cases)} cases answered" if self._answered else ""
-        return f"{format_count(self._blocks, 'block')}{answered}, {self._left()}"
 
     def _say(self, text: str) -> None:
         click.echo(text, err=True)
         self._due = self._clock() + max(_LEAST_INTERVAL_S, self._budget_s / _LINES_A_BUDGET)
 
 
-class _EveryStep(_Watching):
+class _EveryStep(Progress):
     """One line for each step, note, case and block."""
 
     def step(self, what: Fact) -> None:
         click.echo(f"· {describe(what)}", err=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         for line in self._lines(event):
             click.echo(line, err=True)
 
-    def _lines(self, event: Event) -> Iterable[str]:
+    def _lines(self, event: events.Event) -> Iterable[str]:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-            case CaseCalibrated():
+            case events.CaseCalibrated():
                 pace = f"{format_seconds(event.iteration_s)} per iteration, {event.inner_loops} per sample"
                 yield f"· {self._name(event.case_id)}: {pace}"
-            case CaseFailed(skipped=False):
-                yield self._failure(event)
-            case BlockFinished():
+            case events.BlockFinished():
                 yield f"· block {event.block + 1}: {event.duration_s:.1f} s, {self._left()}"
-            case InterimAnalysis() if event.decided:
-                yield f"· {self._answers(event)}"
-            case Noted():
-                sign = "·" if event.fact.severity is Severity.INFO else "!"
-                yield f"{sign} {printable(describe(event.fact))}"
+            case events.Noted() if event.fact.severity is Severity.INFO:
+                yield f"· {printable(describe(event.fact))}"
             case _:
-                pass
+                yield from filter(None, [self._line(event)])
 
 
-class _Live(_Watching):
+class _Live(Progress):
     """A rich progress bar over the budget; repaints only between samples, from the events themselves."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -187,28 +155,24 @@ class _Live(_Watching):
         else:
             click.echo(click.style(f"· {text}", dim=True), err=True)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-                self._open(event)
-            case BlockStarted():
+                self._open()
+            case events.BlockStarted():
                 self._block = event.block + 1
                 self._show(f"block {self._block}")
-            case CaseFinished():
+            case events.CaseFinished():
                 self._show(f"block {self._block} · {self._name(event.case_id)}")
-            case CaseFailed(skipped=False):
-                self._print(self._failure(event))
-            case InterimAnalysis() if event.decided:
-                self._print(f"· {self._answers(event)}")
-            case Noted() if event.fact.severity is not Severity.INFO:
-                self._print(f"! {printable(describe(event.fact))}")
-            case RunFinished():
-                self._close()
+            case events.RunFinished() if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
             case _:
-                pass
+                if line := self._line(event):
+                    self._print(line)
 
-    def _open(self, event: RunStarted) -> None:
+    def _open(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -221,7 +185,7 @@ class _Live(_Watching):
             transient=True,
             auto_refresh=False,  # a refresh thread would run beside the samples
         )
-        self._task = self._bar.add_task("starting", total=event.budget_s)
+        self._task = self._bar.add_task("starting", total=self._budget_s)
         self._bar.start()
 
     def _print(self, text: str) -> None:
@@ -229,8 +193,3 @@ class _Live(_Watching):
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             click.echo(text, err=True)
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None

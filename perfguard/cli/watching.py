@@ -2,73 +2,51 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfguard.cli.diagnostics import is_terminal
+from perfguard.cli.options import command_line, load, together
 from perfguard.errors import ExitCode, PerfguardError, UsageError
+from perfguard.records.case_names import short_names
+from perfguard.records.events import RunStarted
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.records.facts import Fact
-    from perfguard.tui.options import StartedCommand, TuiOptions
+    from perfguard.tui.launch import StartedCommand
     from perfguard.watch.housekeeping import StartingThread
     from perfguard.watch.sources.event_sources import EventSource
     from perfguard.watch.view.run_view import LogLine
     from perfguard.watch.view.watching import RunWatch
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-NO_TERMINAL = "the TUI needs a terminal on stdin and stdout; `perfguard watch --plain` prints the same events as lines"
-NO_TEXTUAL = "the TUI needs textual, which is not installed: pip install 'perfguard[tui]'; or use `perfguard watch`"
 _FOLLOW_EVERY_S = 0.5
 _FASTEST = 1e9
+_ENDS = {
+    "silent": "has not said anything for long, and nobody writes to it: the run probably died; `perfguard show` judges "
+    "what was measured",
+    "gone": "has vanished",
+}
+"""By the state of a run that is followed no further."""
 _COLOURS: dict[str, dict[str, Any]] = {"warning": {"fg": "yellow"}, "error": {"bold": True}}
 
 
-def source_options(function: F) -> F:
-    """Options on where a run is that is watched."""
-    for option in reversed(
-        (
-            click.option("--host", metavar="ssh:HOST", help="Watch a run on another machine, through ssh."),
-            click.option(
-                "--remote-project", metavar="DIR", help="The project's directory there.  [default: the home directory]"
-            ),
-        )
-    ):
-        function = option(function)
-    return function
-
-
-def tui_option(function: F) -> F:
-    """The option that measures in a process of its own and watches it here."""
-    return click.option(
-        "--tui",
-        is_flag=True,
-        expose_value=False,
-        callback=_measure_under_tui,
-        help="Measure in a process of its own and watch it; quitting leaves the run alone.",
-    )(function)
+source_options = together(
+    click.option("--host", metavar="ssh:HOST", help="Watch a run on another machine, through ssh."),
+    click.option(
+        "--remote-project", metavar="DIR", help="The project's directory there.  [default: the home directory]"
+    ),
+)
 
 
 def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
-    """Where the run is that the options name.
-
-    Args:
-        loaded: The configuration.
-        options: Of the command.
-        may_wait: Whether the first run of a project may yet be to come.
-
-    Raises:
-        UsageError: Options that exclude each other, or a host that is none.
-        StoreError: There is no such run.
-    """
+    """Where the run is that the options name; with `may_wait` also where the first run of a project will be."""
     from perfguard.gate.show import find_run, latest_run, runs_of
     from perfguard.watch.sources.event_sources import LocalSource, ReplaySource, UpcomingSource
 
@@ -89,11 +67,7 @@ def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool
 
 
 def parse_speed(text: str) -> float:
-    """Seconds of a recording in one of the clock, from `10x`, `0.5` or `max`.
-
-    Raises:
-        UsageError: It is none of these.
-    """
+    """Seconds of a recording in one of the clock, from `10x`, `0.5` or `max`. Raises UsageError: none of these."""
     if text == "max":
         return _FASTEST
     try:
@@ -105,17 +79,13 @@ def parse_speed(text: str) -> float:
     return speed
 
 
-def stream(watch_of: Callable[[Callable[[LogLine], None]], RunWatch], *, follow: bool, is_plain: bool) -> int:
-    """Print a run's events as lines; gives the exit code of the run where it is followed to its end.
-
-    Args:
-        watch_of: Opens the run with somebody who hears its lines.
-        follow: Whether to go on until the run has ended.
-        is_plain: Whether to leave out colours and signs beyond ASCII.
-    """
+def stream(source: EventSource, *, follow: bool, is_plain: bool) -> int:
+    """Print a run's events as lines, plain ones in ASCII; gives the run's exit code where it is followed to its end."""
+    from perfguard.watch.housekeeping import keep_off
     from perfguard.watch.view.run_view import RunState
+    from perfguard.watch.view.watching import RunWatch
 
-    watch = watch_of(_printer(is_plain=is_plain))
+    watch = RunWatch(source, listen=_printer(is_plain=is_plain), keep_off=keep_off)
     before = None
     try:
         while True:
@@ -137,59 +107,54 @@ def stream(watch_of: Callable[[Callable[[LogLine], None]], RunWatch], *, follow:
         watch.close()
 
 
-_ENDS = {
-    "silent": "has not said anything for long, and nobody writes to it: the run probably died; `perfguard show` judges "
-    "what was measured",
-    "gone": "has vanished",
-}
-
-
 def require_tui() -> None:
-    """Say what the TUI lacks, before anything is started for it.
-
-    Raises:
-        UsageError: No terminal, or no textual.
-    """
+    """Say what the TUI lacks, before anything is started for it. Raises UsageError: no terminal, or no textual."""
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise UsageError(NO_TERMINAL)
-    require_textual()
-
-
-def require_textual() -> None:
-    """Say how to install textual where it is missing.
-
-    Raises:
-        UsageError: It is.
-    """
-    import importlib.util
-
+        raise UsageError(
+            "the TUI needs a terminal on stdin and stdout; `perfguard watch --plain` prints the same events as lines"
+        )
     if importlib.util.find_spec("textual") is None:
-        raise UsageError(NO_TEXTUAL)
+        raise UsageError(
+            "the TUI needs textual, which is not installed: pip install 'perfguard[tui]'; or use `perfguard watch`"
+        )
 
 
 def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any]) -> RunWatch:
-    """Watch a run in the TUI until the user leaves; gives what was watched last, closed.
-
-    Raises:
-        ConfigError: A key of the configuration is unknown, or taken twice.
-        Exit: It was ended by a signal, or broke.
-    """
+    """Watch a run in the TUI until the user leaves; gives what was watched last, closed."""
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # read when numpy is imported
         os.environ.setdefault(name, "1")
-    from perfguard.tui.launch import run_app
+    from perfguard.report.messages.catalog import describe
+    from perfguard.runner.doctor import check_host
+    from perfguard.tui.launch import TuiOptions, run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
-    from perfguard.watch.run_files import read_selection
+    from perfguard.watch.past_runs import read_history
+    from perfguard.watch.sources.event_sources import UpcomingSource, read_selection
     from perfguard.watch.view.watching import RunWatch
 
-    is_here = source.is_live and source.folder is not None
+    is_local = source.folder is not None
+    is_here = source.is_live and is_local
     selection = read_selection(source.read_file) if is_here else None
     starting = StartingThread()
     step_aside = partial(keep_off, spared={starting.id})
     placed = step_aside(selection.cpus if selection else ())
     watch = RunWatch(source, keep_off=step_aside if is_here and selection is None else None)
     start = None if options.get("read_only") else _starter(loaded, starting)
+    way = "R starts one; " if start else ""
+    hint = f"no run is recorded here yet: {way}one started elsewhere is shown, too"
+    shown = TuiOptions(
+        run_name=options.get("run") or options.get("replay") or "",
+        theme=options.get("theme"),
+        is_ascii=bool(options.get("ascii")),
+        is_local=is_local,
+        keys=loaded.config.keys,
+        housekeeping=describe(placed),
+        read_history=lambda: read_history(loaded),
+        read_checks=(lambda: check_host(loaded)) if is_local else None,
+        start_command=start,
+        hint=hint if isinstance(source, UpcomingSource) else "",
+    )
     try:
-        code = run_app(watch, _tui_options(loaded, watch, options, placed, start))
+        code = run_app(watch, shown)
     finally:
         watch.close()
     if code:
@@ -197,48 +162,11 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
     return watch
 
 
-def _tui_options(
-    loaded: LoadedConfig,
-    watch: RunWatch,
-    options: dict[str, Any],
-    housekeeping: Fact,
-    start: Callable[[tuple[str, ...]], StartedCommand] | None,
-) -> TuiOptions:
-    from perfguard.report.messages.catalog import describe
-    from perfguard.tui.options import TuiOptions
-    from perfguard.watch.past_runs import read_history
-    from perfguard.watch.view.watching import doctor_rows
-
-    is_local = watch.source.folder is not None
-    return TuiOptions(
-        run_name=options.get("run") or options.get("replay") or "",
-        theme=options.get("theme"),
-        is_ascii=bool(options.get("ascii")),
-        is_local=is_local,
-        keys=loaded.config.keys,
-        housekeeping=describe(housekeeping),
-        read_history=lambda: read_history(loaded),
-        read_fingerprint=watch.host,
-        read_checks=(lambda: doctor_rows(loaded)) if is_local else None,
-        read_cpus=watch.selection,
-        start_command=start,
-        hint=_hint(watch, can_start=start is not None),
-    )
-
-
-def _hint(watch: RunWatch, *, can_start: bool) -> str:
-    from perfguard.watch.sources.event_sources import UpcomingSource
-
-    if not isinstance(watch.source, UpcomingSource):
-        return ""
-    return f"no run is recorded here yet: {'R starts one; ' if can_start else ''}one started elsewhere is shown, too"
-
-
 def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[str, ...]], StartedCommand]:
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
-        from perfguard.tui.options import StartedCommand
+        from perfguard.tui.launch import StartedCommand
         from perfguard.watch.detached import DetachedRun
         from perfguard.watch.housekeeping import keep_off
         from perfguard.watch.sources.event_sources import LocalSource
@@ -254,21 +182,16 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
             return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
         watch = RunWatch(LocalSource(folder), keep_off=partial(keep_off, spared={starting.id}))
         return StartedCommand(
-            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
-            watch=watch,
-            read_fingerprint=watch.host,
-            read_cpus=watch.selection,
+            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}", watch=watch
         )
 
     return start
 
 
-def _measure_under_tui(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+def _measure_under_tui(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
     """Start the same command without `--tui` and watch its run."""
-    del parameter
     if not value or context.resilient_parsing:
         return
-    from perfguard.cli.options import command_line, load
     from perfguard.watch.detached import DetachedRun
     from perfguard.watch.sources.event_sources import LocalSource
 
@@ -287,7 +210,8 @@ def _measure_under_tui(context: click.Context, parameter: click.Parameter, value
     watch = show_tui(loaded, LocalSource(folder), {"run": folder.name})
     code = run.exit_code()
     if code is None:
-        click.echo(f"the run goes on (pid {run.pid}); {_ways_back(folder.name)}; to end it: kill -INT {run.pid}")
+        back = f"to come back: perfguard tui {folder.name}, or perfguard watch -f {folder.name}"
+        click.echo(f"the run goes on (pid {run.pid}); {back}; to end it: kill -INT {run.pid}")
         raise click.exceptions.Exit(int(ExitCode.PASS))
     if watch.view.exit_code is None:  # it ended, and did not say so in its events
         click.echo(run.take_console(), nl=False, err=True)
@@ -295,20 +219,21 @@ def _measure_under_tui(context: click.Context, parameter: click.Parameter, value
     raise click.exceptions.Exit(code)
 
 
-def _ways_back(run_id: str) -> str:
-    return f"to come back: perfguard tui {run_id}, or perfguard watch -f {run_id}"
+tui_option = click.option(
+    "--tui",
+    is_flag=True,
+    expose_value=False,
+    callback=_measure_under_tui,
+    help="Measure in a process of its own and watch it; quitting leaves the run alone.",
+)
 
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
-    """Prints lines as stdout can show them."""
-    from perfguard.records.case_names import short_names
-    from perfguard.records.events import RunStarted
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"
     is_ascii = is_plain or not encoding.lower().startswith("utf")
     is_coloured = not is_plain and is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
-
     names: dict[str, str] = {}
 
     def say(line: LogLine) -> None:
@@ -329,5 +254,4 @@ def _remote_source(host: str, project: str | None, run: str | None) -> EventSour
     home = project or "."
     if run is None:
         return RemoteSource(name, latest_remote_run(name, home))
-    folder = run if "/" in run else f"{home}/.perfguard/runs/{run}"
-    return RemoteSource(name, folder)
+    return RemoteSource(name, run if "/" in run else f"{home}/.perfguard/runs/{run}")

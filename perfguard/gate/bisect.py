@@ -115,10 +115,8 @@ class _Gates:
     request: Request
     good: Commit
     run_gate: RunGate
-    path: Path
-    """File that keeps the answers."""
-    log: BisectionLog
-    """Its content; its answers grow."""
+    path: Path  # File that keeps the answers
+    log: BisectionLog  # Its content; its answers grow
 
     def compare_ends(self, bad: Commit) -> BisectionStep:
         """The good revision against the bad one; only an answer is kept, so that anything else is tried again."""

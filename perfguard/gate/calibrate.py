@@ -29,8 +29,7 @@ from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import probe
 from perfguard.host.software import query_software
-from perfguard.records.calibration import AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import AAGate, Calibration, CalibrationSummary, Scope
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run_data import RunData
@@ -58,10 +57,8 @@ class Calibrated:
     """What a calibration came to."""
 
     path: Path
-    scope: Scope
-    """What it was held against."""
-    calibration: Calibration | None
-    """All gates of this scope; None where there is none."""
+    scope: Scope  # What it was held against
+    calibration: Calibration | None  # All gates of this scope; None where there is none
     state: CalibrationState
     summary: CalibrationSummary | None
     error_rate: Fact

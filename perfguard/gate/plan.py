@@ -18,11 +18,9 @@ from perfguard.gate.calibration.error_rate import false_alarm_values
 from perfguard.gate.calibration.machine_rates import baselines_of, utc_now
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.show import recorded_duration_s
-from perfguard.records.calibration import TIME_FORMAT
+from perfguard.records.calibration import TIME_FORMAT, Pace, PlannedCase, SuitePlan
 from perfguard.records.events import RunStarted
 from perfguard.records.facts import Fact, Value, fact
-from perfguard.records.pace import Pace
-from perfguard.records.planning import PlannedCase, SuitePlan
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Gating
 from perfguard.runner.run_folder import read_events
@@ -38,12 +36,10 @@ class Target:
 
     detect_ratio: float
     power: float
-    alpha: float
-    """Family-wise level of a gate."""
+    alpha: float  # Family-wise level of a gate
     budget_s: float
     max_blocks: int
-    min_blocks: int
-    """Blocks below which a gate decides nothing."""
+    min_blocks: int  # Blocks below which a gate decides nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +47,7 @@ class CaseNoise:
     """What is known of one case on the machine."""
 
     block_sd: float
-    margin_ratio: float
-    """Its margin, placebo floor included."""
+    margin_ratio: float  # Its margin, placebo floor included
 
 
 def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuitePlan:

@@ -23,8 +23,7 @@ from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateResult
 from perfguard.runner.run_folder import read_events
 from perfguard.store.artifacts import RESULT_NAME, parse_result
-from perfguard.watch.run_files import host_of, selection_of
-from perfguard.watch.sources.event_sources import read_beside
+from perfguard.watch.sources.event_sources import host_of, read_beside, selection_of
 
 
 def runs_of(loaded: LoadedConfig) -> Path:

@@ -27,6 +27,9 @@ _MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_T
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _UNREAD, _ON, _OFF, _NONE = (fact("doctor.unknown"), fact("doctor.on"), fact("doctor.off"), fact("doctor.none"))
 
+_Seen = tuple[CheckStatus, Fact, Fact | None]
+"""What a check says: how good it is, what was observed, how to fix it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Host:
@@ -59,156 +62,135 @@ def run_checks(
         load = parse_float((tree.text("proc/loadavg") or "").partition(" ")[0])
     width = len(mask) if mask is not None else fingerprint.topology.threads_online or 1
     host = _Host(fingerprint=fingerprint, environment=environment, threads=threads or width, cpus=mask, load=load)
-    return tuple(check(host) for check in _CHECKS)
-
-
-def _governor(host: _Host) -> CheckResult:
-    state = host.fingerprint.state
-    why = fact("doctor.why_governor")
-    if not state.frequency:
-        return _row("governor", _virtual_or_unknown(host), fact("doctor.no_cpufreq"), why)
-    governors = {domain.governor for domain in state.frequency}
-    observed = fact("doctor.governor", governors=tuple(sorted(governor or "unknown" for governor in governors)))
-    if governors == {"performance"}:
-        return _row("governor", _OK, observed, why)
-    return _row("governor", _UNKNOWN if None in governors else _WARN, observed, why, fact("doctor.fix_governor"))
-
-
-def _turbo(host: _Host) -> CheckResult:
-    turbo = host.fingerprint.state.turbo
-    why = fact("doctor.why_turbo")
-    if turbo is None:
-        return _row("turbo", _virtual_or_unknown(host), _UNREAD, why)
-    is_intel = host.fingerprint.state.driver in {"intel_pstate", "intel_cpufreq"}
-    file = "intel_pstate/no_turbo" if is_intel else "cpufreq/boost"
-    fix = fact("doctor.fix_turbo", value=1 if is_intel else 0, file=file)
-    return _row("turbo", _WARN, _ON, why, fix) if turbo else _row("turbo", _OK, _OFF, why)
-
-
-def _smt(host: _Host) -> CheckResult:
-    topology = host.fingerprint.topology
-    why = fact("doctor.why_smt")
-    if topology.smt is None:
-        return _row("smt", _UNKNOWN, _UNREAD, why)
-    if not topology.smt:
-        return _row("smt", _OK, _OFF, why)
-    cores = [cpu.core for cpu in topology.cpus if host.cpus is None or cpu.id in host.cpus]
-    if len(cores) == len(set(cores)):
-        return _row("smt", _OK, fact("doctor.smt_unused"), why)
-    return _row("smt", _WARN, fact("doctor.smt_shared"), why, fact("doctor.fix_smt"))
-
-
-def _load(host: _Host) -> CheckResult:
-    why = fact("doctor.why_load")
-    load = host.load if host.load is not None else host.fingerprint.state.load_1min
-    online = host.fingerprint.topology.threads_online
-    if load is None or online is None:
-        return _row("load", _UNKNOWN, _UNREAD, why)
-    observed = fact("doctor.load", runnable=load, cpus=online)
-    fix = fact("doctor.fix_load")
-    if load + host.threads > online + 0.5:
-        return _row("load", _FAIL if load > 0.5 else _OK, observed, why, fix if load > 0.5 else None)
-    return (
-        _row("load", _WARN, observed, why, fix) if load > max(0.5, 0.05 * online) else _row("load", _OK, observed, why)
+    checks = {name: (why, *check(host)) for name, (why, check) in _CHECKS.items()}
+    return tuple(
+        CheckResult(id=name, status=status, observed=observed, why=why, fix=fix)
+        for name, (why, status, observed, fix) in checks.items()
     )
 
 
-def _steal(host: _Host) -> CheckResult:
+def _governor(host: _Host) -> _Seen:
+    state = host.fingerprint.state
+    if not state.frequency:
+        return _virtual_or_unknown(host), fact("doctor.no_cpufreq"), None
+    governors = {domain.governor for domain in state.frequency}
+    observed = fact("doctor.governor", governors=tuple(sorted(governor or "unknown" for governor in governors)))
+    if governors == {"performance"}:
+        return _OK, observed, None
+    return _UNKNOWN if None in governors else _WARN, observed, fact("doctor.fix_governor")
+
+
+def _turbo(host: _Host) -> _Seen:
+    turbo = host.fingerprint.state.turbo
+    if turbo is None:
+        return _virtual_or_unknown(host), _UNREAD, None
+    is_intel = host.fingerprint.state.driver in {"intel_pstate", "intel_cpufreq"}
+    file = "intel_pstate/no_turbo" if is_intel else "cpufreq/boost"
+    return _off_is_good(turbo, fact("doctor.fix_turbo", value=1 if is_intel else 0, file=file))
+
+
+def _smt(host: _Host) -> _Seen:
+    topology = host.fingerprint.topology
+    if not topology.smt:
+        return _off_is_good(topology.smt, None)
+    cores = [cpu.core for cpu in topology.cpus if host.cpus is None or cpu.id in host.cpus]
+    if len(cores) == len(set(cores)):
+        return _OK, fact("doctor.smt_unused"), None
+    return _WARN, fact("doctor.smt_shared"), fact("doctor.fix_smt")
+
+
+def _load(host: _Host) -> _Seen:
+    load = host.load if host.load is not None else host.fingerprint.state.load_1min
+    online = host.fingerprint.topology.threads_online
+    if load is None or online is None:
+        return _UNKNOWN, _UNREAD, None
+    status = _OK
+    if load > 0.5 and load + host.threads > online + 0.5:
+        status = _FAIL
+    elif load + host.threads <= online + 0.5 and load > max(0.5, 0.05 * online):
+        status = _WARN
+    fix = fact("doctor.fix_load")
+    return status, fact("doctor.load", runnable=load, cpus=online), None if status is _OK else fix
+
+
+def _steal(host: _Host) -> _Seen:
     ratio = host.fingerprint.state.steal_ratio
-    why = fact("doctor.why_steal")
     if host.fingerprint.cpu.hypervisor is False and not ratio:
-        return _row("steal", _NOT_APPLICABLE, fact("doctor.bare_metal"), why)
+        return _NOT_APPLICABLE, fact("doctor.bare_metal"), None
     if ratio is None:
-        return _row("steal", _UNKNOWN, _UNREAD, why)
+        return _UNKNOWN, _UNREAD, None
     observed = fact("doctor.steal", steal_ratio=ratio)
-    fix = fact("doctor.fix_steal")
     if ratio >= _STEAL_WARN_RATIO:
-        return _row("steal", _FAIL if ratio >= _STEAL_FAIL_RATIO else _WARN, observed, why, fix)
-    return _row("steal", _OK, observed, why)
+        return _FAIL if ratio >= _STEAL_FAIL_RATIO else _WARN, observed, fact("doctor.fix_steal")
+    return _OK, observed, None
 
 
-def _numa_balancing(host: _Host) -> CheckResult:
-    why = fact("doctor.why_numa_balancing")
+def _numa_balancing(host: _Host) -> _Seen:
     nodes = [node for node in host.fingerprint.topology.numa_nodes if node.memory_bytes != 0]
     if len(nodes) == 1:
-        return _row("numa-balancing", _NOT_APPLICABLE, fact("doctor.one_node"), why)
-    balancing = host.fingerprint.state.numa_balancing
-    if balancing is None:
-        return _row("numa-balancing", _UNKNOWN, _UNREAD, why)
-    fix = fact("doctor.fix_numa_balancing")
-    return _row("numa-balancing", _WARN, _ON, why, fix) if balancing else _row("numa-balancing", _OK, _OFF, why)
+        return _NOT_APPLICABLE, fact("doctor.one_node"), None
+    return _off_is_good(host.fingerprint.state.numa_balancing, fact("doctor.fix_numa_balancing"))
 
 
-def _thp(host: _Host) -> CheckResult:
+def _thp(host: _Host) -> _Seen:
     mode = host.fingerprint.state.thp
-    why = fact("doctor.why_thp")
     if mode is None:
-        return _row("thp", _UNKNOWN, _UNREAD, why)
+        return _UNKNOWN, _UNREAD, None
     observed = fact("doctor.huge_pages", mode=mode)
-    if mode == "always":
-        return _row("thp", _WARN, observed, why, fact("doctor.fix_thp"))
-    return _row("thp", _OK, observed, why)
+    return (_WARN, observed, fact("doctor.fix_thp")) if mode == "always" else (_OK, observed, None)
 
 
-def _quota(host: _Host) -> CheckResult:
+def _quota(host: _Host) -> _Seen:
     limits = host.fingerprint.limits
-    why = fact("doctor.why_quota")
     if limits.quota is QuotaState.UNKNOWN:
-        return _row("cgroup-quota", _UNKNOWN, _UNREAD, why)
+        return _UNKNOWN, _UNREAD, None
     if limits.quota_cpus is None:
-        return _row("cgroup-quota", _OK, _NONE, why)
+        return _OK, _NONE, None
     observed = fact("doctor.quota", quota_cpus=limits.quota_cpus, threads=host.threads)
     fix = fact("doctor.fix_quota", threads=max(1, int(limits.quota_cpus)))
-    return _row("cgroup-quota", _FAIL if host.threads > limits.quota_cpus else _WARN, observed, why, fix)
+    return _FAIL if host.threads > limits.quota_cpus else _WARN, observed, fix
 
 
-def _swap(host: _Host) -> CheckResult:
+def _swap(host: _Host) -> _Seen:
     state = host.fingerprint.state
-    why = fact("doctor.why_swap")
     if state.swap_bytes is None:
-        return _row("swap", _UNKNOWN, _UNREAD, why)
-    observed = _NONE
-    if state.swap_bytes:
-        observed = fact("doctor.swap", used_bytes=state.swap_used_bytes, swap_bytes=state.swap_bytes)
-    if state.swap_used_bytes:
-        return _row("swap", _WARN, observed, why, fact("doctor.fix_swap"))
-    return _row("swap", _OK, observed, why)
+        return _UNKNOWN, _UNREAD, None
+    if not state.swap_bytes:
+        return _OK, _NONE, None
+    observed = fact("doctor.swap", used_bytes=state.swap_used_bytes, swap_bytes=state.swap_bytes)
+    return (_WARN, observed, fact("doctor.fix_swap")) if state.swap_used_bytes else (_OK, observed, None)
 
 
-def _aslr(host: _Host) -> CheckResult:
+def _aslr(host: _Host) -> _Seen:
     aslr = host.fingerprint.state.aslr
-    why = fact("doctor.why_aslr")
     if aslr is None:
-        return _row("aslr", _UNKNOWN, _UNREAD, why)
+        return _UNKNOWN, _UNREAD, None
     observed = {0: _OFF, 1: fact("doctor.aslr_partly"), 2: _ON}[aslr]
-    fix = fact("doctor.fix_aslr")
-    return _row("aslr", _OK, observed, why) if aslr == 2 else _row("aslr", _WARN, observed, why, fix)
+    return (_OK, observed, None) if aslr == 2 else (_WARN, observed, fact("doctor.fix_aslr"))
 
 
-def _allocator(host: _Host) -> CheckResult:
-    why = fact("doctor.why_allocator")
+def _allocator(host: _Host) -> _Seen:
     preload = host.environment.get("LD_PRELOAD", "")
     named = next((name for mark, name in ALLOCATORS.items() if mark in preload), None)
     software = host.fingerprint.software
     loaded = allocator(software) if software is not None else None
     if named is not None and loaded is not None and named != loaded:
         seen = fact("doctor.allocator_not_loaded", preloaded=named, loaded=loaded)
-        return _row("allocator", _FAIL, seen, why, fact("doctor.fix_preload", allocator=named))
+        return _FAIL, seen, fact("doctor.fix_preload", allocator=named)
     # Without an answer from the interpreter, only LD_PRELOAD could have put another allocator in its place.
     observed = loaded or named or "system"
     if observed != "system":
-        return _row("allocator", _OK, fact("doctor.allocator", allocator=observed), why)
+        return _OK, fact("doctor.allocator", allocator=observed), None
     tuned = tuple(name for name in _MALLOC_SETTINGS if name in host.environment)
     if tuned:
-        return _row("allocator", _OK, fact("doctor.allocator_tuned", settings=tuned), why)
-    return _row("allocator", _WARN, fact("doctor.allocator_untuned"), why, fact("doctor.fix_allocator"))
+        return _OK, fact("doctor.allocator_tuned", settings=tuned), None
+    return _WARN, fact("doctor.allocator_untuned"), fact("doctor.fix_allocator")
 
 
-def _threads(host: _Host) -> CheckResult:
-    why = fact("doctor.why_threads")
+def _threads(host: _Host) -> _Seen:
     mask = host.cpus if host.cpus is not None else host.fingerprint.topology.online
     if mask is None:
-        return _row("threads", _UNKNOWN, _UNREAD, why)
+        return _UNKNOWN, _UNREAD, None
     counts = {name: parse_count(host.environment.get(name)) for name in _THREAD_COUNTS}
     too_many = tuple(f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask))
     binding = tuple(name for name in _BINDING if host.environment.get(name, _UNBOUND[0]).lower() not in _UNBOUND)
@@ -221,20 +203,33 @@ def _threads(host: _Host) -> CheckResult:
         binding=binding,
     )
     if host.threads > len(mask) or too_many:
-        return _row("threads", _FAIL, observed, why, fact("doctor.fix_threads", cpus=str(len(mask))))
+        return _FAIL, observed, fact("doctor.fix_threads", cpus=str(len(mask)))
     if binding:
-        return _row("threads", _WARN, observed, why, fact("doctor.fix_binding", names=" ".join(binding)))
-    return _row("threads", _OK, observed, why)
+        return _WARN, observed, fact("doctor.fix_binding", names=" ".join(binding))
+    return _OK, observed, None
 
 
-_CHECKS: tuple[Callable[[_Host], CheckResult], ...] = (
-    _threads, _quota, _load, _steal, _governor, _turbo, _smt, _numa_balancing, _thp, _swap, _aslr, _allocator,
-)  # fmt: skip
+_CHECKS: dict[str, tuple[Fact, Callable[[_Host], _Seen]]] = {
+    "threads": (fact("doctor.why_threads"), _threads),
+    "cgroup-quota": (fact("doctor.why_quota"), _quota),
+    "load": (fact("doctor.why_load"), _load),
+    "steal": (fact("doctor.why_steal"), _steal),
+    "governor": (fact("doctor.why_governor"), _governor),
+    "turbo": (fact("doctor.why_turbo"), _turbo),
+    "smt": (fact("doctor.why_smt"), _smt),
+    "numa-balancing": (fact("doctor.why_numa_balancing"), _numa_balancing),
+    "thp": (fact("doctor.why_thp"), _thp),
+    "swap": (fact("doctor.why_swap"), _swap),
+    "aslr": (fact("doctor.why_aslr"), _aslr),
+    "allocator": (fact("doctor.why_allocator"), _allocator),
+}
+
+
+def _off_is_good(is_on: bool | None, fix: Fact | None) -> _Seen:  # noqa: FBT001 - what was observed
+    if is_on is None:
+        return _UNKNOWN, _UNREAD, None
+    return (_WARN, _ON, fix) if is_on else (_OK, _OFF, None)
 
 
 def _virtual_or_unknown(host: _Host) -> CheckStatus:
     return _NOT_APPLICABLE if host.fingerprint.cpu.hypervisor else _UNKNOWN
-
-
-def _row(name: str, status: CheckStatus, observed: Fact, why: Fact, fix: Fact | None = None) -> CheckResult:
-    return CheckResult(id=name, status=status, observed=observed, why=why, fix=fix)

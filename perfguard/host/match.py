@@ -21,27 +21,25 @@ class _Rule(NamedTuple):
     value: Callable[[Fingerprint], object]
 
 
-def _limits_hz(found: Fingerprint) -> object:
-    return _distinct((domain.limit_min_hz, domain.limit_max_hz) for domain in found.state.frequency)
-
-
-def _energy_preferences(found: Fingerprint) -> object:
-    return _distinct(domain.energy_preference for domain in found.state.frequency)
-
-
 _STATE_RULES = (
     _Rule("fingerprint_schema", _NOT, lambda found: found.schema_version),
     _Rule("governor", _NOT, lambda found: found.state.governor),
     _Rule("frequency_driver", _NOT, lambda found: found.state.driver),
     _Rule("turbo", _NOT, lambda found: found.state.turbo),
-    _Rule("frequency_limits_hz", _NOT, _limits_hz),
+    _Rule(
+        "frequency_limits_hz",
+        _NOT,
+        lambda found: _distinct((d.limit_min_hz, d.limit_max_hz) for d in found.state.frequency),
+    ),
     _Rule("pstate_limits", _NOT, lambda found: [found.state.min_perf_percent, found.state.max_perf_percent]),
     _Rule("cpu_quota", _NOT, lambda found: found.limits.quota_cpus),
     _Rule("cpuset", _NOT, lambda found: found.limits.allowed_cpus),
     _Rule("microcode", _COMPARABLE, lambda found: found.cpu.microcode),
     _Rule("kernel", _COMPARABLE, lambda found: found.state.kernel),
     _Rule("mitigations", _COMPARABLE, lambda found: found.state.mitigations),
-    _Rule("energy_preference", _COMPARABLE, _energy_preferences),
+    _Rule(
+        "energy_preference", _COMPARABLE, lambda found: _distinct(d.energy_preference for d in found.state.frequency)
+    ),
     _Rule("huge_pages", _COMPARABLE, lambda found: [found.state.thp, found.state.thp_defrag]),
     _Rule("numa_balancing", _COMPARABLE, lambda found: found.state.numa_balancing),
     _Rule("same_page_merging", _COMPARABLE, lambda found: found.state.ksm),

@@ -7,25 +7,19 @@ from datetime import date
 
 ALLOW_SCHEMA = 1
 
-LONGEST_DAYS = 366
-"""How far ahead an entry may end: what is accepted for longer belongs into a new baseline."""
+LONGEST_DAYS = 366  # How far ahead an entry may end: what is accepted for longer belongs into a new baseline
 
-LARGEST_RATIO = 1.0
-"""Largest slowdown that may be allowed; who accepts more had better take the case out of the suite."""
+LARGEST_RATIO = 1.0  # Largest slowdown that may be allowed; who accepts more had better take the case out of the suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
     """One entry of the allow-list."""
 
-    case: str
-    """A case id, a benchmark's name, `tag:` with a tag, or a glob, as `--case` takes them."""
-    max_ratio: float
-    """Largest accepted slowdown, above 0 and at most 1: 0.03 for 3 %."""
-    until: date
-    """Last day on which it applies, UTC."""
-    reason: str
-    """Why it is accepted; one line, not blank."""
+    case: str  # A case id, a benchmark's name, `tag:` with a tag, or a glob, as `--case` takes them
+    max_ratio: float  # Largest accepted slowdown, above 0 and at most 1: 0.03 for 3 %
+    until: date  # Last day on which it applies, UTC
+    reason: str  # Why it is accepted; one line, not blank
 
     def has_expired(self, today: date) -> bool:
         """Whether it no longer applies."""
@@ -37,6 +31,4 @@ class AllowList:
     """What `allow.toml` holds."""
 
     schema: int
-    """Version of the layout."""
     allow: tuple[Allowance, ...] = ()
-    """The entries."""

@@ -15,27 +15,19 @@ class Answer(str, Enum):
 
     GOOD = "good"
     BAD = "bad"
-    SKIP = "skip"
-    """It could not be told."""
+    SKIP = "skip"  # It could not be told
 
 
 class BisectionOutcome(str, Enum):
     """How a bisection ended."""
 
-    FOUND = "found"
-    """One commit is named."""
-    UNDECIDED = "undecided"
-    """Skipped commits are left among the suspects."""
-    ELSEWHERE = "elsewhere"
-    """No commit that touches the paths is to blame: the last of them is good."""
-    NO_REGRESSION = "no-regression"
-    """The bad revision is not slower than the good one."""
-    INCONCLUSIVE = "inconclusive"
-    """Whether the bad revision is slower could not be told."""
-    FAILED = "failed"
-    """The two revisions could not be compared."""
-    INTERRUPTED = "interrupted"
-    """The user ended it; what was measured is kept."""
+    FOUND = "found"  # One commit is named
+    UNDECIDED = "undecided"  # Skipped commits are left among the suspects
+    ELSEWHERE = "elsewhere"  # No commit that touches the paths is to blame: the last of them is good
+    NO_REGRESSION = "no-regression"  # The bad revision is not slower than the good one
+    INCONCLUSIVE = "inconclusive"  # Whether the bad revision is slower could not be told
+    FAILED = "failed"  # The two revisions could not be compared
+    INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +35,11 @@ class Commit:
     """A commit, as git tells it."""
 
     id: str
-    """Full id."""
-    tree: str
-    """Git's id of its tree; equal for equal sources."""
-    parents: tuple[str, ...]
-    """Ids of its parents; where paths limit the history, the nearest ancestors that touch them."""
+    tree: str  # Git's id of its tree; equal for equal sources
+    parents: tuple[str, ...]  # Ids of its parents; where paths limit the history, the nearest ancestors that touch them
     author: str
-    """Name of the author."""
-    authored_at: str
-    """Author date, ISO 8601."""
-    subject: str
-    """First line of its message."""
+    authored_at: str  # Author date, ISO 8601
+    subject: str  # First line of its message
 
     @property
     def short_id(self) -> str:
@@ -66,19 +52,12 @@ class CaseEffect:
     """One case of the good commit against another tree."""
 
     case_id: str
-    """The case."""
     outcome: str
-    """The verdict's outcome."""
-    log_ratio: float | None
-    """Effect, log scale; None where nothing was estimated."""
-    lower: float | None
-    """Lower bound of its interval, log scale; None where unknown."""
+    log_ratio: float | None  # Effect, log scale; None where nothing was estimated
+    lower: float | None  # Lower bound of its interval, log scale; None where unknown
     upper: float | None
-    """Upper bound."""
-    blocks: int
-    """Paired blocks behind it."""
+    blocks: int  # Paired blocks behind it
     reasons: tuple[Fact, ...] = ()
-    """Of the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +65,12 @@ class MeasuredTree:
     """What the gate of the good commit against a tree said."""
 
     tree: str
-    """The tree."""
-    answer: Answer
-    """What follows for the search."""
-    gate: str
-    """Outcome of the gate, or `error` where it could not be made."""
-    reasons: tuple[Fact, ...]
-    """Of the gate, or why there is none."""
-    cases: tuple[CaseEffect, ...] = ()
-    """In the order of the selection."""
-    run_id: str | None = None
-    """The run's folder; None where nothing was measured."""
+    answer: Answer  # What follows for the search
+    gate: str  # Outcome of the gate, or `error` where it could not be made
+    reasons: tuple[Fact, ...]  # Of the gate, or why there is none
+    cases: tuple[CaseEffect, ...] = ()  # In the order of the selection
+    run_id: str | None = None  # The run's folder; None where nothing was measured
     duration_s: float = 0.0
-    """Wall seconds of the gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +78,8 @@ class BisectionLog:
     """What a bisection keeps, so that it can be continued: `.perfguard/bisect/<key>.json`."""
 
     schema: int = BISECTION_SCHEMA
-    """Version of this layout."""
-    settings: dict[str, str]
-    """Everything that the answers depend on, as JSON by name: ends, cases, machine, software, settings."""
-    trees: dict[str, MeasuredTree] = field(default_factory=dict)
-    """Answers by tree."""
+    settings: dict[str, str]  # What the answers depend on, as JSON by name: ends, cases, machine, software, settings
+    trees: dict[str, MeasuredTree] = field(default_factory=dict)  # Answers by tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +87,8 @@ class BisectionStep:
     """A commit that the search asked for."""
 
     commit: Commit
-    """The commit."""
-    measured: MeasuredTree
-    """What its tree is."""
-    is_reused: bool
-    """Whether nothing had to be measured for it."""
+    measured: MeasuredTree  # What its tree is
+    is_reused: bool  # Whether nothing had to be measured for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,34 +96,18 @@ class Bisection:
     """The result of `perfguard bisect`, as `--format json` shows it."""
 
     schema: int = BISECTION_SCHEMA
-    """Version of this layout."""
     outcome: BisectionOutcome
-    """How it ended."""
     exit_code: int
-    """Exit code of the command."""
-    cases: tuple[str, ...]
-    """Cases that were asked for."""
+    cases: tuple[str, ...]  # Cases that were asked for
     good: Commit
-    """The good revision."""
     bad: Commit
-    """The bad revision."""
-    commits: int
-    """Commits after the good one, up to the bad one, that may be the first bad one."""
-    total: MeasuredTree | None = None
-    """The good revision against the bad one; None where the run ended before."""
-    good_within_ratio: float | None = None
-    """A commit is good once each case is shown to be slower by less than this; None where nothing was searched."""
-    steps: tuple[BisectionStep, ...] = ()
-    """Commits that were asked for, in order."""
-    culprit: Commit | None = None
-    """The first bad commit, where one can be named."""
-    effects: tuple[CaseEffect, ...] = ()
-    """The culprit against the good revision."""
-    unexplained: tuple[Fact, ...] = ()
-    """What of the total the culprit does not explain, for each such case."""
-    suspects: tuple[Commit, ...] = ()
-    """Commits one of which is the first bad one, oldest first."""
-    gates: int = 0
-    """Gates that were measured now; all others were known."""
-    log: str | None = None
-    """The file that keeps the answers."""
+    commits: int  # Commits after the good one, up to the bad one, that may be the first bad one
+    total: MeasuredTree | None = None  # The good revision against the bad one; None where the run ended before
+    good_within_ratio: float | None = None  # A commit is good once each case is slower by less; None without a search
+    steps: tuple[BisectionStep, ...] = ()  # Commits that were asked for, in order
+    culprit: Commit | None = None  # The first bad commit, where one can be named
+    effects: tuple[CaseEffect, ...] = ()  # The culprit against the good revision
+    unexplained: tuple[Fact, ...] = ()  # What of the total the culprit does not explain, for each such case
+    suspects: tuple[Commit, ...] = ()  # Commits one of which is the first bad one, oldest first
+    gates: int = 0  # Gates that were measured now; all others were known
+    log: str | None = None  # The file that keeps the answers

@@ -46,10 +46,8 @@ def _name(benchmark: str, own: Mapping[str, str], alike: list[dict[str, str]]) -
 class CaseName:
     """The parts of a case id."""
 
-    benchmark: str
-    """Name of the benchmark; the whole id where it does not come apart."""
-    parameters: tuple[tuple[str, str], ...]
-    """Names and values, in the order of the id."""
+    benchmark: str  # Name of the benchmark; the whole id where it does not come apart
+    parameters: tuple[tuple[str, str], ...]  # Names and values, in the order of the id
 
 
 def split_case_id(case_id: str) -> CaseName:

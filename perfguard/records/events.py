@@ -23,28 +23,17 @@ EVENT_SCHEMA = 2
 class RunStarted:
     """First event of every run."""
 
-    run_id: str
-    """Name of the run's folder."""
+    run_id: str  # Name of the run's folder
     schema: int
-    """Version of this schema."""
-    mode: str
-    """`paired` (two arms) or `rounds` (one arm)."""
-    suite: str
-    """Suite or selection that was asked for."""
-    case_ids: tuple[str, ...]
-    """Selected cases, in the order of the suite."""
+    mode: str  # `paired` (two arms) or `rounds` (one arm)
+    suite: str  # Suite or selection that was asked for
+    case_ids: tuple[str, ...]  # Selected cases, in the order of the suite
     command: tuple[str, ...]
-    """The command line."""
-    budget_s: float
-    """Wall-clock budget, seconds."""
+    budget_s: float  # Wall-clock budget, seconds
     machine_id: str | None = None
-    """Identity of the machine."""
-    advisory_ids: tuple[str, ...] = ()
-    """Those of the cases that cannot fail a gate."""
-    gate: GateSettings = DEFAULT_GATE
-    """What its gates do."""
-    is_injected: bool = False
-    """Whether cases are slowed on purpose, so that its times say nothing of the code."""
+    advisory_ids: tuple[str, ...] = ()  # Those of the cases that cannot fail a gate
+    gate: GateSettings = DEFAULT_GATE  # What its gates do
+    is_injected: bool = False  # Whether cases are slowed on purpose, so that its times say nothing of the code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,33 +41,22 @@ class ArmReady:
     """An arm's environment has been started once and looked at."""
 
     arm: Arm
-    """Which side."""
     text: str
-    """The arm as typed."""
     interpreter: str
-    """Executable."""
     source_id: str
-    """Identity of the source tree."""
     python: str
-    """Python version."""
-    torch: str | None
-    """torch version; None where no case needs torch."""
-    import_s: float
-    """Seconds that the imports took."""
+    torch: str | None  # torch version; None where no case needs torch
+    import_s: float  # Seconds that the imports took
     stack_id: str | None = None
-    """Identity of the software stack."""
-    missing_signals: dict[str, str] = field(default_factory=dict)
-    """Signals that its workers cannot read on this machine, each with the reason."""
-    commit: str | None = None
-    """Commit that the source tree is, or was made from; None where it is not known."""
+    missing_signals: dict[str, str] = field(default_factory=dict)  # Signals that its workers lack, with the reason
+    commit: str | None = None  # Commit that the source tree is, or was made from; None where it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmsCompared:
     """Both arms were attested."""
 
-    identical: bool
-    """Whether they run the same files with the same packages, interpreter and variables, and nothing is injected."""
+    identical: bool  # Whether files, packages, interpreter and variables are the same, and nothing is injected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,25 +64,18 @@ class CaseCalibrated:
     """A case was set up, checked and calibrated."""
 
     case_id: str
-    """The case."""
-    inner_loops: int
-    """Iterations of one sample, both arms."""
-    iteration_s: float
-    """Seconds of one iteration on the calibrating arm."""
+    inner_loops: int  # Iterations of one sample, both arms
+    iteration_s: float  # Seconds of one iteration on the calibrating arm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockStarted:
     """A fresh process of each arm is about to start."""
 
-    block: int
-    """Block or round number, from 0."""
-    hash_seed: int
-    """PYTHONHASHSEED of the workers."""
-    data_seed: int
-    """Seed of the benchmarks' data."""
+    block: int  # Block or round number, from 0
+    hash_seed: int  # PYTHONHASHSEED of the workers
+    data_seed: int  # Seed of the benchmarks' data
     case_ids: tuple[str, ...]
-    """Measuring order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,35 +83,20 @@ class SampleTimed:
     """One sample of one arm."""
 
     block: int
-    """Block number."""
     case_id: str
-    """The case."""
-    arm: Arm
-    """Which side ran."""
-    index: int
-    """Position within the block's samples of this case and arm, from 0; warm-ups count from 0 on their own."""
-    warmup: bool
-    """True for warm-up samples, which no statistic uses."""
-    value_s: float
-    """Wall seconds of one iteration."""
-    cpu_s: float
-    """CPU seconds of one iteration, all threads of the worker."""
-    minor_faults: int
-    """Minor page faults in the sample."""
-    involuntary_switches: int
-    """Involuntary context switches in the sample, all threads."""
-    iterations: int = 0
-    """Iterations of the sample; 0 where an older recording does not tell."""
-    voluntary_switches: int | None = None
-    """Voluntary context switches in the sample, all threads; this and what follows: None where it was not read."""
-    peak_memory_bytes: int | None = None
-    """Peak of the process's resident memory in the sample."""
-    energy_j: float | None = None
-    """Joules of the CPU packages for one iteration, whatever else ran on them included."""
-    instructions: float | None = None
-    """Instructions of one iteration in user space, all threads and children."""
-    waited_s: float | None = None
-    """Seconds of the sample in which the thread that runs the steps was ready but had no CPU."""
+    arm: Arm  # Which side ran
+    index: int  # Position within the block's samples of this case and arm, from 0; warm-ups count from 0 on their own
+    warmup: bool  # True for warm-up samples, which no statistic uses
+    value_s: float  # Wall seconds of one iteration
+    cpu_s: float  # CPU seconds of one iteration, all threads of the worker
+    minor_faults: int  # Minor page faults in the sample
+    involuntary_switches: int  # Involuntary context switches in the sample, all threads
+    iterations: int = 0  # Iterations of the sample; 0 where an older recording does not tell
+    voluntary_switches: int | None = None  # In the sample, all threads; this and what follows: None where not read
+    peak_memory_bytes: int | None = None  # Peak of the process's resident memory in the sample
+    energy_j: float | None = None  # Joules of the CPU packages for one iteration, whatever else ran on them included
+    instructions: float | None = None  # Instructions of one iteration in user space, all threads and children
+    waited_s: float | None = None  # Seconds in which the thread that runs the steps was ready but had no CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +104,7 @@ class ControlTimed:
     """The control workload ran between two cases."""
 
     block: int
-    """Block number."""
-    value_s: float
-    """Seconds of its fixed work."""
+    value_s: float  # Seconds of its fixed work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,25 +112,17 @@ class CaseFinished:
     """A case's samples of this block are complete in every arm."""
 
     block: int
-    """Block number."""
     case_id: str
-    """The case."""
-    baseline_digest: float | None
-    """Result of the first call in the baseline, reduced to one number."""
-    candidate_digest: float | None
-    """The same in the candidate."""
+    baseline_digest: float | None  # Result of the first call in the baseline, reduced to one number
+    candidate_digest: float | None  # The same in the candidate
     baseline_checks: dict[str, float] = field(default_factory=dict)
     """Named numbers of that call in the baseline, on which the arms must agree; empty in older recordings."""
-    candidate_checks: dict[str, float] = field(default_factory=dict)
-    """The same in the candidate."""
+    candidate_checks: dict[str, float] = field(default_factory=dict)  # The same in the candidate
     baseline_intrusion_ratio: float | None = None
     """CPU time that the baseline's processes used while the candidate was timed, over what the measured CPUs had to
     give meanwhile, 0 to 1; None where that is not known."""
-    candidate_intrusion_ratio: float | None = None
-    """The same of the candidate's while the baseline was timed."""
-    wall_s: float | None = None
-    """Wall seconds of the block that the case took: its set-up in every arm, warm-ups and samples; None in older
-    recordings."""
+    candidate_intrusion_ratio: float | None = None  # The same of the candidate's while the baseline was timed
+    wall_s: float | None = None  # Wall seconds of the block that the case took: set-ups, warm-ups and samples
 
 
 def failure_of_schema_1(data: dict[str, Any]) -> dict[str, Any]:
@@ -190,41 +136,29 @@ class BlockFinished:
     """A block ended and its workers are gone."""
 
     block: int
-    """Block number."""
-    started_at: float
-    """Seconds since the epoch."""
-    duration_s: float
-    """Wall seconds of the whole block, start-up included."""
-    steal_ratio: float | None
-    """Stolen time over wall time, worst measured CPU; None where unknown."""
-    involuntary_switches: int
-    """In the timed samples of both arms together."""
+    started_at: float  # Seconds since the epoch
+    duration_s: float  # Wall seconds of the whole block, start-up included
+    steal_ratio: float | None  # Stolen time over wall time, worst measured CPU; None where unknown
+    involuntary_switches: int  # In the timed samples of both arms together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysesPlanned:
     """How much data the looks at the growing run are spread over; known after the first block."""
 
-    blocks: int
-    """Blocks that the budget is expected to hold."""
-    margins: Mapping[str, float] = field(default_factory=dict)
-    """Margins of cases whose placebo floor on this machine is larger than the configured one."""
-    margin_ratio: float | None = None
-    """Margin, where it is another than the configured one: that of an anchor."""
-    equivalence_ratio: float | None = None
-    """Equivalence margin, likewise."""
+    blocks: int  # Blocks that the budget is expected to hold
+    margins: Mapping[str, float] = field(default_factory=dict)  # Placebo floors of cases where they are larger
+    margin_ratio: float | None = None  # Margin, where it is another than the configured one: that of an anchor
+    equivalence_ratio: float | None = None  # Equivalence margin, likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterimAnalysis:
     """The data so far was judged; cases that have their answer are not measured any further."""
 
-    blocks: int
-    """Blocks that had finished."""
-    final: bool
-    """Whether the budget was used up, so that the whole rest of the level was spent."""
-    decided: dict[str, str]
-    """Case id and outcome of the cases that got their answer at this analysis."""
+    blocks: int  # Blocks that had finished
+    final: bool  # Whether the budget was used up, so that the whole rest of the level was spent
+    decided: dict[str, str]  # Case id and outcome of the cases that got their answer at this analysis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,9 +166,7 @@ class StageStarted:
     """The blocks that follow belong to another stage of the run; a run begins with its main stage."""
 
     stage: Stage
-    """Which one."""
-    case_ids: tuple[str, ...]
-    """Cases that are measured in it."""
+    case_ids: tuple[str, ...]  # Cases that are measured in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,23 +174,17 @@ class StepsCounted:
     """What a case's step executes was counted in both arms, or in the candidate and a stored baseline."""
 
     case_id: str
-    """The case."""
-    changes: tuple[OpCountChange, ...]
-    """What changed by op counts, worst first; empty where nothing."""
-    counted_on: str | None = None
-    """Identity of the other machine that the stored baseline was counted on; None where it was this one."""
+    changes: tuple[OpCountChange, ...]  # What changed by op counts, worst first; empty where nothing
+    counted_on: str | None = None  # Id of another machine that the stored baseline was counted on; None: this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpsCompared:
     """Both arms of a case were profiled."""
 
-    attribution: Attribution
-    """Which ops are to blame, with the largest differences."""
-    file: str
-    """File of the run's folder with all differences."""
-    findings: tuple[Finding, ...] = ()
-    """Advice on what the candidate does and the baseline does not, the worst first."""
+    attribution: Attribution  # Which ops are to blame, with the largest differences
+    file: str  # File of the run's folder with all differences
+    findings: tuple[Finding, ...] = ()  # Advice on what the candidate does and the baseline does not, the worst first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,37 +192,27 @@ class VerdictReached:
     """One case was judged."""
 
     case_id: str
-    """The case."""
     outcome: str
-    """Value of Outcome."""
-    log_ratio: float | None
-    """Estimated effect on the log scale."""
-    lower: float | None
-    """Lower bound of its interval."""
+    log_ratio: float | None  # Estimated effect on the log scale
+    lower: float | None  # Lower bound of its interval
     upper: float | None
-    """Upper bound."""
-    reasons: tuple[Fact, ...] = ()
-    """What was seen and why it leads to the outcome."""
+    reasons: tuple[Fact, ...] = ()  # What was seen and why it leads to the outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """Something the reader of the run should know."""
 
-    fact: Fact
-    """What it is."""
+    fact: Fact  # What it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
     """Last event of a run that ended by itself or was interrupted in an orderly way."""
 
-    outcome: str
-    """Value of GateOutcome, `measured` where nothing was compared, or `interrupted`."""
+    outcome: str  # Value of GateOutcome, `measured` where nothing was compared, or `interrupted`
     exit_code: int
-    """Exit code of the command."""
-    reasons: tuple[Fact, ...] = ()
-    """What led to it, the deciding fact first."""
+    reasons: tuple[Fact, ...] = ()  # What led to it, the deciding fact first
 
 
 Event = (

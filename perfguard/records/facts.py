@@ -13,8 +13,7 @@ from enum import Enum
 Value = str | int | float | bool | None | tuple[str | int | float | None, ...]
 """A number, a name or a list of them; the suffix of its name is its unit: `_ratio`, `_log_ratio`, `_share`, `_s`."""
 
-RECORDED_TEXT = "recorded.text"
-"""Code of a sentence from a recording that is older than codes."""
+RECORDED_TEXT = "recorded.text"  # Code of a sentence from a recording that is older than codes
 
 
 _NOTHING: Mapping[str, Value] = {}
@@ -23,12 +22,9 @@ _NOTHING: Mapping[str, Value] = {}
 class Severity(str, Enum):
     """How much a fact matters, the worst first."""
 
-    GRAVE = "grave"
-    """Results cannot be trusted, or times may be off by an order of magnitude."""
-    NOTABLE = "notable"
-    """Worth acting on: a known loss, or something that widens the noise."""
-    INFO = "info"
-    """Context, or advice whose gain is unknown or small."""
+    GRAVE = "grave"  # Results cannot be trusted, or times may be off by an order of magnitude
+    NOTABLE = "notable"  # Worth acting on: a known loss, or something that widens the noise
+    INFO = "info"  # Context, or advice whose gain is unknown or small
 
     def is_at_least(self, other: Severity) -> bool:
         """Whether it matters as much as another, or more."""
@@ -41,27 +37,19 @@ class Subject:
     """What a fact is about; None for all that it does not concern."""
 
     case_id: str | None = None
-    """The case."""
-    arm: str | None = None
-    """`baseline` or `candidate`."""
-    op: str | None = None
-    """The op, or the module that calls it."""
-    place: str | None = None
-    """`train.py:88`."""
+    arm: str | None = None  # `baseline` or `candidate`
+    op: str | None = None  # The op, or the module that calls it
+    place: str | None = None  # `train.py:88`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One thing that was found out."""
 
-    code: str
-    """Stable name: `host.waited_for_cpu`."""
+    code: str  # Stable name: `host.waited_for_cpu`
     severity: Severity = Severity.INFO
-    """How much it matters."""
     subject: Subject = Subject()
-    """What it is about."""
-    values: Mapping[str, Value] = field(default_factory=dict)
-    """Numbers and names by their name, units as suffixes."""
+    values: Mapping[str, Value] = field(default_factory=dict)  # Numbers and names by their name, units as suffixes
 
 
 def fact(

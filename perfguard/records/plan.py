@@ -20,20 +20,13 @@ class EnvProfile(str, Enum):
 class ArmSpec:
     """An arm as it was asked for: `git:REV`, `dir:PATH`, `python:PATH`, `env:K=V,…`, `stack:NAME`, joined by `+`."""
 
-    text: str
-    """As typed."""
-    stored: bool = False
-    """The stored baseline of this machine."""
-    revision: str | None = None
-    """Git revision whose tree is measured."""
-    directory: str | None = None
-    """Directory whose tree is measured."""
-    interpreter: str | None = None
-    """Interpreter of the environment under test."""
-    environment: tuple[tuple[str, str], ...] = ()
-    """Variables set for this arm only, sorted; an empty value unsets what perfguard would have set."""
-    stack: str | None = None
-    """Named software stack, for instance `ipex`."""
+    text: str  # As typed
+    stored: bool = False  # The stored baseline of this machine
+    revision: str | None = None  # Git revision whose tree is measured
+    directory: str | None = None  # Directory whose tree is measured
+    interpreter: str | None = None  # Interpreter of the environment under test
+    environment: tuple[tuple[str, str], ...] = ()  # Of this arm only, sorted; an empty value unsets a variable
+    stack: str | None = None  # Named software stack, for instance `ipex`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,80 +34,54 @@ class ResolvedArm:
     """An arm that can be started."""
 
     role: Arm
-    """Which side."""
-    spec: ArmSpec
-    """What it was resolved from."""
-    interpreter: str
-    """Absolute path of the interpreter."""
-    tree: str | None
-    """Absolute path of the source tree; None for stored baselines."""
-    bundle: str
-    """Absolute path of the worker bundle."""
-    python_path: tuple[str, ...]
-    """Import path entries, bundle first."""
-    code_roots: tuple[str, ...]
-    """Directories that hold the code under test."""
-    source_id: str
-    """Git tree id or content description of the source tree, for attestation."""
-    commit: str | None
-    """Commit that the source tree is, or was made from; None outside git."""
-    environment: tuple[tuple[str, str], ...]
-    """The whole environment of the worker, sorted, without the padding and per-block values."""
-    writable: tuple[str, ...] | None = None
-    """Folders that the arm's code may change; None leaves it every right that perfguard has."""
+    spec: ArmSpec  # What it was resolved from
+    interpreter: str  # Absolute path of the interpreter
+    tree: str | None  # Absolute path of the source tree; None for stored baselines
+    bundle: str  # Absolute path of the worker bundle
+    python_path: tuple[str, ...]  # Import path entries, bundle first
+    code_roots: tuple[str, ...]  # Directories that hold the code under test
+    source_id: str  # Git tree id or content description of the source tree, for attestation
+    commit: str | None  # Commit that the source tree is, or was made from; None outside git
+    environment: tuple[tuple[str, str], ...]  # The worker's whole one, sorted, without padding and per-block values
+    writable: tuple[str, ...] | None = None  # Folders that the arm's code may change; None: all that perfguard may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
     """A slowdown added on purpose inside the timed region, to test the gate itself."""
 
-    pattern: str
-    """Case id or selection pattern."""
-    effect_ratio: float
-    """Target effect, for instance 0.05; negative values slow the baseline instead."""
+    pattern: str  # Case id or selection pattern
+    effect_ratio: float  # Target effect, for instance 0.05; negative values slow the baseline instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSettings:
     """What a command's gates do beside comparing; the configuration says the rest."""
 
-    uses_allowances: bool = True
-    """Whether the allow-list applies; not where every slowdown must be seen."""
-    uses_calibrated_margins: bool = True
-    """Whether placebo floors widen margins; not where they are measured."""
-    banks_identical: bool = True
-    """Whether a gate of identical arms is kept for the next calibration."""
+    uses_allowances: bool = True  # Whether the allow-list applies; not where every slowdown must be seen
+    uses_calibrated_margins: bool = True  # Whether placebo floors widen margins; not where they are measured
+    banks_identical: bool = True  # Whether a gate of identical arms is kept for the next calibration
 
 
 DEFAULT_GATE = GateSettings()
 FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
 """Gates that count false alarms and measure the margins."""
-FOR_BISECTION = GateSettings(uses_allowances=False)
-"""Gates that search for a slowdown that is known."""
+FOR_BISECTION = GateSettings(uses_allowances=False)  # Gates that search for a slowdown that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings:
     """How the runner measures; the same for both arms."""
 
-    sample_s: float = 0.02
-    """Wanted length of one sample, seconds."""
-    samples: int = 12
-    """Samples of each arm, case and block."""
-    warmups: int = 1
-    """Warm-up samples before them, not used."""
-    budget_s: float = 600.0
-    """Wall-clock budget of the whole measurement, seconds."""
-    max_blocks: int = 60
-    """Upper bound on blocks."""
-    seed: int = 0
-    """Seed of everything random in the plan."""
-    env_profile: EnvProfile = EnvProfile.STABLE
-    """How much of the environment is pinned."""
-    setup_timeout_s: float = 300.0
-    """Longest wait for torch's import or one case's set-up."""
-    sample_timeout_s: float = 120.0
-    """Longest wait for one sample."""
+    sample_s: float = 0.02  # Wanted length of one sample, seconds
+    samples: int = 12  # Samples of each arm, case and block
+    warmups: int = 1  # Warm-up samples before them, not used
+    budget_s: float = 600.0  # Wall-clock budget of the whole measurement, seconds
+    max_blocks: int = 60  # Upper bound on blocks
+    seed: int = 0  # Seed of everything random in the plan
+    env_profile: EnvProfile = EnvProfile.STABLE  # How much of the environment is pinned
+    setup_timeout_s: float = 300.0  # Longest wait for torch's import or one case's set-up
+    sample_timeout_s: float = 120.0  # Longest wait for one sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,42 +89,28 @@ class CasePlan:
     """One case with its calibration."""
 
     case: Case
-    """The case."""
-    inner_loops: int
-    """Iterations of one sample, the same in both arms."""
-    iteration_s: float
-    """Seconds of one iteration as calibrated on the baseline."""
-    instances: int = 1
-    """Set-ups of the case in one process that take turns, so that a block averages over memory layouts."""
-    spin_s: tuple[float, float] = (0.0, 0.0)
-    """Injected seconds for each iteration of baseline and candidate."""
+    inner_loops: int  # Iterations of one sample, the same in both arms
+    iteration_s: float  # Seconds of one iteration as calibrated on the baseline
+    instances: int = 1  # Set-ups of the case in one process that take turns, so a block averages over memory layouts
+    spin_s: tuple[float, float] = (0.0, 0.0)  # Injected seconds for each iteration of baseline and candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What calibration settled on."""
 
-    cases: tuple[CasePlan, ...]
-    """Cases that every arm can run."""
-    settings: MeasureSettings
-    """The run's, with as many samples as the budget holds."""
+    cases: tuple[CasePlan, ...]  # Cases that every arm can run
+    settings: MeasureSettings  # The run's, with as many samples as the budget holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockPlan:
     """Everything random about one block, drawn before it starts."""
 
-    index: int
-    """Block number, from 0."""
-    hash_seed: int
-    """PYTHONHASHSEED of both workers, 1 to 2**32-1."""
-    data_seed: int
-    """Seed of the benchmarks' data in both workers."""
-    setup_order: tuple[int, ...]
-    """Order in which the cases are set up, as indices into the plan's cases."""
-    case_order: tuple[int, ...]
-    """Order in which the cases are measured."""
-    first_arms: tuple[Arm, ...]
-    """The arm that runs its sample first, by case index."""
-    first_started: Arm = Arm.BASELINE
-    """The arm whose process starts and is set up first."""
+    index: int  # Block number, from 0
+    hash_seed: int  # PYTHONHASHSEED of both workers, 1 to 2**32-1
+    data_seed: int  # Seed of the benchmarks' data in both workers
+    setup_order: tuple[int, ...]  # Order in which the cases are set up, as indices into the plan's cases
+    case_order: tuple[int, ...]  # Order in which the cases are measured
+    first_arms: tuple[Arm, ...]  # The arm that runs its sample first, by case index
+    first_started: Arm = Arm.BASELINE  # The arm whose process starts and is set up first

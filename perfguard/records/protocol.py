@@ -30,22 +30,19 @@ Plain dictionaries on purpose: the worker runs in environments that hold nothing
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 PROTOCOL_VERSION = 1
-CONTROL_VARIABLE = "PERFGUARD_CONTROL"
-"""Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes."""
+CONTROL_VARIABLE = "PERFGUARD_CONTROL"  # Environment variable with `READ_FD,WRITE_FD` of the worker's two pipes
 
-MAX_LINE_BYTES = 8 * 1024 * 1024
-"""A longer line is rubbish, not a message."""
+MAX_LINE_BYTES = 8 * 1024 * 1024  # A longer line is rubbish, not a message
 
-STEP_WINDOW = "perfguard::step"
-"""Name of the event around each profiled step in its trace."""
-MODULE_PREFIX = "module:"
-"""What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`."""
+STEP_WINDOW = "perfguard::step"  # Name of the event around each profiled step in its trace
+MODULE_PREFIX = "module:"  # What the names of the events around modules begin with: `module:ResNet.layer1.0.conv1`
 LINE_PREFIX = "perfguard::line:"
 """What the names of the marks begin with that tell the line of the user's code: `perfguard::line:train.py:88`. A mark
 holds from its start to the next one of its thread; nothing behind the prefix means no code of the user's."""
@@ -56,14 +53,10 @@ Message = dict[str, Any]
 class StepKind(str, Enum):
     """How one step is looked at."""
 
-    BARE = "bare"
-    """With clocks only."""
-    TRACE = "trace"
-    """With torch's profiler: ops, shapes, modules."""
-    JOINED = "joined"
-    """The same, with allocations and the logs of oneDNN and MKL; its times are good for nothing else."""
-    WHERE = "where"
-    """The same as `trace`, with marks of the lines that run; only these are taken from it."""
+    BARE = "bare"  # With clocks only
+    TRACE = "trace"  # With torch's profiler: ops, shapes, modules
+    JOINED = "joined"  # The same, with allocations and the logs of oneDNN and MKL; its times are good for nothing else
+    WHERE = "where"  # The same as `trace`, with marks of the lines that run; only these are taken from it
 
 
 class LineReader(Protocol):
@@ -71,7 +64,6 @@ class LineReader(Protocol):
 
     def readline(self, size: int = ..., /) -> bytes:
         """One line with its newline, or b"" at the end."""
-        ...
 
 
 def encode(message: Message) -> bytes:
@@ -80,26 +72,17 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """The message in a line.
-
-    Raises:
-        ValueError: The line is not a JSON object; the message shows its beginning.
-    """
-    try:
+    """The message in a line. Raises ValueError: the line is not a JSON object; the message shows its beginning."""
+    message = None
+    with contextlib.suppress(ValueError):
         message = json.loads(line)
-    except ValueError:
-        raise ValueError(f"not a message: {line[:120]!r}") from None
     if not isinstance(message, dict):
         raise ValueError(f"not a message: {line[:120]!r}")  # noqa: TRY004 - it is the content that is wrong
     return message
 
 
 def receive(reader: LineReader) -> Message | None:
-    """The next message, or None at the end of the stream.
-
-    Raises:
-        ValueError: A line is not a message.
-    """
+    """The next message, or None at the end of the stream. Raises ValueError: a line is not a message."""
     line = reader.readline(MAX_LINE_BYTES)
     return decode(line) if line else None
 
@@ -108,11 +91,7 @@ def receive(reader: LineReader) -> Message | None:
 class ScriptExit:
     """How a script ended."""
 
-    exit_code: int
-    """What Python would have exited with; 0 where it was ended."""
-    problem: str | None = None
-    """What it raised, as one sentence; None where it came to its end, exited or was ended."""
-    detail: str = ""
-    """Traceback of what it raised, from the script's own first frame on."""
-    was_ended: bool = False
-    """Whether it was ended at a step boundary."""
+    exit_code: int  # What Python would have exited with; 0 where it was ended
+    problem: str | None = None  # What it raised, as one sentence; None where it came to its end, exited or was ended
+    detail: str = ""  # Traceback of what it raised, from the script's own first frame on
+    was_ended: bool = False  # Whether it was ended at a step boundary

@@ -17,15 +17,10 @@ class CaseNoise:
     """How one case varied while its baseline was recorded."""
 
     rounds: int
-    """Independent rounds."""
-    median_s: float
-    """Median of the rounds' medians, seconds for one iteration."""
-    between_round_sd_ratio: float
-    """Standard deviation of the rounds' log medians."""
-    within_round_sd_ratio: float
-    """Typical standard deviation of the log values inside a round."""
-    inner_loops: int
-    """Iterations of one sample."""
+    median_s: float  # Median of the rounds' medians, seconds for one iteration
+    between_round_sd_ratio: float  # Standard deviation of the rounds' log medians
+    within_round_sd_ratio: float  # Typical standard deviation of the log values inside a round
+    inner_loops: int  # Iterations of one sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,33 +28,19 @@ class BaselineInfo:
     """Where a stored baseline comes from, and how it was measured."""
 
     schema: int
-    """Version of the stored layout."""
     suite: str
-    """Name of the suite."""
     machine_id: str
-    """Machine that it is valid for."""
-    stack_id: str | None
-    """Software stack that it was measured with."""
-    created_at: str
-    """UTC time, ISO 8601."""
-    commit: str | None
-    """Commit that was measured."""
+    stack_id: str | None  # Software stack that it was measured with
+    created_at: str  # UTC time, ISO 8601
+    commit: str | None  # Commit that was measured
     source_id: str
-    """Identity of the source tree."""
     perfguard: str
-    """Version of perfguard."""
     cpus: int
-    """Number of CPUs in the mask."""
-    env_profile: str
-    """`stable` or `production`."""
-    sample_s: float
-    """Wanted length of a sample."""
-    samples: int
-    """Samples in each round."""
-    span_s: float
-    """Wall seconds from the first round to the last."""
-    seed: int
-    """Seed of the plan; rounds are repeated with the same seeds."""
+    env_profile: str  # `stable` or `production`
+    sample_s: float  # Wanted length of a sample
+    samples: int  # Samples in each round
+    span_s: float  # Wall seconds from the first round to the last
+    seed: int  # Seed of the plan; rounds are repeated with the same seeds
     code_id: str | None = None
     """Identity of the commit's files without the baselines: finds the code where a squash has replaced the commit. None
     outside git, and in baselines of older versions."""
@@ -69,21 +50,15 @@ class BaselineInfo:
 class StoredBaseline:
     """Everything that a gate against a stored baseline needs."""
 
-    info: BaselineInfo
-    """Provenance and settings."""
+    info: BaselineInfo  # Provenance and settings
     fingerprint: Fingerprint
-    """The machine as it was."""
-    noise: dict[str, CaseNoise]
-    """By case id."""
-    rounds: dict[str, tuple[Round, ...]]
-    """The measurements, by case id."""
+    noise: dict[str, CaseNoise]  # By case id
+    rounds: dict[str, tuple[Round, ...]]  # The measurements, by case id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOpCounts:
     """What a suite's steps executed when a baseline was recorded."""
 
-    info: BaselineInfo
-    """Where the baseline comes from."""
-    op_counts: Mapping[str, OpCounts]
-    """By case id; not empty."""
+    info: BaselineInfo  # Where the baseline comes from
+    op_counts: Mapping[str, OpCounts]  # By case id; not empty

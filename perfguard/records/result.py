@@ -16,18 +16,12 @@ RESULT_SCHEMA = 2
 class ArmSummary:
     """One side, for the reader."""
 
-    text: str
-    """As typed, or `stored <path>`."""
+    text: str  # As typed, or `stored <path>`
     source_id: str | None
-    """Identity of the source tree."""
-    interpreter: str | None
-    """Executable; None for a stored baseline."""
+    interpreter: str | None  # Executable; None for a stored baseline
     python: str | None
-    """Python version."""
     torch: str | None
-    """torch version."""
     stack_id: str | None
-    """Identity of the software stack."""
     commit: str | None = None
     """Commit that the source tree is, or was made from; where `source_id` has a plus, something was changed since."""
 
@@ -37,19 +31,12 @@ class CaseMeasured:
     """What one arm measured of a case, where nothing is compared."""
 
     case_id: str
-    """The case."""
-    rounds: int
-    """Independent rounds (processes)."""
-    median_s: float | None
-    """Median of the rounds' medians, seconds for one iteration."""
-    between_sd_ratio: float | None
-    """Standard deviation of the rounds' log medians."""
-    within_sd_ratio: float | None
-    """Typical standard deviation inside a round."""
-    inner_loops: int | None
-    """Iterations of one sample."""
-    problem: Fact | None = None
-    """Why nothing was measured."""
+    rounds: int  # Independent rounds (processes)
+    median_s: float | None  # Median of the rounds' medians, seconds for one iteration
+    between_sd_ratio: float | None  # Standard deviation of the rounds' log medians
+    within_sd_ratio: float | None  # Typical standard deviation inside a round
+    inner_loops: int | None  # Iterations of one sample
+    problem: Fact | None = None  # Why nothing was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,39 +44,22 @@ class RunResult:
     """What a command found."""
 
     schema: int = RESULT_SCHEMA
-    """Version of this layout."""
-    command: str
-    """`run`, `compare`, `gate` or `baseline update`."""
-    run_id: str
-    """Name of the run's folder."""
+    command: str  # `run`, `compare`, `gate` or `baseline update`
+    run_id: str  # Name of the run's folder
     folder: str
-    """Path of the run's folder."""
     suite: str
-    """Suite or selection."""
     machine_id: str
-    """Identity of the machine."""
-    machine: str
-    """One line for people."""
-    cpus: tuple[int, ...]
-    """CPUs that were measured on."""
-    arms: dict[str, ArmSummary]
-    """By role: `baseline`, `candidate`."""
-    gate: GateResult | None
-    """The verdicts; None where nothing was compared."""
-    measured: tuple[CaseMeasured, ...] = ()
-    """What was measured, where nothing is compared."""
+    machine: str  # One line for people
+    cpus: tuple[int, ...]  # CPUs that were measured on
+    arms: dict[str, ArmSummary]  # By role: `baseline`, `candidate`
+    gate: GateResult | None  # The verdicts; None where nothing was compared
+    measured: tuple[CaseMeasured, ...] = ()  # What was measured, where nothing is compared
     exit_code: int
-    """Exit code of the command."""
-    verdict: str
-    """Value of GateOutcome, `measured` or `interrupted`."""
-    reasons: tuple[Fact, ...]
-    """What led to it, the deciding fact first."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
-    duration_s: float
-    """Wall seconds of the whole command."""
-    error_rate: Fact | None = None
-    """What is known of the gate's error rates on this machine; one of the notes. None where nothing was compared."""
+    verdict: str  # Value of GateOutcome, `measured` or `interrupted`
+    reasons: tuple[Fact, ...]  # What led to it, the deciding fact first
+    notes: tuple[Fact, ...] = ()  # What the reader should know
+    duration_s: float  # Wall seconds of the whole command
+    error_rate: Fact | None = None  # Known error rates of gates on this machine, also in `notes`; None without a gate
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id, worst first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()

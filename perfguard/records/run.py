@@ -18,16 +18,11 @@ class Arm(str, Enum):
 class Stage(str, Enum):
     """What a block of a run is measured for."""
 
-    MAIN = "main"
-    """What the command asked for."""
-    PAIRING = "pairing"
-    """Cases that a stored baseline left flagged or open, paired with the baseline's own commit."""
-    CONFIRMATION = "confirmation"
-    """Flagged cases again, with both arms moved elsewhere in memory and on disk."""
-    DRIFT = "drift"
-    """Cases that drifted from the anchor of a stored baseline, paired with the anchor's commit."""
-    DRIFT_CONFIRMATION = "drift-confirmation"
-    """Cases flagged there again, with both arms moved elsewhere."""
+    MAIN = "main"  # What the command asked for
+    PAIRING = "pairing"  # Cases that a stored baseline left flagged or open, paired with the baseline's own commit
+    CONFIRMATION = "confirmation"  # Flagged cases again, with both arms moved elsewhere in memory and on disk
+    DRIFT = "drift"  # Cases that drifted from the anchor of a stored baseline, paired with the anchor's commit
+    DRIFT_CONFIRMATION = "drift-confirmation"  # Cases flagged there again, with both arms moved elsewhere
 
     @property
     def is_confirmation(self) -> bool:
@@ -38,18 +33,12 @@ class Stage(str, Enum):
 class Signal(str, Enum):
     """What is measured beside wall time, in the order of reports."""
 
-    CPU = "cpu"
-    """CPU seconds of one iteration, all threads."""
-    MEMORY = "memory"
-    """Peak of resident memory in the sample, bytes."""
-    FAULTS = "faults"
-    """Minor page faults of one iteration."""
-    SWITCHES = "switches"
-    """Context switches of one iteration, voluntary and involuntary, all threads."""
-    ENERGY = "energy"
-    """Joules of the CPU packages for one iteration."""
-    INSTRUCTIONS = "instructions"
-    """Instructions of one iteration in user space, all threads and children."""
+    CPU = "cpu"  # CPU seconds of one iteration, all threads
+    MEMORY = "memory"  # Peak of resident memory in the sample, bytes
+    FAULTS = "faults"  # Minor page faults of one iteration
+    SWITCHES = "switches"  # Context switches of one iteration, voluntary and involuntary, all threads
+    ENERGY = "energy"  # Joules of the CPU packages for one iteration
+    INSTRUCTIONS = "instructions"  # Instructions of one iteration in user space, all threads and children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +46,10 @@ class SignalSamples:
     """One signal of one case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
-    """The case."""
-    block: int
-    """Block number, from 0."""
-    signal: Signal
-    """What was measured, and its unit."""
-    baseline: tuple[float | None, ...]
-    """One value a sample; None where it could not be read."""
-    candidate: tuple[float | None, ...]
-    """The same for the candidate."""
+    block: int  # Block number, from 0
+    signal: Signal  # What was measured, and its unit
+    baseline: tuple[float | None, ...]  # One value a sample; None where it could not be read
+    candidate: tuple[float | None, ...]  # The same for the candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +57,10 @@ class CaseSamples:
     """One case in one block: the samples of each arm, in the order they ran."""
 
     case_id: str
-    """The case."""
-    block: int
-    """Block number, from 0."""
-    baseline_s: tuple[float, ...]
-    """Seconds per iteration, one value a sample; empty where the arm did not run."""
-    candidate_s: tuple[float, ...]
-    """The same for the candidate."""
-    wall_s: float | None = None
-    """Wall seconds of the block that the case took, set-up included; None where not known."""
+    block: int  # Block number, from 0
+    baseline_s: tuple[float, ...]  # Seconds per iteration, one value a sample; empty where the arm did not run
+    candidate_s: tuple[float, ...]  # The same for the candidate
+    wall_s: float | None = None  # Wall seconds of the block that the case took, set-up included; None where not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +68,9 @@ class CaseChecks:
     """What both arms computed for one case under the same seeds, at set-up."""
 
     case_id: str
-    """The case."""
-    data_seed: int | None
-    """Seed of the data; None where an older recording does not tell."""
-    baseline: dict[str, float]
-    """Named numbers: `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; empty where not known."""
-    candidate: dict[str, float]
-    """The same in the candidate."""
+    data_seed: int | None  # Seed of the data; None where an older recording does not tell
+    baseline: dict[str, float]  # `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; may be empty
+    candidate: dict[str, float]  # The same in the candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,29 +78,20 @@ class CaseIntrusion:
     """CPU time that each arm's processes used while the other was timed: one case in one block."""
 
     case_id: str
-    """The case."""
     block: int
-    """Block number."""
-    baseline_ratio: float | None
-    """The baseline's, over what the measured CPUs had to give while the candidate was timed; None where not known."""
-    candidate_ratio: float | None
-    """The candidate's while the baseline was timed."""
+    baseline_ratio: float | None  # While the candidate was timed, over what the measured CPUs had to give, or None
+    candidate_ratio: float | None  # The candidate's while the baseline was timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockConditions:
     """What the host did during a block; says nothing about which arm was running."""
 
-    block: int
-    """Block number, from 0."""
-    duration_s: float
-    """Wall time of the timed part, seconds."""
-    steal_ratio: float | None
-    """Stolen time over wall time, worst measured CPU; None where the kernel does not tell."""
-    involuntary_switches: int | None
-    """Involuntary context switches of both workers together, timed part."""
-    control_s: tuple[float, ...]
-    """Seconds of each control workload sample, in the order they ran; empty without a control workload."""
+    block: int  # Block number, from 0
+    duration_s: float  # Wall time of the timed part, seconds
+    steal_ratio: float | None  # Stolen time over wall time, worst measured CPU; None where the kernel does not tell
+    involuntary_switches: int | None  # Involuntary context switches of both workers together, timed part
+    control_s: tuple[float, ...]  # Seconds of each control workload sample, in the order they ran; may be empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,17 +99,11 @@ class CaseFailed:
     """A case cannot be measured (any more); the others go on."""
 
     case_id: str
-    """The case."""
-    arm: Arm
-    """The arm that failed first."""
-    missing: bool = False
-    """True where the arm has no such benchmark; in the baseline that is a new case, not a failure."""
+    arm: Arm  # The arm that failed first
+    missing: bool = False  # True where the arm has no such benchmark; in the baseline that is a new case, not a failure
     reason: Fact
-    """Why."""
-    detail: str = ""
-    """End of the traceback or of the worker's stderr."""
-    skipped: bool = False
-    """True where the suite itself skips it in every arm: nothing is wrong, and nothing was measured."""
+    detail: str = ""  # End of the traceback or of the worker's stderr
+    skipped: bool = False  # Whether the suite itself skips it in every arm: nothing is wrong, and nothing was measured
 
     @property
     def quoted(self) -> str:
@@ -155,27 +115,18 @@ class CaseFailed:
 class PairedData:
     """Everything a paired comparison is judged by."""
 
-    case_ids: tuple[str, ...]
-    """In the order of the suite; also those that failed."""
-    samples: tuple[CaseSamples, ...]
-    """One entry for each case and block that completed."""
-    conditions: tuple[BlockConditions, ...]
-    """One entry for each block that completed."""
-    failures: tuple[CaseFailed, ...] = ()
-    """At most one for each case."""
+    case_ids: tuple[str, ...]  # In the order of the suite; also those that failed
+    samples: tuple[CaseSamples, ...]  # One entry for each case and block that completed
+    conditions: tuple[BlockConditions, ...]  # One entry for each block that completed
+    failures: tuple[CaseFailed, ...] = ()  # At most one for each case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """One independent round of one case: a fresh process, one arm only."""
 
-    values_s: tuple[float, ...]
-    """Seconds per iteration, one value a sample."""
-    control_s: tuple[float, ...]
-    """Control workload samples of the same process's time."""
-    started_at: float
-    """Seconds since the epoch."""
-    data_seed: int | None = None
-    """Seed of the data; None where an older baseline does not tell."""
-    checks: dict[str, float] = field(default_factory=dict)
-    """Named numbers of the first call under that seed; empty where an older baseline holds none."""
+    values_s: tuple[float, ...]  # Seconds per iteration, one value a sample
+    control_s: tuple[float, ...]  # Control workload samples of the same process's time
+    started_at: float  # Seconds since the epoch
+    data_seed: int | None = None  # Seed of the data; None where an older baseline does not tell
+    checks: dict[str, float] = field(default_factory=dict)  # Of the first call under that seed; not in old baselines

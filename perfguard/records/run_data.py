@@ -8,38 +8,21 @@ from __future__ import annotations
 
 import math
 import statistics
+from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from perfguard.records.case_block import CaseBlock
-from perfguard.records.events import (
-    AnalysesPlanned,
-    ArmReady,
-    ArmsCompared,
-    BlockFinished,
-    BlockStarted,
-    CaseCalibrated,
-    CaseFinished,
-    ControlTimed,
-    Event,
-    InterimAnalysis,
-    Noted,
-    OpsCompared,
-    RunFinished,
-    RunStarted,
-    SampleTimed,
-    StageStarted,
-    StepsCounted,
-    VerdictReached,
-)
+from perfguard.records import events as ev
+from perfguard.records.events import Event
 from perfguard.records.run import (
     Arm,
     BlockConditions,
     CaseChecks,
     CaseFailed,
     CaseIntrusion,
+    CaseSamples,
     PairedData,
     Round,
     Signal,
@@ -49,6 +32,46 @@ from perfguard.records.run import (
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
 
+
+@dataclass(slots=True)
+class CaseBlock:
+    """The timed samples of one case in one block, warm-ups left out; compact, so that hours of them fit into memory."""
+
+    case_id: str
+    block: int  # Block number, from 0
+    stage: Stage
+    baseline_s: array[float] = field(default_factory=lambda: array("d"))  # Seconds of an iteration, in order
+    candidate_s: array[float] = field(default_factory=lambda: array("d"))  # Likewise; also of an only arm
+    timed: dict[Arm, list[ev.SampleTimed]] | None = None  # Samples with all signals; None where none are kept
+    done: ev.CaseFinished | None = None  # What ended it; None while samples may follow
+    is_finished: bool = False  # Whether the case is complete and the block has ended; only then its samples count
+
+    def of(self, arm: Arm) -> array[float]:
+        """The samples of one arm."""
+        return self.baseline_s if arm is Arm.BASELINE else self.candidate_s
+
+
+def _signal(signal: Signal, timed: ev.SampleTimed, inner_loops: int) -> float | None:
+    """A sample's value in the unit of its signal; recordings without iterations had one inner loop's worth of them."""
+    count: int | None
+    match signal:
+        case Signal.CPU:
+            return timed.cpu_s
+        case Signal.MEMORY:
+            return timed.peak_memory_bytes
+        case Signal.ENERGY:
+            return timed.energy_j
+        case Signal.INSTRUCTIONS:
+            return timed.instructions
+        case Signal.FAULTS:
+            count = timed.minor_faults
+        case Signal.SWITCHES:
+            voluntary = timed.voluntary_switches
+            count = None if voluntary is None else voluntary + timed.involuntary_switches
+    iterations = timed.iterations or inner_loops
+    return None if count is None or not iterations else count / iterations
+
+
 _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 """Relocated arms and the anchor: their blocks are no part of a case's effect."""
 
@@ -57,66 +80,43 @@ _OTHER_COMPARISONS = (Stage.CONFIRMATION, Stage.DRIFT, Stage.DRIFT_CONFIRMATION)
 class RunData:
     """Collects events; `paired()` and `rounds()` give what they add up to so far."""
 
-    case_ids: tuple[str, ...] = ()
-    """Selected cases."""
-    failures: dict[str, CaseFailed] = field(default_factory=dict)
-    """First failure of each case, before any confirmation."""
-    confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)
-    """The same while flags were confirmed."""
-    inner_loops: dict[str, int] = field(default_factory=dict)
-    """Iterations of one sample, by case id."""
-    missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)
-    """What the workers of each arm cannot read on this machine, and why."""
+    case_ids: tuple[str, ...] = ()  # Selected cases
+    failures: dict[str, CaseFailed] = field(default_factory=dict)  # First failure of each case, before any confirmation
+    confirmation_failures: dict[str, CaseFailed] = field(default_factory=dict)  # The same while flags were confirmed
+    inner_loops: dict[str, int] = field(default_factory=dict)  # Iterations of one sample, by case id
+    missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)  # Signals that an arm lacks, and why
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id; cases that were not counted are missing."""
-    attributions: dict[str, Attribution] = field(default_factory=dict)
-    """Which ops are to blame, by case id, for the cases that were profiled."""
+    attributions: dict[str, Attribution] = field(default_factory=dict)  # Which ops are to blame, by case id
     stored_op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id; cases without any are missing."""
-    ops_files: dict[str, str] = field(default_factory=dict)
-    """Files of the run's folder with all differences between ops, by case id."""
-    start: RunStarted | None = None
-    """What was started; None before the first event, or where a recording lost it."""
-    end: RunFinished | None = None
-    """How the run ended; None while it goes on."""
-    arms: dict[Arm, ArmReady] = field(default_factory=dict)
-    """The arms, once they were started."""
-    is_identical: bool | None = None
-    """Whether both arms hash identical; None before it was found out."""
-    answers: dict[str, str] = field(default_factory=dict)
-    """Outcome by case id, for the cases that got their answer at an interim analysis."""
-    verdicts: dict[str, VerdictReached] = field(default_factory=dict)
-    """Verdict by case id."""
-    notes: list[Noted] = field(default_factory=list)
-    """What the reader of the run should know, in order."""
-    stage: Stage = Stage.MAIN
-    """What is measured now."""
-    block: int | None = None
-    """Number of the present or last block; None before the first."""
-    blocks_planned: int | None = None
-    """Blocks that the analyses of this stage are spread over, with those of earlier stages; None where not known."""
-    timing: str | None = None
-    """Case whose samples are timed now, as far as events tell."""
-    timed_samples: int = 0
-    """Its samples in this block so far, both arms."""
-    control_ratio: float | None = None
-    """The last control workload over the run's typical one, minus 1; None before the first."""
-    steal_ratio: float | None = None
-    """Share of the last block's time that the hypervisor took; None where the host does not tell."""
-    slowest_block_s: float = 0.0
-    """Wall seconds of the longest block of all stages."""
+    ops_files: dict[str, str] = field(default_factory=dict)  # By case id: file with all differences between ops
+    start: ev.RunStarted | None = None  # What was started; None before the first event, or where a recording lost it
+    end: ev.RunFinished | None = None  # How the run ended; None while it goes on
+    arms: dict[Arm, ev.ArmReady] = field(default_factory=dict)  # The arms, once they were started
+    is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
+    answers: dict[str, str] = field(default_factory=dict)  # Outcome by case id, of cases that an analysis answered
+    verdicts: dict[str, ev.VerdictReached] = field(default_factory=dict)  # Verdict by case id
+    notes: list[ev.Noted] = field(default_factory=list)  # What the reader of the run should know, in order
+    stage: Stage = Stage.MAIN  # What is measured now
+    block: int | None = None  # Number of the present or last block; None before the first
+    blocks_planned: int | None = None  # Blocks of earlier stages and those this one's analyses are spread over, or None
+    timing: str | None = None  # Case whose samples are timed now, as far as events tell
+    timed_samples: int = 0  # Its samples in this block so far, both arms
+    control_ratio: float | None = None  # Last control workload over the run's typical one, minus 1; None before any
+    steal_ratio: float | None = None  # Share of the last block's time that the hypervisor took; None where unknown
+    slowest_block_s: float = 0.0  # Wall seconds of the longest block of all stages
     revisions: Counter[str] = field(default_factory=Counter)
     """How often something was learnt of each case: whoever draws cases draws those again that have another number."""
-    keeps_signals: bool = True
-    """Whether samples are kept with all signals; what only shows times needs a tenth of the memory without."""
+    keeps_signals: bool = True  # Whether samples keep all signals; times alone need a tenth of the memory
     _blocks: dict[tuple[int, str], CaseBlock] = field(default_factory=dict)
     _by_case: dict[str, list[CaseBlock]] = field(default_factory=dict)
     _data_seeds: dict[int, int] = field(default_factory=dict)
     _control: dict[int, list[float]] = field(default_factory=dict)
     _sorted_controls: list[float] = field(default_factory=list)
-    _finished: dict[int, BlockFinished] = field(default_factory=dict)
+    _finished: dict[int, ev.BlockFinished] = field(default_factory=dict)
     _stages: dict[int, Stage] = field(default_factory=dict)
 
     @classmethod
@@ -130,52 +130,50 @@ class RunData:
     def add(self, event: Event) -> None:
         """Take one event into account."""
         match event:
-            case SampleTimed() | ControlTimed() | CaseFinished() | BlockStarted() | BlockFinished():
+            case ev.SampleTimed() | ev.ControlTimed() | ev.CaseFinished() | ev.BlockStarted() | ev.BlockFinished():
                 self._measure(event)
-            case (
-                StageStarted() | AnalysesPlanned() | InterimAnalysis() | CaseFailed() | VerdictReached() | RunFinished()
-            ):
-                self._decide(event)
-            case StepsCounted() | OpsCompared():
-                self._explain(event)
-            case _:
-                self._prepare(event)
-
-    def _prepare(self, event: RunStarted | ArmReady | ArmsCompared | CaseCalibrated | Noted) -> None:
-        match event:
-            case RunStarted():
+            case ev.RunStarted():
                 self.start, self.case_ids = event, event.case_ids
-            case ArmReady():
+            case ev.ArmReady():
                 self.arms[event.arm] = event
                 self.missing_signals[event.arm] = event.missing_signals
-            case ArmsCompared():
+            case ev.ArmsCompared():
                 self.is_identical = event.identical
-            case CaseCalibrated():
+            case ev.CaseCalibrated():
                 self.inner_loops[event.case_id] = event.inner_loops
-            case Noted():
+            case ev.Noted():
                 self.notes.append(event)
+            case ev.StageStarted():
+                self.stage, self.blocks_planned = event.stage, None
+            case ev.AnalysesPlanned():
+                earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
+                self.blocks_planned = earlier + event.blocks
+            case _:
+                self._decide(event)
 
-    def _measure(self, event: SampleTimed | ControlTimed | CaseFinished | BlockStarted | BlockFinished) -> None:
+    def _measure(
+        self, event: ev.SampleTimed | ev.ControlTimed | ev.CaseFinished | ev.BlockStarted | ev.BlockFinished
+    ) -> None:
+        if isinstance(event, ev.ControlTimed):
+            self._control.setdefault(event.block, []).append(event.value_s)
+            insort(self._sorted_controls, event.value_s)
+            typical_s = statistics.median(self._sorted_controls)
+            self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
+            return
+        self._time(event.case_id if isinstance(event, ev.SampleTimed) else None)
         match event:
-            case SampleTimed():
-                self._time(event.case_id)
-                if not event.warmup:
-                    self._add_sample(event)
-            case ControlTimed():
-                self._add_control(event)
-            case CaseFinished():
-                self._time(None)
+            case ev.SampleTimed(warmup=False):
+                self._add_sample(event)
+            case ev.CaseFinished():
                 self._case_block(event.block, event.case_id).done = event
                 self.revisions[event.case_id] += 1
-            case BlockStarted():
-                self._time(None)
+            case ev.BlockStarted():
                 self.block, self._stages[event.block] = event.block, self.stage
                 self._data_seeds[event.block] = event.data_seed
-            case BlockFinished():
-                self._time(None)
+            case ev.BlockFinished():
                 self._finish_block(event)
 
-    def _add_sample(self, timed: SampleTimed) -> None:
+    def _add_sample(self, timed: ev.SampleTimed) -> None:
         self.timed_samples += 1
         found = self._case_block(timed.block, timed.case_id)
         found.of(timed.arm).append(timed.value_s)
@@ -184,13 +182,7 @@ class RunData:
             found.timed.setdefault(timed.arm, []).append(timed)
         self.revisions[timed.case_id] += 1
 
-    def _add_control(self, event: ControlTimed) -> None:
-        self._control.setdefault(event.block, []).append(event.value_s)
-        insort(self._sorted_controls, event.value_s)
-        typical_s = statistics.median(self._sorted_controls)
-        self.control_ratio = event.value_s / typical_s - 1 if typical_s > 0 else None
-
-    def _finish_block(self, event: BlockFinished) -> None:
+    def _finish_block(self, event: ev.BlockFinished) -> None:
         self.block, self._finished[event.block] = event.block, event
         self.steal_ratio = event.steal_ratio
         self.slowest_block_s = max(self.slowest_block_s, event.duration_s)
@@ -215,41 +207,36 @@ class RunData:
         return found
 
     def _decide(
-        self, event: StageStarted | AnalysesPlanned | InterimAnalysis | CaseFailed | VerdictReached | RunFinished
+        self,
+        event: ev.InterimAnalysis | CaseFailed | ev.StepsCounted | ev.OpsCompared | ev.VerdictReached | ev.RunFinished,
     ) -> None:
         match event:
-            case StageStarted():
-                self.stage, self.blocks_planned = event.stage, None
-            case AnalysesPlanned():
-                earlier = sum(self.stage_of(block) is not self.stage for block in self._finished)
-                self.blocks_planned = earlier + event.blocks
-            case InterimAnalysis():
+            case ev.InterimAnalysis():
                 self.answers |= event.decided
                 self.revisions.update(event.decided.keys())
             case CaseFailed():
                 self._time(None)
-                confirming = self.stage.is_confirmation
-                (self.confirmation_failures if confirming else self.failures).setdefault(event.case_id, event)
-                self.revisions[event.case_id] += 1
-            case VerdictReached():
+                self._failures(self.stage).setdefault(event.case_id, event)
+            case ev.StepsCounted():
+                changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
+                changes[event.case_id] = event.changes
+            case ev.OpsCompared():
+                case_id = event.attribution.case_id
+                self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
+                self.findings.pop(case_id, None)
+                if event.findings:
+                    self.findings[case_id] = event.findings
+                self.revisions[case_id] += 1
+            case ev.VerdictReached():
                 self.verdicts[event.case_id] = event
-                self.revisions[event.case_id] += 1
-            case RunFinished():
+            case ev.RunFinished():
                 self._time(None)
                 self.end = event
-
-    def _explain(self, event: StepsCounted | OpsCompared) -> None:
-        if isinstance(event, StepsCounted):
-            changes = self.op_count_changes if event.counted_on is None else self.stored_op_count_changes
-            changes[event.case_id] = event.changes
+        if isinstance(event, (CaseFailed, ev.StepsCounted, ev.VerdictReached)):
             self.revisions[event.case_id] += 1
-            return
-        case_id = event.attribution.case_id
-        self.attributions[case_id], self.ops_files[case_id] = event.attribution, event.file
-        self.findings.pop(case_id, None)
-        if event.findings:
-            self.findings[case_id] = event.findings
-        self.revisions[case_id] += 1
+
+    def _failures(self, stage: Stage) -> dict[str, CaseFailed]:
+        return self.confirmation_failures if stage.is_confirmation else self.failures
 
     @property
     def known_ids(self) -> tuple[str, ...]:
@@ -267,7 +254,16 @@ class RunData:
 
     def conditions(self, stage: Stage) -> tuple[BlockConditions, ...]:
         """What the host did during a stage's finished blocks."""
-        return tuple(self._conditions(end) for block, end in self._finished.items() if self.stage_of(block) is stage)
+        return tuple(
+            BlockConditions(
+                block=end.block,
+                duration_s=end.duration_s,
+                steal_ratio=end.steal_ratio,
+                involuntary_switches=end.involuntary_switches,
+                control_s=tuple(self._control.get(end.block, ())),
+            )
+            for end in self._ends(stage)
+        )
 
     @property
     def blocks_finished(self) -> int:
@@ -283,9 +279,12 @@ class RunData:
         """What a block was measured for."""
         return self._stages.get(block, Stage.MAIN)
 
+    def _ends(self, stage: Stage) -> list[ev.BlockFinished]:
+        return [end for block, end in self._finished.items() if self.stage_of(block) is stage]
+
     def blocks_of(self, stage: Stage) -> int:
         """Blocks of one stage that ran to their end."""
-        return sum(self.stage_of(block) is stage for block in self._finished)
+        return len(self._ends(stage))
 
     @property
     def measured_s(self) -> float:
@@ -294,31 +293,44 @@ class RunData:
 
     def longest_block_s(self, stage: Stage) -> float:
         """Wall seconds of a stage's longest block; 0 without one."""
-        return max(
-            (end.duration_s for block, end in self._finished.items() if self.stage_of(block) is stage), default=0.0
-        )
+        return max((end.duration_s for end in self._ends(stage)), default=0.0)
 
     def paired(self, stage: Stage = Stage.MAIN) -> PairedData:
         """Complete cases of a stage's finished blocks, both arms."""
-        failures = self.confirmation_failures if stage.is_confirmation else self.failures
+        samples = tuple(
+            CaseSamples(
+                case_id=block.case_id,
+                block=block.block,
+                baseline_s=tuple(block.baseline_s),
+                candidate_s=tuple(block.candidate_s),
+                wall_s=done.wall_s,
+            )
+            for block, done in self._complete(stage)
+            if block.is_finished
+        )
         return PairedData(
             case_ids=self.case_ids,
-            samples=tuple(block.samples() for block in self._complete(stage) if block.is_finished),
+            samples=samples,
             conditions=self.conditions(stage),
-            failures=tuple(failures.values()),
+            failures=tuple(self._failures(stage).values()),
         )
 
     def signals(self, stage: Stage = Stage.MAIN) -> tuple[SignalSamples, ...]:
         """What was measured beside wall time: each signal of complete cases in a stage's finished blocks, both arms."""
+
+        def values(block: CaseBlock, arm: Arm, signal: Signal) -> tuple[float | None, ...]:
+            inner_loops = self.inner_loops.get(block.case_id, 0)
+            return tuple(_signal(signal, timed, inner_loops) for timed in (block.timed or {}).get(arm, ()))
+
         return tuple(
             SignalSamples(
                 case_id=block.case_id,
                 block=block.block,
                 signal=signal,
-                baseline=block.signal(signal, Arm.BASELINE, self.inner_loops.get(block.case_id, 0)),
-                candidate=block.signal(signal, Arm.CANDIDATE, self.inner_loops.get(block.case_id, 0)),
+                baseline=values(block, Arm.BASELINE, signal),
+                candidate=values(block, Arm.CANDIDATE, signal),
             )
-            for block in self._complete(stage)
+            for block, _ in self._complete(stage)
             if block.is_finished
             for signal in Signal
         )
@@ -329,11 +341,10 @@ class RunData:
             CaseChecks(
                 case_id=block.case_id,
                 data_seed=self._data_seeds.get(block.block),
-                baseline=block.done.baseline_checks,
-                candidate=block.done.candidate_checks,
+                baseline=done.baseline_checks,
+                candidate=done.candidate_checks,
             )
-            for block in self._complete(stage)
-            if block.done is not None
+            for block, done in self._complete(stage)
         )
 
     def intrusions(self, stage: Stage = Stage.MAIN) -> tuple[CaseIntrusion, ...]:
@@ -342,16 +353,17 @@ class RunData:
             CaseIntrusion(
                 case_id=block.case_id,
                 block=block.block,
-                baseline_ratio=block.done.baseline_intrusion_ratio,
-                candidate_ratio=block.done.candidate_intrusion_ratio,
+                baseline_ratio=done.baseline_intrusion_ratio,
+                candidate_ratio=done.candidate_intrusion_ratio,
             )
-            for block in self._complete(stage)
-            if block.done is not None
+            for block, done in self._complete(stage)
         )
 
-    def _complete(self, stage: Stage) -> list[CaseBlock]:
-        """Complete cases of a stage's blocks, also of one that did not come to its end."""
-        return [block for block in self._blocks.values() if block.done is not None and block.stage is stage]
+    def _complete(self, stage: Stage) -> Iterator[tuple[CaseBlock, ev.CaseFinished]]:
+        """Complete cases of a stage's blocks, also of one that did not come to its end, with what ended each."""
+        for block in self._blocks.values():
+            if block.done is not None and block.stage is stage:
+                yield block, block.done
 
     def waited_ratio(self) -> float | None:
         """Part of the timed samples' wall time in which steps waited for a CPU; None where no sample tells.
@@ -371,24 +383,15 @@ class RunData:
     def rounds(self) -> dict[str, tuple[Round, ...]]:
         """Complete rounds of each case in a one-arm run (the candidate's samples)."""
         found: dict[str, list[Round]] = {case_id: [] for case_id in self.case_ids}
-        for block in self._complete(Stage.MAIN):
-            if block.is_finished and block.candidate_s and block.done is not None:
+        for block, done in self._complete(Stage.MAIN):
+            if block.is_finished and block.candidate_s:
                 found[block.case_id].append(
                     Round(
                         values_s=tuple(block.candidate_s),
                         control_s=tuple(self._control.get(block.block, ())),
                         started_at=self._finished[block.block].started_at,
                         data_seed=self._data_seeds.get(block.block),
-                        checks=block.done.candidate_checks,
+                        checks=done.candidate_checks,
                     )
                 )
         return {case_id: tuple(rounds) for case_id, rounds in found.items()}
-
-    def _conditions(self, end: BlockFinished) -> BlockConditions:
-        return BlockConditions(
-            block=end.block,
-            duration_s=end.duration_s,
-            steal_ratio=end.steal_ratio,
-            involuntary_switches=end.involuntary_switches,
-            control_s=tuple(self._control.get(end.block, ())),
-        )

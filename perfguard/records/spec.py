@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -31,18 +32,12 @@ class Gating(str, Enum):
 class BenchmarkSpec:
     """One benchmark: a factory and the parameter values it is expanded over."""
 
-    name: str
-    """Dotted name, for instance `kernel.linear` or `step.resnet50`."""
-    target: str
-    """Import string `package.module:factory`, or `path/to/file.py:factory` relative to the arm's tree."""
-    parameters: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()
-    """Parameter names with their values, in the order of the case id."""
-    phase: Phase = Phase.STEP
-    """The default phase; a `phase` parameter overrides it per case."""
-    tags: tuple[str, ...] = ()
-    """Free labels for selection; built in: `kernel`, `step`."""
-    doc: str = ""
-    """One line for `perfguard list`."""
+    name: str  # Dotted name, for instance `kernel.linear` or `step.resnet50`
+    target: str  # Import string `package.module:factory`, or `path/to/file.py:factory` relative to the arm's tree
+    parameters: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()  # Names with values, in the case id's order
+    phase: Phase = Phase.STEP  # The default phase; a `phase` parameter overrides it per case
+    tags: tuple[str, ...] = ()  # Free labels for selection; built in: `kernel`, `step`
+    doc: str = ""  # One line for `perfguard list`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +45,11 @@ class Case:
     """A benchmark with one value for each parameter."""
 
     benchmark: str
-    """Name of the benchmark."""
     target: str
-    """Import string of the factory."""
-    parameters: tuple[tuple[str, ParameterValue], ...] = ()
-    """The chosen values, in the benchmark's order."""
-    phase: Phase = Phase.STEP
-    """What the timed region covers."""
-    tags: tuple[str, ...] = ()
-    """Labels inherited from the benchmark."""
-    gating: Gating = Gating.GATING
-    """Whether a gate may fail on it."""
+    parameters: tuple[tuple[str, ParameterValue], ...] = ()  # The chosen values, in the benchmark's order
+    phase: Phase = Phase.STEP  # What the timed region covers
+    tags: tuple[str, ...] = ()  # Labels inherited from the benchmark
+    gating: Gating = Gating.GATING  # Whether a gate may fail on it
 
     @property
     def id(self) -> str:
@@ -74,28 +63,20 @@ class Case:
 class SuiteSpec:
     """A named selection of cases."""
 
-    name: str
-    """Name on the command line."""
-    doc: str
-    """One line for `perfguard list`."""
-    gating: tuple[str, ...]
-    """Case ids or selection patterns whose verdicts decide a gate."""
-    advisory: tuple[str, ...] = ()
-    """Case ids or patterns that are measured and reported only."""
-    budget_s: float = 600.0
-    """Default wall-clock budget of a paired gate, seconds."""
+    name: str  # Name on the command line
+    doc: str  # One line for `perfguard list`
+    gating: tuple[str, ...]  # Case ids or selection patterns whose verdicts decide a gate
+    advisory: tuple[str, ...] = ()  # Case ids or patterns that are measured and reported only
+    budget_s: float = 600.0  # Default wall-clock budget of a paired gate, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
     """All benchmarks and suites that can be selected."""
 
-    benchmarks: tuple[BenchmarkSpec, ...]
-    """Built in first, then the user's."""
-    suites: tuple[SuiteSpec, ...] = field(default=())
-    """Built in first, then the user's."""
-    notes: tuple[Fact, ...] = ()
-    """What of the user's suites is not measured, or otherwise than their tools would."""
+    benchmarks: tuple[BenchmarkSpec, ...]  # Built in first, then the user's
+    suites: tuple[SuiteSpec, ...] = field(default=())  # Built in first, then the user's
+    notes: tuple[Fact, ...] = ()  # What of the user's suites is not measured, or otherwise than their tools would
 
 
 def format_parameter(value: ParameterValue) -> str:
@@ -107,12 +88,14 @@ def format_parameter(value: ParameterValue) -> str:
 
 def expand(spec: BenchmarkSpec) -> tuple[Case, ...]:
     """All cases of a benchmark: the product of its parameter values, first parameter slowest."""
-    chosen: list[tuple[tuple[str, ParameterValue], ...]] = [()]
-    for name, values in spec.parameters:
-        chosen = [(*head, (name, value)) for head in chosen for value in values]
-    return tuple(_case(spec, parameters) for parameters in chosen)
-
-
-def _case(spec: BenchmarkSpec, parameters: tuple[tuple[str, ParameterValue], ...]) -> Case:
-    phase = next((Phase(str(value)) for name, value in parameters if name == "phase"), spec.phase)
-    return Case(benchmark=spec.name, target=spec.target, parameters=parameters, phase=phase, tags=spec.tags)
+    names = [name for name, _ in spec.parameters]
+    return tuple(
+        Case(
+            benchmark=spec.name,
+            target=spec.target,
+            parameters=tuple(zip(names, values, strict=True)),
+            phase=Phase(str(values[names.index("phase")])) if "phase" in names else spec.phase,
+            tags=spec.tags,
+        )
+        for values in itertools.product(*(values for _, values in spec.parameters))
+    )

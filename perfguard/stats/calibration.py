@@ -36,18 +36,15 @@ class PooledSpread:
 
     sd: float
     """Pooled SD of the block log-ratios, as `Estimate.block_sd` has it; nan when no gate has two blocks."""
-    interval: Interval
-    """For the SD; infinite when it is unknown."""
+    interval: Interval  # For the SD; infinite when it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autocorrelation:
     """Lag-1 autocorrelation of block values, and what chance alone gives."""
 
-    value: float
-    """Pooled over the gates, in (-1, 1)."""
-    band: Interval
-    """Where it falls if the order of the blocks means nothing."""
+    value: float  # Pooled over the gates, in (-1, 1)
+    band: Interval  # Where it falls if the order of the blocks means nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +52,9 @@ class PlaceboSpread:
     """SD between gates of the true effect of a placebo, log scale."""
 
     gates: int
-    spread: float
-    """Estimate; 0 where the gates differ no more than their blocks explain. nan without a gate."""
-    upper: float
-    """Upper confidence limit; inf without a gate."""
-    p_none: float
-    """p of H0 `placebos have no effect`; 1 without a gate."""
+    spread: float  # Estimate; 0 where the gates differ no more than their blocks explain. nan without a gate.
+    upper: float  # Upper confidence limit; inf without a gate
+    p_none: float  # p of H0 `placebos have no effect`; 1 without a gate
 
     @property
     def floor_ratio(self) -> float:

@@ -43,14 +43,10 @@ _TINY = 1e-30
 class Modes:
     """Two modes, and which arm was in which in every block."""
 
-    separation: float
-    """Log-ratio of the slow mode over the fast one, above 0."""
-    evidence: float
-    """How far the information criterion of two modes lies under that of one."""
-    baseline_slow: tuple[bool, ...]
-    """Whether the baseline was in its slow mode, by block in the order given."""
-    candidate_slow: tuple[bool, ...]
-    """The same for the candidate."""
+    separation: float  # Log-ratio of the slow mode over the fast one, above 0
+    evidence: float  # How far the information criterion of two modes lies under that of one
+    baseline_slow: tuple[bool, ...]  # Whether the baseline was in its slow mode, by block in the order given
+    candidate_slow: tuple[bool, ...]  # The same for the candidate
 
     @property
     def same(self) -> tuple[bool, ...]:

@@ -60,8 +60,7 @@ def positive_times(values_s: Sequence[float]) -> FloatArray:
 class BlockEffect:
     """What one block says of a case."""
 
-    log_ratio: float
-    """Candidate over baseline; nan when there is no pair of samples."""
+    log_ratio: float  # Candidate over baseline; nan when there is no pair of samples
     variance: float
     """Squared standard error of it from the samples alone; nan when too few are left after trimming."""
 

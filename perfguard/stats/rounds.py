@@ -35,10 +35,8 @@ class RoundsResult:
 
     estimate: Estimate
     """Midpoint and hull over the control workload's coefficients; the standard error belongs to the hull."""
-    p_slower: float
-    """One-sided p of H0 `effect <= margin`, the larger one over the coefficients."""
-    p_faster: float
-    """One-sided p of H0 `effect >= -margin`, likewise."""
+    p_slower: float  # One-sided p of H0 `effect <= margin`, the larger one over the coefficients
+    p_faster: float  # One-sided p of H0 `effect >= -margin`, likewise
 
 
 def estimate_rounds(

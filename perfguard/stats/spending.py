@@ -37,8 +37,7 @@ class Spending(str, Enum):
 
     CAUTIOUS = "cautious"
     """O'Brien-Fleming type: next to nothing early, almost the whole level at the end. For flags."""
-    EVEN = "even"
-    """In proportion to the information. For leaving a case early that shows nothing."""
+    EVEN = "even"  # In proportion to the information. For leaving a case early that shows nothing.
 
 
 def spent(spending: Spending, level: float, fraction: float) -> float:
@@ -140,10 +139,8 @@ class _State:
     """Density of an interim analysis's z over the paths that no analysis has stopped yet, one row for each level."""
 
     information: float
-    nodes: FloatArray
-    """Shape `(levels, points)`."""
-    weighted: FloatArray
-    """Density times Simpson's weights, the same shape."""
+    nodes: FloatArray  # Shape `(levels, points)`
+    weighted: FloatArray  # Density times Simpson's weights, the same shape
 
     @classmethod
     def after(cls, state: _State | None, now: float, bounds: FloatArray) -> _State:

@@ -44,8 +44,7 @@ class VoidedBlock:
     """A block that is left out, and why."""
 
     block: int
-    severity: float
-    """How far beyond its worst limit, 1 at the limit; orders the blocks."""
+    severity: float  # How far beyond its worst limit, 1 at the limit; orders the blocks
     causes: Mapping[str, float | int]
     """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `control_ratio` (how much slower
     than in the typical block)."""
@@ -55,8 +54,7 @@ class VoidedBlock:
 class Voiding:
     """What the arm-blind rule did to a run."""
 
-    voided: tuple[VoidedBlock, ...]
-    """Left out, worst first; at most the allowed share."""
+    voided: tuple[VoidedBlock, ...]  # Left out, worst first; at most the allowed share
     spared: tuple[VoidedBlock, ...]
     """Disturbed too, but kept because the allowed share was used up, worst first; then the host is unstable."""
     blocks_total: int

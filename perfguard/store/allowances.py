@@ -13,26 +13,22 @@ reason = "new padding code, see #12"
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from perfguard.config import read_toml
+from perfguard.config import read_toml, require_known
 from perfguard.errors import ConfigError
 from perfguard.records.allowance import ALLOW_SCHEMA, LARGEST_RATIO, LONGEST_DAYS, Allowance, AllowList
 from perfguard.store.files import write_text
 from perfguard.units import format_ratio, printable
 
-_HEAD = """\
-# Slowdowns that are accepted for a while. Written by `perfguard allow`; may be edited by hand.
-"""
+_HEAD = "# Slowdowns that are accepted for a while. Written by `perfguard allow`; may be edited by hand.\n"
 
 
 def allow_file(baselines: Path) -> Path:
@@ -43,9 +39,7 @@ def allow_file(baselines: Path) -> Path:
 def load_allowances(path: Path, *, today: date) -> tuple[Allowance, ...]:
     """The entries of an allow-list in the order of the file, expired ones too; none where there is no file.
 
-    Args:
-        path: The file.
-        today: UTC date; no entry may end more than a year after it.
+    No entry may end more than a year after `today`, a UTC date.
 
     Raises:
         ConfigError: The file is corrupt, of another schema, or holds something unknown or impossible.
@@ -60,24 +54,24 @@ def load_allowances(path: Path, *, today: date) -> tuple[Allowance, ...]:
             f"{path} has schema {table.get('schema')!r}, this perfguard reads {ALLOW_SCHEMA}; it is no allow-list, or "
             "one of a later perfguard"
         )
-    _require_known(table, AllowList, str(path))
+    require_known(table, AllowList, str(path), cutoff=0.5)
     entries = table.get("allow", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         if isinstance(entry, dict):
-            _require_known(entry, Allowance, f"{path}: entry {number}")
+            require_known(entry, Allowance, f"{path}: entry {number}", cutoff=0.5)
     try:
         found = msgspec.convert(table, AllowList, strict=True)
     except (msgspec.ValidationError, OverflowError) as error:
         raise ConfigError(f"{path} is not valid: {error}") from error
-    return tuple(_checked(entry, number, path, today) for number, entry in enumerate(found.allow, start=1))
+    cleaned = tuple(replace(entry, case=entry.case.strip(), reason=one_line(entry.reason)) for entry in found.allow)
+    for number, entry in enumerate(cleaned, start=1):
+        if problem := impossible(entry, today):
+            raise ConfigError(f"{path}: entry {number} ({printable(entry.case)!r}): {problem}")
+    return cleaned
 
 
 def save_allowances(path: Path, allowances: Sequence[Allowance]) -> None:
-    """Replace the file in one step; entries are sorted, so that a further one adds lines and moves none.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError; sorted entries: a further one adds lines and moves none."""
     write_text(path, allowances_text(allowances))
 
 
@@ -109,34 +103,13 @@ def impossible(allowance: Allowance, today: date) -> str | None:
     return None
 
 
-def _checked(entry: Allowance, number: int, path: Path, today: date) -> Allowance:
-    cleaned = dataclasses.replace(entry, case=entry.case.strip(), reason=one_line(entry.reason))
-    problem = impossible(cleaned, today)
-    if problem is not None:
-        raise ConfigError(f"{path}: entry {number} ({printable(cleaned.case)!r}): {problem}")
-    return cleaned
-
-
 def _entry_text(entry: Allowance) -> str:
-    lines = (
-        "[[allow]]",
-        f"case = {_toml_string(entry.case)}",
-        f"max_ratio = {entry.max_ratio!r}",
-        f"until = {entry.until.isoformat()}",
-        f"reason = {_toml_string(entry.reason)}",
+    return (
+        f"[[allow]]\ncase = {_toml_string(entry.case)}\nmax_ratio = {entry.max_ratio!r}\n"
+        f"until = {entry.until.isoformat()}\nreason = {_toml_string(entry.reason)}\n"
     )
-    return "\n".join(lines) + "\n"
 
 
 def _toml_string(text: str) -> str:
     # A JSON string is a TOML basic string, but for DEL, which JSON leaves as it is.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _require_known(table: dict[str, Any], kind: type[Any], where: str) -> None:
-    names = [spec.name for spec in dataclasses.fields(kind)]
-    for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
-            raise ConfigError(f"{where}: unknown key {key!r}; {hint}")

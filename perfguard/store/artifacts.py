@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
@@ -26,23 +27,13 @@ MOST_ZIP_BYTES = 512 * 1024**2
 MOST_RESULT_BYTES = 16 * 1024**2
 MOST_MEMBERS = 20_000
 MOST_CASES = 5_000
-_DEEPEST = 60
-"""Levels of nesting of a result; a written one has fewer than ten."""
+_DEEPEST = 60  # Levels of nesting of a result; a written one has fewer than ten
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_CHUNK_BYTES = 1 << 16
 _LARGEST_READ_BYTES = 4 * 1024**2
 """zipfile reads the list of members at once, however long it says to be; this is room for `MOST_MEMBERS`."""
 _UNREADABLE = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    ValueError,
-    # zipfile's words for encrypted members and unknown versions
-    RuntimeError,
-    NotImplementedError,
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError, ValueError),
+    *(RuntimeError, NotImplementedError),  # zipfile's words for encrypted members and unknown versions
 )
 
 
@@ -54,11 +45,7 @@ class _SmallReads:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes.
-
-        Raises:
-            BadZipFile: They are too many.
-        """
+        """The next bytes; BadZipFile where they are too many."""
         content = self._file.read(_LARGEST_READ_BYTES + 1 if size < 0 else min(size, _LARGEST_READ_BYTES + 1))
         if len(content) > _LARGEST_READ_BYTES:
             raise zipfile.BadZipFile(f"it lists more than {MOST_MEMBERS} files")
@@ -66,18 +53,16 @@ class _SmallReads:
 
 
 def result_in_zip(file: IO[bytes], *, source: str) -> RunResult:
-    """The result in a zip.
-
-    Raises:
-        StoreError: It is no zip, holds none or several, or could harm whoever unpacks it.
-    """
+    """The result in a zip. Raises StoreError: it is no zip, holds none or several, or could harm whoever unpacks it."""
     try:
         with zipfile.ZipFile(cast("IO[bytes]", _SmallReads(file))) as archive:
             member = _result_member(archive, source)
             with archive.open(member) as stream:
-                content = _read_at_most(stream, f"{RESULT_NAME} in {source}")
+                content = stream.read(MOST_RESULT_BYTES + 1)
     except _UNREADABLE as error:
         raise StoreError(f"{source} is not a zip that can be read: {error}") from error
+    if len(content) > MOST_RESULT_BYTES:
+        raise StoreError(f"{RESULT_NAME} in {source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
     return parse_result(content, source=f"{RESULT_NAME} in {source}")
 
 
@@ -88,7 +73,7 @@ def parse_result(content: bytes, *, source: str) -> RunResult:
         StoreError: It is no JSON, has another schema or wrong types or is too large.
     """
     try:
-        data: Any = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        data: Any = json.loads(content.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         if _SURROGATE.search(content):  # half of a pair is text to JSON, and to nothing else
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
@@ -132,35 +117,20 @@ def _leads_outside(name: str) -> bool:
     return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name.partition("/")[0] or "\0" in name
 
 
-def _read_at_most(stream: IO[bytes], source: str) -> bytes:
-    content = bytearray()
-    while chunk := stream.read(_CHUNK_BYTES):
-        content += chunk
-        if len(content) > MOST_RESULT_BYTES:
-            raise StoreError(f"{source} is larger than {MOST_RESULT_BYTES} bytes; no result is")
-    return bytes(content)
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _finite(text: str) -> float:
+    """A number of JSON, which `NaN`, `Infinity` and 1e999 are not."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is larger than any number")
+        is_name = not text[-1].isdigit()
+        raise ValueError(f"{text} is not JSON" if is_name else f"{text[:40]} is larger than any number")
     return number
 
 
 def _depth(data: Any) -> int:
     """Levels of nesting; breadth first, so that nothing deep can exhaust the stack."""
-    depth, level = 0, [data]
+    depth, level = -1, list[Any]([[data]])
     while level:
         depth += 1
-        level = [child for item in level for child in _children(item)]
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for child in chain.from_iterable(children) if isinstance(child, (dict, list))]
     return depth
-
-
-def _children(item: Any) -> list[Any]:
-    children = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
-    return [child for child in children if isinstance(child, dict | list)]

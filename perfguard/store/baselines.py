@@ -8,26 +8,27 @@ fingerprint.json  the machine                                      info.json    
 
 from __future__ import annotations
 
-import json
+import os
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perfguard.codec import from_builtins, to_json, upgraded
-from perfguard.errors import StoreError
+from perfguard.errors import StoreError, UsageError
 from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.record import BASELINE_SCHEMA, BaselineInfo, CaseNoise, StoredBaseline
 from perfguard.records.run import Round
-from perfguard.store.files import write_text
-from perfguard.store.pyperf_files import read_suite, suite_from_runs, write_suite
+from perfguard.store.files import parse_json, write_text
+from perfguard.store.pyperf_files import REMEDY, read_suite, suite_from_runs, write_suite
 
 T = TypeVar("T")
 
 CONTROL_KEY = "perfguard_canary_s"
 STARTED_KEY = "perfguard_started_at"
 SEED_KEY = "perfguard_data_seed"
-CHECK_PREFIX = "perfguard_check_"
-"""Before the name of each number that the round computed; older baselines hold none."""
+CHECK_PREFIX = "perfguard_check_"  # Before the name of each number that the round computed; older baselines hold none
 
 
 def metadata_of(entry: Round) -> dict[str, Any]:
@@ -45,8 +46,7 @@ def metadata_of(entry: Round) -> dict[str, Any]:
 class BaselineStore:
     """The directory that baselines live in."""
 
-    root: Path
-    """Usually `baselines` in the project."""
+    root: Path  # Usually `baselines` in the project
 
     def place(self, machine_id: str, suite: str) -> Path:
         """Directory of one baseline."""
@@ -61,11 +61,7 @@ class BaselineStore:
         return tuple(sorted(info.parent for info in self.root.glob("*/*/info.json")))
 
     def load(self, place: Path) -> StoredBaseline:
-        """Read one baseline.
-
-        Raises:
-            StoreError: There is none, or a file is missing, corrupt, or of another schema.
-        """
+        """Read one baseline. Raises StoreError: there is none, or a file is missing, corrupt, or of another schema."""
         if not any(place.glob("*.json")):
             raise StoreError(f"{place} holds no baseline; `perfguard baseline show` lists those that are stored")
         info = _read(place / "info.json", BaselineInfo)
@@ -82,11 +78,7 @@ class BaselineStore:
         )
 
     def save(self, baseline: StoredBaseline, runs: dict[str, list[Any]]) -> Path:
-        """Write one baseline; `runs` are its pyperf runs by case id, each with its canary.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+        """Write one baseline, or raise StoreError; `runs` are its pyperf runs by case id, with control workloads."""
         place = self.place(baseline.info.machine_id, baseline.info.suite)
         write_suite(suite_from_runs(runs), place / "timings.json", public=True)
         for name, value in (
@@ -99,42 +91,106 @@ class BaselineStore:
 
 
 def _rounds_of(suite: Any, source: Path) -> dict[str, tuple[Round, ...]]:
-    rounds: dict[str, tuple[Round, ...]] = {}
-    for benchmark in suite.get_benchmarks():
-        found = []
-        for run in benchmark.get_runs():
-            metadata = run.get_metadata()
-            if not run.values:
-                continue
-            if CONTROL_KEY not in metadata:
-                raise StoreError(
-                    f"{source}: {benchmark.get_name()} has a run without its control workload; it was not written by "
-                    "`perfguard baseline update`"
-                )
-            found.append(
-                Round(
-                    values_s=tuple(run.values),
-                    control_s=(float(metadata[CONTROL_KEY]),),
-                    started_at=float(metadata.get(STARTED_KEY, 0.0)),
-                    data_seed=metadata.get(SEED_KEY),
-                    checks={
-                        name.removeprefix(CHECK_PREFIX): float(value)
-                        for name, value in metadata.items()
-                        if name.startswith(CHECK_PREFIX)
-                    },
-                )
-            )
-        rounds[benchmark.get_name()] = tuple(found)
-    return rounds
+    return {
+        benchmark.get_name(): tuple(
+            _round_of(run, f"{source}: {benchmark.get_name()}") for run in benchmark.get_runs() if run.values
+        )
+        for benchmark in suite.get_benchmarks()
+    }
+
+
+def _round_of(run: Any, source: str) -> Round:
+    metadata = run.get_metadata()
+    if CONTROL_KEY not in metadata:
+        raise StoreError(
+            f"{source} has a run without its control workload; it was not written by `perfguard baseline update`"
+        )
+    checks = {name: float(value) for name, value in metadata.items() if name.startswith(CHECK_PREFIX)}
+    return Round(
+        values_s=tuple(run.values),
+        control_s=(float(metadata[CONTROL_KEY]),),
+        started_at=float(metadata.get(STARTED_KEY, 0.0)),
+        data_seed=metadata.get(SEED_KEY),
+        checks={name.removeprefix(CHECK_PREFIX): value for name, value in checks.items()},
+    )
 
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path, if_corrupt=REMEDY)
     except FileNotFoundError:
-        raise StoreError(f"{path} is missing; restore it from git, or run `perfguard baseline update`") from None
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} is corrupt ({error}); restore it from git, or run `perfguard baseline update`"
-        ) from error
+        raise StoreError(f"{path} is missing; {REMEDY}") from None
     return from_builtins(upgraded(data, kind), kind, source=str(path))
+
+
+ANCHOR = "anchor"  # Name of the folder, inside that of the baseline
+
+FILES = ("timings.json", "noise.json", "fingerprint.json", "info.json")  # What a baseline consists of
+
+OPTIONAL_FILES = ("census.json",)  # What a baseline has besides where it could be counted
+
+
+def anchor_place(place: Path) -> Path:
+    """Directory of the anchor that belongs to the baseline at `place`."""
+    return place / ANCHOR
+
+
+def has_anchor(place: Path) -> bool:
+    """Whether the baseline at `place` has an anchor; a damaged one is one, too, and is said when it is read."""
+    return os.path.lexists(anchor_place(place))
+
+
+def files_of(place: Path) -> dict[str, bytes]:
+    """The files of a stored baseline as they are. Raises StoreError: one is missing or cannot be read."""
+    try:
+        counted = [name for name in OPTIONAL_FILES if (place / name).is_file()]
+        return {name: (place / name).read_bytes() for name in (*FILES, *counted)}
+    except OSError as error:
+        raise StoreError(f"{error.filename} cannot be read ({error.strerror}); {REMEDY}") from error
+
+
+def freeze(files: Mapping[str, bytes], place: Path, *, replace: bool) -> Path:
+    """Write an anchor beside the baseline at `place`, in one step; gives its directory.
+
+    Raises:
+        UsageError: There is one, and it is not to be replaced.
+        StoreError: It cannot be written.
+    """
+    destination = anchor_place(place)
+    if has_anchor(place) and not replace:
+        raise UsageError(
+            f"{destination} exists: an anchor is only worth something while it stays; use --replace to accept what "
+            "has been added since, or --remove"
+        )
+    new, old = place / f".{ANCHOR}.{os.getpid()}.new", place / f".{ANCHOR}.{os.getpid()}.old"
+    try:
+        new.mkdir(parents=True)
+        for name in (*FILES, *(name for name in OPTIONAL_FILES if name in files)):
+            (new / name).write_bytes(files[name])
+        if has_anchor(place):
+            destination.rename(old)
+        new.rename(destination)
+    except OSError as error:
+        raise StoreError(f"{destination} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if old.is_dir() and not destination.exists():
+            old.rename(destination)
+        shutil.rmtree(old, ignore_errors=True)
+    return destination
+
+
+def remove(place: Path) -> Path:
+    """Remove the anchor of the baseline at `place`; gives its directory.
+
+    Raises:
+        StoreError: There is none, or it cannot be removed.
+    """
+    destination = anchor_place(place)
+    if not has_anchor(place):
+        raise StoreError(f"there is no anchor at {destination}")
+    try:
+        shutil.rmtree(destination)
+    except OSError as error:
+        raise StoreError(f"{destination} cannot be removed: {error.strerror or error}") from error
+    return destination

@@ -14,15 +14,13 @@ from typing import TypeVar
 
 from perfguard.codec import to_json
 from perfguard.errors import StoreError
-from perfguard.records.calibration import CALIBRATION_SCHEMA, TIME_FORMAT, Calibration
-from perfguard.records.planning import PLAN_SCHEMA, SuitePlan
+from perfguard.records.calibration import CALIBRATION_SCHEMA, PLAN_SCHEMA, TIME_FORMAT, Calibration, SuitePlan
 from perfguard.records.verdict import GateOutcome
 from perfguard.store.files import load_json, write_text
 
 T = TypeVar("T")
 
-_LARGEST_LOG_RATIO = 50.0
-"""Identical arms never differ by so much: it is a factor of 5e21."""
+_LARGEST_LOG_RATIO = 50.0  # Identical arms never differ by so much: it is a factor of 5e21
 
 _NUMBERS = re.compile(r"\[\n\s*(-?[0-9][^\[\]{}\"]*?)\n\s*\]")
 """An array of numbers over several lines; JSON strings hold no line breaks, so nothing else can look like it."""
@@ -62,35 +60,23 @@ def load_calibration(path: Path) -> Calibration | None:
 
 
 def save_calibration(path: Path, calibration: Calibration) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError."""
     write_text(path, calibration_text(calibration))
 
 
 def load_plan(path: Path) -> SuitePlan | None:
-    """The plan in a file; None where there is no file.
-
-    Raises:
-        StoreError: It is corrupt or of another schema.
-    """
+    """The plan in a file; None where there is no file. Raises StoreError: it is corrupt or of another schema."""
     return _load(path, SuitePlan, PLAN_SCHEMA, "perfguard plan --write")
 
 
 def save_plan(path: Path, plan: SuitePlan) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError."""
     write_text(path, to_json(plan, indent=1) + "\n")
 
 
 def calibration_text(calibration: Calibration) -> str:
     """JSON with sorted keys and one line for each list of numbers: a further gate adds lines and changes none."""
-    return _NUMBERS.sub(_one_line, to_json(calibration, indent=1)) + "\n"
+    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", to_json(calibration, indent=1)) + "\n"
 
 
 def _problem(calibration: Calibration) -> str | None:
@@ -115,10 +101,6 @@ def _problem(calibration: Calibration) -> str | None:
         except ValueError:
             return f"finished_at {gate.finished_at!r} of run {gate.run_id} is no time"
     return None
-
-
-def _one_line(found: re.Match[str]) -> str:
-    return "[" + ", ".join(number.strip() for number in found[1].split(",")) + "]"
 
 
 def _load(path: Path, kind: type[T], schema: int, remedy: str) -> T | None:

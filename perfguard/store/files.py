@@ -13,25 +13,31 @@ from perfguard.errors import StoreError
 T = TypeVar("T")
 
 
-def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_foreign: str) -> T | None:
-    """The value in a file; None where there is no file.
-
-    Args:
-        path: The file.
-        kind: What it holds.
-        schema: The latest schema that can be read; older ones can be, too.
-        if_corrupt: What to do where it is no JSON, as the end of a sentence.
-        if_foreign: What to do where it has another schema, likewise.
+def parse_json(path: Path, *, if_corrupt: str) -> Any:
+    """Plain data in a JSON file.
 
     Raises:
-        StoreError: It is corrupt or of another schema.
+        FileNotFoundError: There is none.
+        StoreError: It is no JSON; `if_corrupt` ends the message.
     """
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} is corrupt ({error}); {if_corrupt}") from error
+
+
+def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_foreign: str) -> T | None:
+    """The value in a file of this schema or an older one; None where there is no file.
+
+    Raises:
+        StoreError: It is corrupt or of another schema; `if_corrupt` or `if_foreign` ends the message.
+    """
+    try:
+        data = parse_json(path, if_corrupt=if_corrupt)
+    except FileNotFoundError:
+        return None
     found = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= schema:
         raise StoreError(f"{path} has schema {found!r}, this perfguard reads {schema}; {if_foreign}")
@@ -39,19 +45,12 @@ def load_json(path: Path, kind: type[T], *, schema: int, if_corrupt: str, if_for
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole, or leave what is there.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file whole, or leave what is there. Raises StoreError: it cannot be written."""
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe is written to, never replaced
+            path.write_bytes(content)
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             temporary.write_bytes(content)
             temporary.replace(path)

@@ -25,10 +25,10 @@ from perfguard.errors import StoreError
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 from perfguard.store.files import load_json, write_text
 
-OP_COUNTS_SCHEMA = 1
-"""Layout of the file."""
+OP_COUNTS_SCHEMA = 1  # Layout of the file
 
 _COLUMNS = ("kind", "phase", "module", "name", "detail", "implementation", "count", "size_bytes")
+_values = attrgetter(*_COLUMNS)
 _ORDER = attrgetter(*_COLUMNS[:-2])
 _REMEDY = "restore it from git, or run `perfguard baseline update`"
 
@@ -74,61 +74,32 @@ def load_op_counts(path: Path) -> dict[str, OpCounts]:
 
 
 def save_op_counts(path: Path, op_counts: Iterable[OpCounts]) -> None:
-    """Replace the file in one step.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Replace the file in one step, or raise StoreError."""
     write_text(path, op_counts_text(op_counts))
 
 
 def op_counts_text(op_counts: Iterable[OpCounts]) -> str:
     """The file's text: the same for the same op counts, in whatever order they and their rows come."""
     cases = sorted(op_counts, key=lambda counts: counts.case_id)
-    return "\n".join(
-        (
-            f'{{"schema": {OP_COUNTS_SCHEMA},',
-            f'"columns": {_line(_COLUMNS)},',
-            '"cases": {',
-            ",\n".join(map(_case_text, cases)),
-            "}}",
-            "",
-        )
-    )
+    head = f'{{"schema": {OP_COUNTS_SCHEMA},\n"columns": {_line(_COLUMNS)},\n"cases": {{\n'
+    return head + ",\n".join(map(_case_text, cases)) + "\n}}\n"
 
 
 def _case_text(counts: OpCounts) -> str:
-    rows = ",\n".join(_line(_values(row)) for row in sorted(counts.rows, key=_ORDER))
+    rows = ",\n".join(_line(list(_values(row))) for row in sorted(counts.rows, key=_ORDER))
     head = (
         f'{_line(counts.case_id)}: {{"isa_class": {_line(counts.isa_class)}, "torch": {_line(counts.torch)}, "rows": ['
     )
     return f"{head}\n{rows}\n]}}"
 
 
-def _values(row: OpCountRow) -> list[str | int]:
-    return [row.kind.value, row.phase.value, *(getattr(row, column) for column in _COLUMNS[2:])]
-
-
 def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _row(values: _Row) -> OpCountRow:
-    kind, phase, module, name, detail, implementation, count, size_bytes = values
-    return OpCountRow(
-        kind=kind,
-        phase=phase,
-        module=module,
-        name=name,
-        detail=detail,
-        implementation=implementation,
-        count=count,
-        size_bytes=size_bytes,
-    )
-
-
 def _op_counts_of(case_id: str, case: _StoredCase, path: Path) -> OpCounts:
-    rows = sorted(map(_row, case.rows), key=_ORDER)
+    named: list[dict[str, Any]] = [dict(zip(_COLUMNS, values, strict=True)) for values in case.rows]
+    rows = sorted((OpCountRow(**values) for values in named), key=_ORDER)
     for row in rows:
         if row.count < 1 or row.size_bytes < 0:
             raise StoreError(f"{path} is corrupt ({case_id}: {row.name} is counted {row.count} times); {_REMEDY}")

@@ -12,21 +12,12 @@ from perfguard.errors import StoreError
 from perfguard.store.files import write_text
 
 PRIVATE_METADATA = (
-    "boot_time",
-    "command",
-    "cpu_freq",
-    "hostname",
-    "load_avg_1min",
-    "perf_version",
-    "platform",
-    "python_cflags",
-    "python_config_args",
-    "python_executable",
-    "runnable_threads",
-    "uptime",
+    *("boot_time", "command", "cpu_freq", "hostname", "load_avg_1min", "perf_version", "platform", "python_cflags"),
+    *("python_config_args", "python_executable", "runnable_threads", "uptime"),
 )
 """Left out of what is committed: names of hosts and places, and what changes with every run and means nothing."""
 
+REMEDY = "restore it from git, or run `perfguard baseline update`"
 _BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What pyperf raises on a file that it did not write, or not to its end."""
 
@@ -47,9 +38,7 @@ def join_suites(paths: Iterable[Path], *, skipped: Callable[[str], None]) -> Any
             continue
         for benchmark in suite.get_benchmarks():
             runs.setdefault(benchmark.get_name(), []).extend(benchmark.get_runs())
-    if not runs:
-        return None
-    return suite_from_runs(runs)
+    return suite_from_runs(runs) if runs else None
 
 
 def suite_from_runs(runs: dict[str, list[Any]]) -> Any:
@@ -60,12 +49,9 @@ def suite_from_runs(runs: dict[str, list[Any]]) -> Any:
 
 
 def write_suite(suite: Any, path: Path, *, public: bool = False) -> None:
-    """Write a suite as sorted, indented JSON, one value a line, so that a diff of it can be read.
+    """Write a pyperf suite as sorted, indented JSON, one value a line, so that a diff of it can be read.
 
-    Args:
-        suite: A pyperf BenchmarkSuite.
-        path: Where to.
-        public: Leave private metadata out, for files that are committed.
+    A public one, which is committed, lacks private metadata.
 
     Raises:
         StoreError: The file cannot be written.
@@ -80,21 +66,15 @@ def write_suite(suite: Any, path: Path, *, public: bool = False) -> None:
 
 
 def read_suite(path: Path) -> Any:
-    """A pyperf suite.
-
-    Raises:
-        StoreError: The file is missing or not pyperf's.
-    """
+    """A pyperf suite. Raises StoreError: the file is missing or not pyperf's."""
     import pyperf
 
     try:
         return pyperf.BenchmarkSuite.load(str(path))
     except FileNotFoundError:
-        raise StoreError(f"{path} is missing; restore it from git, or run `perfguard baseline update`") from None
+        raise StoreError(f"{path} is missing; {REMEDY}") from None
     except _BROKEN as error:
-        raise StoreError(
-            f"{path} is not a pyperf file ({error}); restore it from git, or run `perfguard baseline update`"
-        ) from error
+        raise StoreError(f"{path} is not a pyperf file ({error}); {REMEDY}") from error
 
 
 def _drop_private(document: dict[str, Any]) -> None:

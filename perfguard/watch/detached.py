@@ -23,20 +23,17 @@ class DetachedRun:
     """A command that was started in a session of its own: no terminal's end and no Ctrl-C reaches it."""
 
     def __init__(self, arguments: Sequence[str], project: Path) -> None:
-        """Start it.
-
-        Args:
-            arguments: Of perfguard.
-            project: Where its runs are recorded.
+        """Start perfguard with these arguments; its runs are recorded in the project.
 
         Raises:
             StoreError: The project cannot be written.
         """
         self._runs = project / ".perfguard" / "runs"
-        self._console = self._runs.parent / f"console-{secrets.token_hex(4)}.log"
+        self.console = self._runs.parent / f"console-{secrets.token_hex(4)}.log"
+        """File with what it prints."""
         try:
-            self._console.parent.mkdir(parents=True, exist_ok=True)
-            with self._console.open("wb") as output:
+            self.console.parent.mkdir(parents=True, exist_ok=True)
+            with self.console.open("wb") as output:
                 self._process = subprocess.Popen(
                     [*own_command(), *arguments],
                     stdin=subprocess.DEVNULL,
@@ -52,11 +49,6 @@ class DetachedRun:
         """Process id."""
         return self._process.pid
 
-    @property
-    def console(self) -> Path:
-        """File with what it prints."""
-        return self._console
-
     def exit_code(self) -> int | None:
         """Its exit code; None while it runs."""
         return self._process.poll()
@@ -66,16 +58,14 @@ class DetachedRun:
         while self.exit_code() is None:
             folder = recording_of(self.pid, self._runs)
             if folder is not None:
-                self._adopt(folder)
-                return None if self._ends_soon() else folder
+                with suppress(OSError):  # the process goes on writing into the same file
+                    self.console.replace(folder / CONSOLE_FILE)
+                    self.console = folder / CONSOLE_FILE
+                with suppress(subprocess.TimeoutExpired):  # it may end at once, as where an arm cannot be resolved
+                    self._process.wait(_SETTLES_S)
+                return folder if self.exit_code() is None else None
             time.sleep(_EVERY_S)
         return None
-
-    def _ends_soon(self) -> bool:
-        """Whether it ends with hardly a run begun, as where an arm cannot be resolved."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_SETTLES_S)
-        return self.exit_code() is not None
 
     def interrupt(self) -> None:
         """Ask it to end in an orderly way, as Ctrl-C does, and wait until it has."""
@@ -85,16 +75,10 @@ class DetachedRun:
 
     def take_console(self) -> str:
         """What it printed; the file goes away where there is no run's folder that it belongs to."""
-        text = self._console.read_text(encoding="utf-8", errors="replace")
-        if self._console.name != CONSOLE_FILE:
-            self._console.unlink(missing_ok=True)
+        text = self.console.read_text(encoding="utf-8", errors="replace")
+        if self.console.name != CONSOLE_FILE:
+            self.console.unlink(missing_ok=True)
         return text
-
-    def _adopt(self, folder: Path) -> None:
-        """Move the output to the run's folder; the process goes on writing into the same file."""
-        with suppress(OSError):
-            self._console.replace(folder / CONSOLE_FILE)
-            self._console = folder / CONSOLE_FILE
 
 
 def own_command() -> list[str]:

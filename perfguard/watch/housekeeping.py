@@ -39,14 +39,14 @@ class StartingThread:
 def keep_off(cpus: Collection[int], *, root: Path = CPU_FOLDER, spared: Collection[int] = ()) -> Fact:
     """Move this process away from the measured CPUs and give it the lowest priority; say what was done, or why not.
 
-    All of its threads; those that they start inherit both.
-
-    Args:
-        cpus: CPUs that are measured on; none where nothing is measured on this machine.
-        root: Where the kernel describes CPUs.
-        spared: Threads that are left as they are; they must do nothing but start processes.
+    This holds for all threads but the spared ones, which must do nothing but start processes; threads that they start
+    inherit both. `root` is where the kernel describes CPUs.
     """
-    threads = [thread for thread in _threads() if thread not in spared]
+    try:
+        threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    except OSError:
+        threads = [0]  # the calling one
+    threads = [thread for thread in threads if thread not in spared]
     moved = _moved(frozenset(cpus), root, threads)
     return replace(moved, values={**moved.values, "niceness": _lowered(threads)})
 
@@ -87,7 +87,10 @@ def _siblings(cpu: int, root: Path) -> frozenset[int]:
 
 def _lowered(threads: Sequence[int]) -> int | None:
     """Give up priority for CPU and disk; the niceness that is left, None where the process only runs on idle CPUs."""
-    _lower_disk_priority()
+    import psutil
+
+    with suppress(psutil.Error, OSError, ValueError):
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     try:
         for thread in threads:
             os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
@@ -96,18 +99,3 @@ def _lowered(threads: Sequence[int]) -> int | None:
             os.setpriority(os.PRIO_PROCESS, 0, _LEAST_NICE)
         return os.getpriority(os.PRIO_PROCESS, 0)
     return None
-
-
-def _threads() -> list[int]:
-    """Ids of this process's threads; 0, which is the calling one, where the kernel does not list them."""
-    try:
-        return [int(task.name) for task in Path("/proc/self/task").iterdir()]
-    except OSError:
-        return [0]
-
-
-def _lower_disk_priority() -> None:
-    import psutil
-
-    with suppress(psutil.Error, OSError, ValueError):
-        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from perfguard.codec import from_builtins, to_json
 from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.host.probe import probe
-from perfguard.records.case_block import CaseBlock
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -24,26 +23,20 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.sources.event_tail import EventTail
 from perfguard.watch.view.run_view import History, HistoryPoint
 
-MAX_RUNS = 500
-"""The latest ones; older runs are left out of a series."""
+MAX_RUNS = 500  # The latest ones; older runs are left out of a series
 _CACHE_FILE = "history.json"
 _CACHE_SCHEMA = 3
-_LONGEST_S = 1e9
-"""Thirty years; a damaged recording can hold any number."""
+_LONGEST_S = 1e9  # Thirty years; a damaged recording can hold any number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
     """What a series needs of one run, as kept from one reading of its events to the next."""
 
-    size_bytes: int
-    """Of the events when they were read; others are read again."""
-    changed_ns: int
-    """Time of their last change, likewise."""
-    points: tuple[HistoryPoint, ...]
-    """One for each case that was measured."""
-    problem: Fact | None = None
-    """Why the run could not be read."""
+    size_bytes: int  # Of the events when they were read; others are read again
+    changed_ns: int  # Time of their last change, likewise
+    points: tuple[HistoryPoint, ...]  # One for each case that was measured
+    problem: Fact | None = None  # Why the run could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +49,20 @@ def read_history(loaded: LoadedConfig, case_ids: Collection[str] | None = None) 
     """The series of a project's recorded runs, and this machine's stored baselines beside them.
 
     The first reading takes seconds where many runs are recorded; what it found is kept in `.perfguard/history.json`.
-
-    Args:
-        loaded: The project.
-        case_ids: Cases to tell of; all for None.
+    No `case_ids` stand for all cases.
     """
     folder = loaded.project / ".perfguard"
     known = _load(folder / _CACHE_FILE)
     found = dict(_read_runs(folder / "runs", known))
     if found != known:
         _save(folder / _CACHE_FILE, found)
-    machine_id = _machine_id()
-    points = (point for run in found.values() for point in run.points)
+    try:
+        machine_id = probe().machine_id
+    except PerfguardError:  # `perfguard fingerprint` says why
+        machine_id = None
+    points = (point for run in found.values() for point in run.points if case_ids is None or point.case_id in case_ids)
     return History(
-        points=tuple(
-            sorted(
-                (point for point in points if case_ids is None or point.case_id in case_ids),
-                key=lambda point: (point.t_wall, point.case_id),
-            )
-        ),
+        points=tuple(sorted(points, key=lambda point: (point.t_wall, point.case_id))),
         baselines_s=_baselines_s(loaded, machine_id, case_ids),
         machine_id=machine_id,
         problems={run_id: run.problem for run_id, run in found.items() if run.problem},
@@ -96,31 +84,26 @@ def _read_runs(runs: Path, known: dict[str, RecordedRun]) -> Iterator[tuple[str,
 
 
 def _read_run(path: Path, *, size_bytes: int, changed_ns: int) -> RecordedRun:
-    data, started_at, problems = _folded(path)
-    if data.start is None:
-        problems = (fact("recording.no_start", severity=Severity.NOTABLE), *problems)
-    return RecordedRun(
-        size_bytes=size_bytes,
-        changed_ns=changed_ns,
-        points=tuple(_points(path.parent.name, data, started_at)),
-        problem=problems[0] if problems else None,
-    )
-
-
-def _folded(path: Path) -> tuple[RunData, float, tuple[Fact, ...]]:
-    """A run's data, when it started, and what is wrong with its events."""
     tail, data, problems = EventTail(path), RunData(keeps_signals=False), list[Fact]()
     started_at: float | None = None
-    while True:
+    has_more = True
+    while has_more:
         update = tail.poll()
+        has_more = update.has_more
+        problems.extend(update.problems)
         if update.restarted:
             data, started_at = RunData(keeps_signals=False), None
         for seen in update.events:
             started_at = seen.t_wall if started_at is None else started_at
             data.add(seen.event)
-        problems.extend(update.problems)
-        if not update.has_more:
-            return data, started_at or 0.0, tuple(problems)
+    if data.start is None:
+        problems.insert(0, fact("recording.no_start", severity=Severity.NOTABLE))
+    return RecordedRun(
+        size_bytes=size_bytes,
+        changed_ns=changed_ns,
+        points=tuple(_points(path.parent.name, data, started_at or 0.0)),
+        problem=problems[0] if problems else None,
+    )
 
 
 def _points(run_id: str, data: RunData, started_at: float) -> Iterator[HistoryPoint]:
@@ -128,7 +111,9 @@ def _points(run_id: str, data: RunData, started_at: float) -> Iterator[HistoryPo
     if start is None or start.is_injected:
         return
     for case_id in start.case_ids:
-        medians_s = _medians_s(data.effect_blocks(case_id))
+        blocks = [block for block in data.effect_blocks(case_id) if block.is_finished and block.candidate_s]
+        medians_s = [statistics.median(block.candidate_s) for block in blocks]
+        medians_s = [median_s for median_s in medians_s if 0 < median_s < _LONGEST_S]
         if not medians_s:
             continue
         logs = [math.log(median_s) for median_s in medians_s]
@@ -145,20 +130,6 @@ def _points(run_id: str, data: RunData, started_at: float) -> Iterator[HistoryPo
             outcome=verdict.outcome if verdict else None,
             commit=ready.commit if ready else None,
         )
-
-
-def _medians_s(blocks: Iterable[CaseBlock]) -> list[float]:
-    """Of the candidate in each finished block; what is no time of this world is left out."""
-    medians_s = (statistics.median(block.candidate_s) for block in blocks if block.is_finished and block.candidate_s)
-    return [median_s for median_s in medians_s if 0 < median_s < _LONGEST_S]
-
-
-def _machine_id() -> str | None:
-    """This machine; None where it cannot be looked at, which `perfguard fingerprint` says."""
-    try:
-        return probe().machine_id
-    except PerfguardError:
-        return None
 
 
 def _baselines_s(loaded: LoadedConfig, machine_id: str | None, case_ids: Collection[str] | None) -> dict[str, float]:

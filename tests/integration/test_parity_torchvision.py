@@ -19,9 +19,8 @@ from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor  #
 from torchvision.ops import FrozenBatchNorm2d, sigmoid_focal_loss  # noqa: E402
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7  # noqa: E402
 
-from perfguard.benchmarks.networks import focal_loss  # noqa: E402
-from perfguard.benchmarks.networks.mobilenetv3 import MobileNetV3  # noqa: E402
-from perfguard.benchmarks.networks.resnet import resnet50 as build_resnet50  # noqa: E402
+from perfguard.benchmarks.networks import retinanet  # noqa: E402
+from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50  # noqa: E402
 from perfguard.benchmarks.networks.retinanet import RetinaNet, Target  # noqa: E402
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def load_same_weights(model: nn.Module, reference: nn.Module) -> None:
 def test_classifier_equals_torchvision(name: str, training: bool) -> None:
     torch.manual_seed(0)
     pairs = {
-        "resnet50": (build_resnet50, resnet50),
+        "resnet50": (ResNet50, resnet50),
         "large": (lambda: MobileNetV3(variant="large", dropout=0.0), lambda: mobilenet_v3_large(dropout=0.0)),
         "small": (lambda: MobileNetV3(variant="small", dropout=0.0), lambda: mobilenet_v3_small(dropout=0.0)),
     }
@@ -114,4 +113,4 @@ def test_focal_loss_equals_torchvision() -> None:
     torch.manual_seed(0)
     logits, targets = torch.randn(50, 9), torch.randint(0, 2, (50, 9)).float()
     expected = sigmoid_focal_loss(logits, targets, reduction="sum")
-    torch.testing.assert_close(focal_loss.sigmoid_focal_loss(logits, targets), expected, rtol=0, atol=0)
+    torch.testing.assert_close(retinanet.sigmoid_focal_loss(logits, targets), expected, rtol=0, atol=0)

@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from perfguard.profile.op_counts.steady import op_counts_of
-from perfguard.profile.op_counts.steps import counts_of_steps
+from perfguard.profile.op_counts.steady import counts_of_steps, op_counts_of
 from perfguard.profile.op_times.op_profile import profile_of
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perfguard.profile.runs.projection import Projecting, project_case
+from perfguard.profile.runs.projection import project_case
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.runner.profiling.cases import Profiling, profile_cases
@@ -46,7 +46,7 @@ def test_most_of_a_step_is_replayed_and_its_seconds_add_up(starter, tmp_path):
         starter=starter, settings=SETTINGS, cpus=starter.cpus, arm=Arm.CANDIDATE, budget_s=120, op_budget_s=0.01
     )
     processes = found.processes[case.id, Arm.CANDIDATE]
-    projected = project_case(case.id, processes, Projecting(replaying=replaying, benchdnn=None))
+    projected = project_case(case.id, processes, replaying, benchdnn=None)
     ops = projected.ops
     assert ops.coverage_ratio >= 0.8
     assert ops.projected_s + ops.lost_s + ops.unreplayed_s + ops.outside_s == pytest.approx(ops.step_s)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.integrations.formats import asv_results, pyperf_json
-from perfguard.integrations.formats.formats import import_suite
+from perfguard.integrations.formats.importing import import_suite
 from tests.interchange_files import recorded, series_of
 from tests.recorded_runs import SLOWER
 
@@ -163,7 +163,7 @@ def test_asv_loads_the_export_of_a_recorded_run(tmp_path):
     place.mkdir()
     path = place / f"{COMMIT[:8]}-perfguard.json"
     for role, suite in exported.arms.items():
-        path.write_bytes(asv_results.write(exported, suite))
+        path.write_bytes(asv_results.write(replace(exported, arm=role)))
         loaded = results.Results.load(str(path), machine_name=exported.result.machine_id)
         assert loaded.commit_hash == COMMIT, role
         assert set(loaded.get_all_result_keys()) == {series.name for series in suite.series}
@@ -184,7 +184,8 @@ def test_asv_tells_the_arms_of_a_recorded_run_apart_by_its_own_test(tmp_path):
     exported = recorded("paired", tmp_path, commit=COMMIT)
     rows = {}
     for role, suite in exported.arms.items():
-        document = json.loads(asv_results.write(exported, replace(suite, series=suite.series[:1])))
+        first = replace(suite, series=suite.series[:1])
+        document = json.loads(asv_results.write(replace(exported, arm=role, arms={role: first})))
         ((name, row),) = document["results"].items()
         assert name == SLOWER
         rows[role] = dict(zip(document["result_columns"], row, strict=False))

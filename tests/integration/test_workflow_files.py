@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.cli.scaffold import ACTION, plan_scaffold, write_scaffold
+from perfguard.cli.commands.init import ACTION, plan_scaffold, write_scaffold
 
 REPOSITORY = Path(__file__).parents[2]
 WRITTEN = ("perf.yml", "perf-report.yml", "baseline.yml")

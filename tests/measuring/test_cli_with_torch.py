@@ -64,7 +64,7 @@ def test_a_gate_of_the_same_code_is_never_red_and_leaves_files_that_pyperf_reads
     folder = Path(result["folder"])
     attested = json.loads((folder / "arms.json").read_text())
     paths = {path for path, _ in attested["candidate"]["code"]}
-    assert "ops/linear.py" in paths
+    assert "ops.py" in paths
     for name in ("baseline.json", "candidate.json"):
         stats = subprocess.run(
             [sys.executable, "-m", "pyperf", "stats", str(folder / name)], capture_output=True, text=True
@@ -77,10 +77,11 @@ def test_a_gate_of_the_same_code_is_never_red_and_leaves_files_that_pyperf_reads
 BEFORE_THE_ROOMS = "f79a18b"
 """The last commit of this repository whose benchmarks lay in `kernels` and `models`, and imported `perfguard.model`."""
 FORMER_NAMES = {
-    "perfguard.benchmarks.ops": "perfguard.benchmarks.kernels",
     "perfguard.benchmarks.networks": "perfguard.benchmarks.models",
     "perfguard.records.spec": "perfguard.model.spec",
 }
+
+FORMER_MODULES = {"ops.py": "kernels/normalization.py", "steps.py": "steps/training.py"}
 
 
 def with_former_names(checkout: Path) -> str:
@@ -88,7 +89,9 @@ def with_former_names(checkout: Path) -> str:
     tree = checkout.parent / "former"
     git(checkout, "worktree", "add", "-q", "--detach", str(tree))
     benchmarks = tree / "perfguard" / "benchmarks"
-    (benchmarks / "ops").rename(benchmarks / "kernels")
+    for module, place in FORMER_MODULES.items():
+        (benchmarks / place).parent.mkdir()
+        (benchmarks / module).rename(benchmarks / place)
     (benchmarks / "networks").rename(benchmarks / "models")
     for file in benchmarks.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
@@ -126,7 +129,7 @@ def test_a_revision_from_before_the_benchmarks_were_renamed_is_measured(checkout
     assert verdict["comparison"]["estimate"]["blocks"] == result["gate"]["blocks_total"] == 1
     attested = json.loads((Path(result["folder"]) / "arms.json").read_text())
     paths = {arm: {path for path, _ in facts["code"]} for arm, facts in attested.items()}
-    assert {arm for arm, code in paths.items() if "kernels/phases.py" in code} == {"baseline"}
+    assert {arm for arm, code in paths.items() if "ops/normalization.py" in code} == {"baseline"}
     assert not result["gate"]["identical"]
 
 

@@ -18,7 +18,7 @@ from perfguard.records.machine.fingerprint import Fingerprint
 from perfguard.records.plan import DEFAULT_GATE, FOR_BISECTION, FOR_CALIBRATION, EnvProfile
 from perfguard.records.record import CaseNoise
 from perfguard.records.run import Arm
-from perfguard.watch.run_files import read_selection
+from perfguard.watch.sources.event_sources import read_selection
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

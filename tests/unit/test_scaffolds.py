@@ -14,9 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from perfguard import __version__
-from perfguard.cli.commands.init import command
-from perfguard.cli.scaffold import ACTION, BENCHMARK, Fate, plan_scaffold, write_scaffold
-from perfguard.cli.starting_config import SUITE, starting_config
+from perfguard.cli.commands.init import ACTION, BENCHMARK, SUITE, Fate, plan_scaffold, starting_config, write_scaffold
+from perfguard.cli.commands.init import init_command as command
 from perfguard.config import Config, load_config
 from perfguard.errors import ConfigError, UsageError
 

@@ -1,76 +1,217 @@
 """RetinaNet with a ResNeXt-50 32x4d backbone: structure and loss of the MLCommons training reference.
 
-Source: mlcommons/training, `single_stage_detector` (OpenImages, 264 classes; COCO: 91); Lin et al.,
-arXiv 1708.02002. Parameter names equal torchvision's.
+Boxes are (x1, y1, x2, y2) in pixels. Parameter names equal torchvision's, as do rounding and order of the anchors.
+Source: mlcommons/training, `single_stage_detector` (OpenImages, 264 classes; COCO: 91); Lin et al., arXiv 1708.02002,
+section 4 for the anchors; the feature pyramid: Lin et al., arXiv 1612.03144.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perfguard.benchmarks.networks.anchors import ANCHORS_PER_CELL, IGNORED, AnchorGenerator, box_iou, encode, match
-from perfguard.benchmarks.networks.focal_loss import sigmoid_focal_loss
-from perfguard.benchmarks.networks.fpn import FeaturePyramidNetwork, FrozenBatchNorm2d
-from perfguard.benchmarks.networks.resnet import resnext50_32x4d
+from perfguard.benchmarks.networks.classifiers import ResNetTrunk
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+_BASE_SIZES = (32, 64, 128, 256, 512)
+"""Smallest anchor of each pyramid level P3 to P7, pixels."""
+_ASPECT_RATIOS = (0.5, 1.0, 2.0)
+"""Height over width."""
+ANCHORS_PER_CELL = 9
+"""Three scales (1, 2^⅓, 2^⅔) times three aspect ratios."""
+FOREGROUND_IOU = 0.5
+"""An anchor with at least this overlap is assigned."""
+BACKGROUND_IOU = 0.4
+"""An anchor below this overlap is background."""
+BACKGROUND = -1
+"""Match of an anchor without an object."""
+IGNORED = -2
+"""Match of an anchor between the thresholds: it has no part in the classification loss."""
 PYRAMID_CHANNELS = 256
 """Channels of all pyramid levels and head convolutions."""
 PRIOR_PROBABILITY = 0.01
 """Initial foreground probability of every anchor; sets the classifier's bias."""
 IMAGE_MEAN = (0.485, 0.456, 0.406)
-"""Channel means that images are normalised with."""
 IMAGE_STD = (0.229, 0.224, 0.225)
-"""Channel standard deviations that images are normalised with."""
+"""What images are normalised with, by channel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The objects of one image."""
+class AnchorGenerator(nn.Module):
+    """All anchors of an image: cells of P3 row by row with nine anchors each, then P4 to P7."""
 
-    boxes: Tensor
-    """Shape (objects, 4): x1, y1, x2, y2 in pixels; at least one object."""
-    labels: Tensor
-    """Shape (objects,), int64."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell_anchors = [_cell_anchors(size) for size in _BASE_SIZES]
+
+    def forward(self, image_size: Sequence[int], grids: Sequence[Sequence[int]]) -> Tensor:
+        """Anchors of shape (9·cells, 4), fp32, for images of (height, width) and a map's (height, width) per level."""
+        levels = []
+        for (height, width), cell in zip(grids, self.cell_anchors, strict=True):
+            # Strides are whole pixels, cut off: 800 // 13 = 61 at P7.
+            y = torch.arange(height, dtype=torch.int32) * (image_size[0] // height)
+            x = torch.arange(width, dtype=torch.int32) * (image_size[1] // width)
+            shift_y, shift_x = (shift.reshape(-1) for shift in torch.meshgrid(y, x, indexing="ij"))
+            shifts = torch.stack((shift_x, shift_y, shift_x, shift_y), dim=1)
+            levels.append((shifts.view(-1, 1, 4) + cell.view(1, -1, 4)).reshape(-1, 4))
+        return torch.cat(levels)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detections:
+def _cell_anchors(size: int) -> Tensor:
+    scales = torch.tensor([size, int(size * 2 ** (1 / 3)), int(size * 2 ** (2 / 3))], dtype=torch.float32)
+    ratios = torch.sqrt(torch.tensor(_ASPECT_RATIOS))
+    widths, heights = ((1 / ratios)[:, None] * scales).view(-1), (ratios[:, None] * scales).view(-1)
+    return (torch.stack([-widths, -heights, widths, heights], dim=1) / 2).round()
+
+
+def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
+    """Offsets (dx, dy, dw, dh), shape (N, 4): centre shifts in anchor sizes, and log of the size ratios."""
+    widths, heights, x, y = _centred(anchors)
+    box_widths, box_heights, box_x, box_y = _centred(boxes)
+    shifts = (box_x - x) / widths, (box_y - y) / heights
+    return torch.cat((*shifts, torch.log(box_widths / widths), torch.log(box_heights / heights)), dim=1)
+
+
+def _centred(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x1, y1, x2, y2 = boxes.split(1, dim=1)
+    widths, heights = x2 - x1, y2 - y1
+    return widths, heights, x1 + 0.5 * widths, y1 + 0.5 * heights
+
+
+def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """Intersection over union of every pair: (N, 4) and (M, 4) to (N, M)."""
+    area1 = (boxes1[:, 2] - boxes1[:, 0]) * (boxes1[:, 3] - boxes1[:, 1])
+    area2 = (boxes2[:, 2] - boxes2[:, 0]) * (boxes2[:, 3] - boxes2[:, 1])
+    top_left = torch.max(boxes1[:, None, :2], boxes2[:, :2])
+    bottom_right = torch.min(boxes1[:, None, 2:], boxes2[:, 2:])
+    extent = (bottom_right - top_left).clamp(min=0)
+    intersection = extent[:, :, 0] * extent[:, :, 1]
+    return intersection / (area1[:, None] + area2 - intersection)
+
+
+def match(iou: Tensor) -> Tensor:
+    """The object of each anchor, or `BACKGROUND` or `IGNORED`: (objects, anchors), at least one object, to (anchors,).
+
+    Every object also takes the anchors that overlap it most, ties included, however small the overlap
+    (`allow_low_quality_matches`); such an anchor goes to the object that *it* overlaps most. Result: int64.
+    """
+    best_iou, best_object = iou.max(dim=0)
+    matches = best_object.clone()
+    matches[best_iou < BACKGROUND_IOU] = BACKGROUND
+    matches[(best_iou >= BACKGROUND_IOU) & (best_iou < FOREGROUND_IOU)] = IGNORED
+    highest_of_object, _ = iou.max(dim=1)
+    _, anchors = torch.where(iou == highest_of_object[:, None])
+    matches[anchors] = best_object[anchors]
+    return matches
+
+
+class Target(NamedTuple):
+    """The objects of one image, at least one."""
+
+    boxes: Tensor  # Shape (objects, 4): x1, y1, x2, y2 in pixels
+    labels: Tensor  # Shape (objects,), int64
+
+
+class Detections(NamedTuple):
     """What the network says about every anchor."""
 
-    logits: Tensor
-    """Shape (batch, anchors, classes)."""
-    offsets: Tensor
-    """Shape (batch, anchors, 4), as in `encode`."""
-    anchors: Tensor
-    """Shape (anchors, 4), the same for all images."""
+    logits: Tensor  # Shape (batch, anchors, classes)
+    offsets: Tensor  # Shape (batch, anchors, 4), as in `encode`
+    anchors: Tensor  # Shape (anchors, 4), the same for all images
+
+
+class FrozenBatchNorm2d(nn.Module):
+    """y = x·scale + shift per channel, from four buffers; nothing in it is trained.
+
+    Under bf16 autocast the product with the fp32 scale gives fp32 activations, as in the reference.
+
+    Source: torchvision `ops.misc.FrozenBatchNorm2d`.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.ones(channels))
+        self.register_buffer("bias", torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (batch, channels, height, width)."""
+        buffers = (self.weight, self.bias, self.running_mean, self.running_var)
+        weight, bias, mean, variance = (buffer.reshape(1, -1, 1, 1) for buffer in buffers)
+        scale = weight * (variance + self.eps).rsqrt()
+        return x * scale + (bias - mean * scale)
+
+
+class LastLevelP6P7(nn.Module):
+    """Two strided 3x3 convolutions on top of P5: P6 on P5, P7 on relu(P6). Source: arXiv 1708.02002, footnote 2."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.p6 = nn.Conv2d(channels, channels, 3, stride=2, padding=1)
+        self.p7 = nn.Conv2d(channels, channels, 3, stride=2, padding=1)
+
+    def forward(self, p5: Tensor) -> list[Tensor]:
+        """P6 and P7."""
+        p6 = self.p6(p5)
+        return [p6, self.p7(torch.relu(p6))]
+
+
+class FeaturePyramidNetwork(nn.Module):
+    """1x1 laterals, nearest upsampling top-down, 3x3 outputs, and P6 and P7."""
+
+    def __init__(self, inputs: Sequence[int], channels: int) -> None:
+        super().__init__()
+        # Each convolution sits in a Sequential of one, so that the names equal torchvision's.
+        self.inner_blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(c, channels, 1)) for c in inputs)
+        self.layer_blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1)) for _ in inputs)
+        _initialise_pyramid(self)
+        self.extra_blocks = LastLevelP6P7(channels)
+        _initialise_pyramid(self.extra_blocks)
+
+    def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """From maps of falling size (C3, C4, C5) to as many maps of `channels` channels, and P6 and P7."""
+        inner = self.inner_blocks[-1](maps[-1])
+        outputs = [self.layer_blocks[-1](inner)]
+        for index in range(len(maps) - 2, -1, -1):
+            lateral = self.inner_blocks[index](maps[index])
+            inner = lateral + functional.interpolate(inner, size=lateral.shape[-2:], mode="nearest")
+            outputs.insert(0, self.layer_blocks[index](inner))
+        return outputs + list(self.extra_blocks(outputs[-1]))
+
+
+def _initialise_pyramid(module: nn.Module) -> None:
+    for convolution in module.modules():
+        if isinstance(convolution, nn.Conv2d):
+            nn.init.kaiming_uniform_(convolution.weight, a=1)
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
 
 
 class Backbone(nn.Module):
-    """ResNeXt-50 with frozen batch norm and the feature pyramid on C3, C4 and C5.
+    """ResNeXt-50 32x4d (32 groups of width 4) with frozen batch norm and the feature pyramid on C3, C4 and C5.
 
     Three of five layers are trained: the stem and `layer1` have no gradients.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = resnext50_32x4d(norm=FrozenBatchNorm2d)
+        self.body = ResNetTrunk(groups=32, base_width=4, norm=FrozenBatchNorm2d)
         for name, parameter in self.body.named_parameters():
             parameter.requires_grad_(name.startswith(("layer2", "layer3", "layer4")))
         self.fpn = FeaturePyramidNetwork((512, 1024, 2048), PYRAMID_CHANNELS)
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """P3 to P7: 1/8 to 1/128 of the image's size."""
-        pyramid: list[Tensor] = self.fpn(self.body(images)[1:])
-        return pyramid
+        return self.fpn(self.body(images)[1:])
 
 
 class ConvolutionTower(nn.Module):
@@ -84,7 +225,7 @@ class ConvolutionTower(nn.Module):
         )
         for module in self.conv.modules():
             if isinstance(module, nn.Conv2d):
-                _initialise(module, bias=0.0)
+                _initialise_head(module, bias=0.0)
 
     def flattened(self, pyramid: Sequence[Tensor], last: nn.Module, values: int) -> Tensor:
         """Outputs of `last` on the tower, shape (batch, anchors, values)."""
@@ -97,6 +238,11 @@ class ConvolutionTower(nn.Module):
         return torch.cat(levels, dim=1)
 
 
+def _initialise_head(convolution: nn.Conv2d, *, bias: float) -> None:
+    nn.init.normal_(convolution.weight, std=0.01)
+    nn.init.constant_(convolution.bias, bias)  # type: ignore[arg-type]
+
+
 class ClassificationHead(ConvolutionTower):
     """One logit for each anchor and class."""
 
@@ -104,7 +250,7 @@ class ClassificationHead(ConvolutionTower):
         super().__init__()
         self.classes = classes
         self.cls_logits = nn.Conv2d(PYRAMID_CHANNELS, ANCHORS_PER_CELL * classes, 3, padding=1)
-        _initialise(self.cls_logits, bias=-math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
+        _initialise_head(self.cls_logits, bias=-math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
 
     def forward(self, pyramid: Sequence[Tensor]) -> Tensor:
         """Logits (batch, anchors, classes)."""
@@ -117,7 +263,7 @@ class RegressionHead(ConvolutionTower):
     def __init__(self) -> None:
         super().__init__()
         self.bbox_reg = nn.Conv2d(PYRAMID_CHANNELS, ANCHORS_PER_CELL * 4, 3, padding=1)
-        _initialise(self.bbox_reg, bias=0.0)
+        _initialise_head(self.bbox_reg, bias=0.0)
 
     def forward(self, pyramid: Sequence[Tensor]) -> Tensor:
         """Offsets (batch, anchors, 4)."""
@@ -181,14 +327,24 @@ def regression_loss(detections: Detections, targets: Sequence[Target], matches: 
     losses = []
     for offsets, target, matched in zip(detections.offsets, targets, matches, strict=True):
         foreground = torch.where(matched >= 0)[0]
-        boxes = target.boxes[matched[foreground]]
-        wanted = encode(boxes, detections.anchors[foreground])
+        wanted = encode(target.boxes[matched[foreground]], detections.anchors[foreground])
         loss = functional.l1_loss(offsets[foreground], wanted, reduction="sum")
         losses.append(loss / max(1, foreground.numel()))
     return torch.stack(losses).mean()
 
 
-def _initialise(convolution: nn.Conv2d, *, bias: float) -> None:
-    nn.init.normal_(convolution.weight, std=0.01)
-    if convolution.bias is not None:
-        nn.init.constant_(convolution.bias, bias)
+def sigmoid_focal_loss(logits: Tensor, targets: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
+    """Sum over all elements of the focal loss, a 0-d tensor. Targets are 0 or 1, of the logits' shape and dtype.
+
+    Positive elements weigh alpha, negative ones 1 - alpha; gamma is the exponent of the modulating factor. The chain of
+    element-wise ops is kept as torchvision and fvcore write it (sigmoid, binary cross-entropy with logits, modulating
+    factor): its many passes over memory are what a step of the reference pays for.
+
+    Source: Lin et al., "Focal Loss for Dense Object Detection", arXiv 1708.02002, equation 5.
+    """
+    probability = torch.sigmoid(logits)
+    cross_entropy = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    probability_of_target = probability * targets + (1 - probability) * (1 - targets)
+    loss = cross_entropy * ((1 - probability_of_target) ** gamma)
+    weight = alpha * targets + (1 - alpha) * (1 - targets)
+    return (weight * loss).sum()

@@ -1,1 +1,1 @@
-"""One module a command. Loaded lazily by name."""
+"""One module for commands of a kind. Loaded lazily by name."""

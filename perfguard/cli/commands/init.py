@@ -1,18 +1,84 @@
-"""`perfguard init`."""
+"""`perfguard init`: what a repository needs for its first gate.
+
+A configuration with every setting, a benchmark, workflows, a line in `.gitignore`.
+"""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import dataclasses
+import inspect
+import itertools
+import json
 import os
+import re
+import secrets
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from perfguard.cli.scaffold import PlannedFile, Scaffold
+from perfguard import __version__
+from perfguard.cli.options import flag
+from perfguard.config import Config, SuiteConfig, load_config, read_toml
+from perfguard.errors import UsageError
+from perfguard.runner.arms import git
+from perfguard.units import printable
 
-_WOULD = {"written": "would write", "replaced": "would replace", "extended": "would extend"}
+ACTION = f"OWNER/perfguard@v{__version__}"
+"""The action of this version, as the written workflows name it."""
+BENCHMARK = "benchmarks/perf_first_step.py"
+SUITE = "mine"
+"""The suite that is written."""
+_IGNORED = ".perfguard/"
+_WORKFLOWS = ("perf.yml", "perf-report.yml", "baseline.yml")
+_TOKEN = "PERFGUARD_ACTION"  # noqa: S105 - a word in the templates
+_ACTION = re.compile(r"[\w.-]+/[\w./-]+@(?P<ref>[\w./+-]+)", re.ASCII)
+_UNPINNED = "# zizmor: ignore[unpinned-uses] put the tag's commit in its place"
+
+
+class Fate(Enum):
+    """What becomes of a file."""
+
+    WRITTEN = "written"
+    REPLACED = "replaced"
+    EXTENDED = "extended"
+    KEPT = "kept"
+
+
+_WOULD = {Fate.WRITTEN: "would write", Fate.REPLACED: "would replace", Fate.EXTENDED: "would extend"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """One file of the scaffold."""
+
+    name: str  # Path relative to the directory, with slashes
+    fate: Fate
+    content: bytes = b""  # All that the file will hold; of no use where it is kept
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaffold:
+    """What is to be written where."""
+
+    directory: Path  # The project's; it need not exist yet
+    files: tuple[PlannedFile, ...]
+    hints: tuple[str, ...]  # What stands between these files and a first gate
+
+    @property
+    def changed(self) -> tuple[PlannedFile, ...]:
+        """The files that are not kept as they are."""
+        return tuple(file for file in self.files if file.fate is not Fate.KEPT)
 
 
 @click.command("init")
@@ -30,59 +96,217 @@ _WOULD = {"written": "would write", "replaced": "would replace", "extended": "wo
     metavar="OWNER/NAME@REF",
     help="Action that the workflows use; default: this version's tag. A commit is safer.",
 )
-@click.option("--force", is_flag=True, help="Replace existing files.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; print what would be written.")
-def command(*, directory: Path, workflows: bool, action: str | None, force: bool, dry_run: bool) -> None:
+@flag("--force", help="Replace existing files.")
+@flag("--dry-run", help="Write nothing; print what would be written.")
+def init_command(*, directory: Path, workflows: bool, action: str | None, force: bool, dry_run: bool) -> None:
     """Write what a repository needs for its first gate.
 
     That is a perfguard.toml with every setting and its default, a benchmark that runs, workflows that gate pull
     requests, and a line in .gitignore. Existing files are kept.
     """
-    from perfguard.cli.scaffold import ACTION, plan_scaffold, write_scaffold
-
     scaffold = plan_scaffold(directory, os.environ, workflows=workflows, force=force, action=action or ACTION)
     if not dry_run:
         write_scaffold(scaffold)
-    _print_files(scaffold, dry_run=dry_run)
-    _print_next(scaffold, dry_run=dry_run)
-
-
-def _print_files(scaffold: Scaffold, *, dry_run: bool) -> None:
-    words = [_WOULD.get(file.fate.value, file.fate.value) if dry_run else file.fate.value for file in scaffold.files]
+    words = [_WOULD.get(file.fate, "kept") if dry_run else file.fate.value for file in scaffold.files]
     width = max(map(len, words))
     for word, file in zip(words, scaffold.files, strict=True):
         click.echo(f"{word:<{width}}  {file.name}" + (f" ({file.note})" if file.note else ""))
-
-
-def _print_next(scaffold: Scaffold, *, dry_run: bool) -> None:
-    from perfguard.units import printable
-
     if scaffold.hints:
         click.echo()
     for hint in scaffold.hints:
         click.echo(f"! {printable(hint)}")
     if dry_run:
         click.echo("\nnothing was written")
-        return
-    if not scaffold.changed:
+    elif not scaffold.changed:
         click.echo("\nall of it was there; --force replaces what was kept")
-        return
+    else:
+        _print_next(scaffold)
+
+
+def _print_next(scaffold: Scaffold) -> None:
     here = scaffold.directory.resolve() == Path.cwd()
-    click.echo("\nnext" + ("" if here else f", in {printable(shlex.quote(str(scaffold.directory)))}") + ":")
-    for number, (meaning, text) in enumerate(
-        (
-            ("see that the benchmark runs", "perfguard run"),
-            (
-                "commit to your default branch: a gate takes its rules and its baseline from there",
-                _commit(scaffold.changed),
-            ),
-            ("after each change, compare the working tree with the last commit", "perfguard gate"),
+    tops = dict.fromkeys(file.name.partition("/")[0] for file in scaffold.changed)
+    steps = {
+        "see that the benchmark runs": "perfguard run",
+        "commit to your default branch: a gate takes its rules and its baseline from there": (
+            f"git add {' '.join(tops)} && git commit -m 'Guard the speed'"
         ),
-        start=1,
-    ):
+        "after each change, compare the working tree with the last commit": "perfguard gate",
+    }
+    click.echo("\nnext" + ("" if here else f", in {printable(shlex.quote(str(scaffold.directory)))}") + ":")
+    for number, (meaning, text) in enumerate(steps.items(), start=1):
         click.echo(f"  {number}. {meaning}:\n     {text}")
 
 
-def _commit(files: tuple[PlannedFile, ...]) -> str:
-    tops = dict.fromkeys(file.name.partition("/")[0] for file in files)
-    return f"git add {' '.join(tops)} && git commit -m 'Guard the speed'"
+def plan_scaffold(
+    directory: Path, environment: Mapping[str, str], *, workflows: bool, force: bool, action: str = ACTION
+) -> Scaffold:
+    """Decide what becomes of each file of a project's directory; writes nothing.
+
+    Workflows are left out where GitHub would not read them; settings in `pyproject.toml` stay even with `force`.
+    """
+    reference = _ACTION.fullmatch(action)
+    if not reference:
+        raise UsageError(f"--action {action!r} is not written OWNER/NAME@REF")
+    existing = next((place for place in (directory, *directory.resolve().parents) if place.is_dir()), Path())
+    repository = git.top_level(existing)
+    at_top = repository is None or repository.resolve() == directory.resolve()
+    benchmark = _planned(directory, BENCHMARK, _template("perf_first_step.py.in"), force=force)
+    files = [_config(directory, environment, force=force), benchmark]
+    if workflows and at_top:
+        uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
+        for name in _WORKFLOWS:
+            content = _template(f"workflows/{name}").replace(_TOKEN, uses)
+            files.append(_planned(directory, f".github/workflows/{name}", content, force=force))
+    files.append(_gitignore(directory))
+    hints = tuple(_hints(repository, files, wanted=workflows, action=action))
+    return Scaffold(directory=directory, files=tuple(files), hints=hints)
+
+
+def write_scaffold(scaffold: Scaffold) -> None:
+    """Write what is planned; a file is there whole or not at all. Raises UsageError: A file cannot be written."""
+    for file in scaffold.changed:
+        path = scaffold.directory / file.name
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(file.content)
+            if path.exists():
+                shutil.copymode(path, temporary)
+            temporary.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise UsageError(
+                f"{path} cannot be written: {error.strerror}; fix that and run this again; what was written is kept"
+            ) from error
+
+
+def _config(directory: Path, environment: Mapping[str, str], *, force: bool) -> PlannedFile:
+    file = _planned(directory, "perfguard.toml", starting_config(), force=force)
+    pyproject = directory / "pyproject.toml"
+    if file.fate is Fate.WRITTEN and pyproject.is_file():
+        tools = read_toml(pyproject).get("tool")
+        if isinstance(tools, dict) and "perfguard" in tools:
+            # A perfguard.toml beside it would win over it, silently.
+            file = PlannedFile(name=pyproject.name, fate=Fate.KEPT, note="settings are in [tool.perfguard]")
+    if file.fate is not Fate.KEPT:
+        return file
+    patterns = load_config(directory, environment).config.benchmarks
+    if any(PurePosixPath(BENCHMARK).match(pattern.replace("**/", "")) for pattern in patterns):
+        return file
+    note = f'add "{BENCHMARK}" to `benchmarks` there, and `first_step` to a suite'
+    return PlannedFile(name=file.name, fate=Fate.KEPT, note=note)
+
+
+def _planned(directory: Path, name: str, content: str, *, force: bool) -> PlannedFile:
+    path = directory / name
+    for folder in (parent for parent in path.parents if parent.is_relative_to(directory)):
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise UsageError(f"{folder} is in the way: it is no directory; move it, or choose another --dir")
+    if path.is_dir():
+        raise UsageError(f"{path} is in the way: it is a directory; move it, or choose another --dir")
+    if not os.path.lexists(path):
+        return PlannedFile(name=name, fate=Fate.WRITTEN, content=content.encode())
+    return PlannedFile(name=name, fate=Fate.REPLACED if force else Fate.KEPT, content=content.encode())
+
+
+def _gitignore(directory: Path) -> PlannedFile:
+    """Runs are left in `.perfguard/`; a file that is there is only added to."""
+    name, path = ".gitignore", directory / ".gitignore"
+    if not os.path.lexists(path):
+        return PlannedFile(name=name, fate=Fate.WRITTEN, content=f"{_IGNORED}\n".encode())
+    try:
+        held = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; fix it, or move it away") from error
+    lines = {line.strip() for line in held.splitlines()}
+    if lines & {b".perfguard", b".perfguard/", b"/.perfguard", b"/.perfguard/"}:
+        return PlannedFile(name=name, fate=Fate.KEPT)
+    newline = b"\r\n" if b"\r\n" in held else b"\n"
+    between = newline if held and not held.endswith(b"\n") else b""
+    added = held + between + _IGNORED.encode() + newline
+    return PlannedFile(name=name, fate=Fate.EXTENDED, content=added, note=f"by the line {_IGNORED}")
+
+
+def _hints(repository: Path | None, files: list[PlannedFile], *, wanted: bool, action: str) -> Iterator[str]:
+    if repository is None:
+        yield "this is no git repository, and a gate compares commits: start with `git init`"
+    workflows = [file for file in files if file.name.startswith(".github/")]
+    if wanted and not workflows:
+        yield f"no workflows were planned: GitHub reads them in the top folder of a repository only, here {repository}"
+    if any(file.fate is not Fate.KEPT for file in workflows) and action.startswith("OWNER/"):
+        yield f"the workflows name the action {action}: put its owner there, or write them again with --force --action"
+
+
+def _template(name: str) -> str:
+    return (resources.files("perfguard") / "templates" / name).read_text(encoding="utf-8")
+
+
+_HEAD = (
+    "Settings of perfguard. What is commented out has its default; `perfguard config show --origin` prints what counts."
+)
+_GIVEN: Mapping[str, object] = {"suite": SUITE, "benchmarks": ("benchmarks/perf_*.py",)}
+_GIVEN_OF_SUITE: Mapping[str, object] = {"gating": ("first_step",), "doc": "what we gate on", "budget_s": 120.0}
+_EXAMPLES: Mapping[str, object] = {
+    "asv": "asv.conf.json",
+    "python": ".venv/bin/python",
+    "setup": "pip install .",
+    "cpus": "2-5,8",
+    "threads": 4,
+    "numa": "0",
+    "budget_s": 300.0,
+    "seed": 1,
+    "anchor": "git:v1.0",
+}
+"""Something to write where the default is none, which TOML cannot say."""
+
+
+def starting_config() -> str:
+    """The text of `perfguard.toml`, made from `Config`: its fields, their defaults and what is documented of them."""
+    documented, defaults = _documented(Config), Config()
+    names = [field.name for field in dataclasses.fields(Config) if field.name not in ("suites", "keys")]
+    of_suite, suite_fields = _documented(SuiteConfig), dataclasses.fields(SuiteConfig)
+    parts = [
+        _comment(_HEAD),
+        *(_setting(name, documented[name], getattr(defaults, name), _GIVEN) for name in names),
+        "\n".join(
+            [
+                _comment(documented["suites"]),
+                f"[suites.{SUITE}]",
+                *(_setting(field.name, of_suite[field.name], field.default, _GIVEN_OF_SUITE) for field in suite_fields),
+            ]
+        ),
+        f'{_comment(documented["keys"])}\n# [keys]\n# pause = "p"',
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting(name: str, documentation: str, default: object, given: Mapping[str, object]) -> str:
+    """What is documented, then the setting: given, or commented out with its default or else an example."""
+    if name in given:
+        line = f"{name} = {_toml(given[name])}"
+    else:
+        line = f"# {name} = {_toml(_EXAMPLES.get(name, '') if default is None else default)}"
+    return f"{_comment(documentation)}\n{line}"
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="## ", subsequent_indent="## ", break_on_hyphens=False)
+
+
+def _toml(value: object) -> str:
+    """A setting's value; JSON's strings, lists, numbers and booleans are TOML, too."""
+    plain: Any = value.value if isinstance(value, Enum) else value
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def _documented(settings: type) -> dict[str, str]:
+    """The line under each field of a dataclass, by the field's name."""
+    lines = [line for part in ast.parse(inspect.getsource(settings)).body for line in getattr(part, "body", ())]
+    documented = {}
+    for pair in itertools.pairwise(lines):
+        match pair:
+            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
+                documented[name] = " ".join(text.split())
+    return documented

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import RenderableType
+from rich.text import Text
 
-from perfguard.cli.options import load, progress_options
+from perfguard.cli.options import env_profile_option, flag, format_option, load, progress_options, python_option
+from perfguard.cli.output import plain_text, print_parts
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, StoreError, UsageError
+from perfguard.report.messages.catalog import describe
 from perfguard.store.files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 
 _FORMATS = ("table", "json", "csv", "collapsed", "speedscope")
@@ -27,6 +28,10 @@ TARGET is a case, a pattern of cases, or a script with its arguments:
   perfguard profile diff before.json.gz after.json.gz
 Arguments after a script go to the script. The Chrome traces and the libraries' logs stay in the run's folder.
 """
+
+_top_option = click.option(
+    "--top", type=click.IntRange(1), default=15, show_default=True, metavar="N", help="Ops in the table."
+)
 
 
 class _UnnamedContext(click.Context):
@@ -71,13 +76,13 @@ class TargetOrCommand(click.Group):
     invoke_without_command=True,
 )
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def profile_command(ctx: click.Context) -> None:
     """Show which ops a training step spends its time in."""
     if ctx.invoked_subcommand is None:
         click.echo(target.get_help(target.make_context("target", ["-"], parent=ctx)))
 
 
-@command.command(
+@profile_command.command(
     "target",
     cls=_Unnamed,
     epilog=_EPILOG,
@@ -95,21 +100,16 @@ def command(ctx: click.Context) -> None:
 @click.option("--cpus", metavar="LIST", help="CPUs to run on, such as 2-5,8.")
 @click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 @click.option("--numa", metavar="NODE", help="NUMA node to run on, or 'none' to leave memory unbound.")
-@click.option(
-    "--env-profile",
-    type=click.Choice(["stable", "production"]),
-    help="stable pins allocator and threading; production leaves your environment as it is.",
-)
-@click.option("--python", metavar="PATH", help="Interpreter of the environment under test.")
+@env_profile_option
+@python_option
 @click.option("--timeout", "budget_s", type=float, metavar="SECONDS", help="Maximum time for a script's start or step.")
 @click.option("--seed", type=int, metavar="N", help="Seed of data and hashes.")
-@click.option(
+@flag(
     "--project",
     "replays",
-    is_flag=True,
     help="Also replay the step's ops alone, and compare them with the best that these CPUs can do.",
 )
-@click.option("--top", type=click.IntRange(1), default=15, show_default=True, metavar="N", help="Ops in the table.")
+@_top_option
 @click.option("--format", "output_format", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write; default: stdout.")
 @progress_options
@@ -146,17 +146,16 @@ def target(**options: Any) -> None:
         raise click.exceptions.Exit(int(code))
 
 
-@command.command("diff", context_settings={"help_option_names": ["-h", "--help"]})
+@profile_command.command("diff", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--top", type=click.IntRange(1), default=15, show_default=True, metavar="N", help="Ops in the table.")
-@click.option("--format", "output_format", type=click.Choice(("table", "json")), default="table", show_default=True)
+@_top_option
+@format_option
 def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
     """Compare two traces op by op, for instance of your own torch.profiler runs (export_chrome_trace).
 
     One trace per side gives no intervals: changed op counts are certain, times are not.
     """
-    from perfguard.cli.output import print_parts
     from perfguard.profile.runs.trace_diff import diff_traces
     from perfguard.report.terminal.ops import render_attribution
 
@@ -168,48 +167,42 @@ def diff(*, before: Path, after: Path, top: int, output_format: str) -> None:
 
 
 def _print_report(report: ProfileReport, output_format: str, output: Path | None, *, rows: int) -> None:
-    """Print a report, or write it to a file.
-
-    Raises:
-        UsageError: The file cannot be written, or the format holds one case only.
-    """
+    """Print a report, or write it to a file."""
     if output_format == "table" and output is None:
-        from perfguard.cli.output import print_parts
-
         print_parts(lambda _: _rendered(report, rows))
         return
-    text = _text(report, output_format, rows)
+    text = _text(report, output_format, rows).removesuffix("\n")
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(text)
         return
     try:
-        write_whole(output, (text if text.endswith("\n") else text + "\n").encode())
+        write_whole(output, f"{text}\n".encode())
     except StoreError as error:
         raise UsageError(f"{error}; the report is in {report.folder}") from error
     click.echo(f"written to {output}", err=True)
 
 
 def _text(report: ProfileReport, output_format: str, rows: int) -> str:
-    from perfguard.integrations.formats.profiles import to_collapsed, to_csv, to_speedscope
+    from perfguard.integrations.formats.tables import collapsed_stacks, ops_csv, speedscope_profile
 
     if output_format == "json":
         return to_json(report, indent=1)
     if output_format == "table":
-        return _plain(_rendered(report, rows))
+        return plain_text(_rendered(report, rows))
     if len(report.cases) > 1:
         raise UsageError(
             f"{output_format} holds one case, and {len(report.cases)} were profiled; choose one, or use --format json"
         )
     (case,) = report.cases
-    if output_format == "csv":
-        return to_csv(case.ops)
-    return to_collapsed(case.ops) if output_format == "collapsed" else to_speedscope(case.ops, name=case.case_id)
+    if output_format == "speedscope":
+        return speedscope_profile(case.ops, name=case.case_id)
+    return ops_csv(case.ops) if output_format == "csv" else collapsed_stacks(case.ops)
 
 
 def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
-    from rich.text import Text
-
-    from perfguard.report.messages.catalog import describe
+    from perfguard.report.terminal.findings import render_findings
+    from perfguard.report.terminal.ops import render_breakdown
+    from perfguard.report.terminal.projection import render_projection
 
     cpus = ",".join(map(str, report.cpus))
     parts: list[RenderableType] = [
@@ -218,31 +211,19 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
         Text(f"run        {report.folder}", style="dim"),
     ]
     for case in report.cases:
-        parts += _case(case, rows)
+        parts += [
+            Text(printable(case.case_id), style="bold"),
+            Text(_step_line(case)),
+            *(Text(f"! {describe(note)}", style="yellow") for note in case.notes),
+            *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.op_counts is not None),
+            *(render_projection(case.projection, rows=rows) if case.projection is not None else ()),
+            *render_findings(case.findings),
+        ]
     for case_id, problem in report.problems.items():
         parts.append(Text(printable(f"✗ {case_id}: {describe(problem)}"), style="bold red"))
         detail = str(problem.values.get("detail") or "")
         parts += [Text(f"  {printable(line)}", style="dim") for line in detail.splitlines()]
     return parts
-
-
-def _case(case: ProfiledCase, rows: int) -> Sequence[RenderableType]:
-    from rich.text import Text
-
-    from perfguard.report.messages.catalog import describe
-    from perfguard.report.terminal.findings import render_findings
-    from perfguard.report.terminal.ops import render_breakdown
-    from perfguard.report.terminal.projection import render_projection
-
-    projection = render_projection(case.projection, rows=rows) if case.projection is not None else []
-    return [
-        Text(printable(case.case_id), style="bold"),
-        Text(_step_line(case)),
-        *(Text(f"! {describe(note)}", style="yellow") for note in case.notes),
-        *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.op_counts is not None),
-        *projection,
-        *render_findings(case.findings),
-    ]
 
 
 def _step_line(case: ProfiledCase) -> str:
@@ -258,13 +239,3 @@ def _step_line(case: ProfiledCase) -> str:
         f"({format_share(abs(case.overhead_ratio))} {more}; {of}{middle}); "
         "shares are of the profiled step"
     )
-
-
-def _plain(parts: Sequence[RenderableType]) -> str:
-    from rich.console import Console
-
-    console = Console(width=200, highlight=False, no_color=True)
-    with console.capture() as capture:
-        for part in parts:
-            console.print(part)
-    return capture.get()

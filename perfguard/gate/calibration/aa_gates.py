@@ -9,9 +9,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from perfguard.gate.calibration.error_rate import scope_difference
-from perfguard.records.calibration import AAGate, Calibration, CaseSample, Scope
-from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
-from perfguard.records.pace import CasePace, Pace
+from perfguard.records.calibration import (
+    AAGate,
+    CalibratedCase,
+    Calibration,
+    CalibrationSummary,
+    CasePace,
+    CaseSample,
+    FalseAlarms,
+    Pace,
+    Scope,
+)
 from perfguard.records.run import CaseSamples, PairedData
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateResult, Outcome

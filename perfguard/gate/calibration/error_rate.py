@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from perfguard.records.calibration import LEAST_BLOCKS, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary, FalseAlarms
+from perfguard.records.calibration import LEAST_BLOCKS, Calibration, CalibrationSummary, FalseAlarms, Scope
 from perfguard.records.facts import Fact, Severity, Value, fact
 
 MAX_AGE_DAYS = 90

@@ -19,10 +19,16 @@ from perfguard.gate.calibration.aa_gates import (
     with_gates,
 )
 from perfguard.gate.calibration.error_rate import CalibrationState, calibration_state, error_rate
-from perfguard.records.calibration import DECISION_RULE, TIME_FORMAT, AAGate, Calibration, Scope
-from perfguard.records.error_rate import CalibrationSummary
+from perfguard.records.calibration import (
+    DECISION_RULE,
+    TIME_FORMAT,
+    AAGate,
+    Calibration,
+    CalibrationSummary,
+    Scope,
+    SuitePlan,
+)
 from perfguard.records.facts import Fact, Severity, Subject, Value, fact
-from perfguard.records.planning import SuitePlan
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -164,9 +170,9 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
             kept.append(case)
             continue
         kept.append(replace(case, gating=Gating.ADVISORY))
-        reason, subject = reasons[case.id], Subject(case_id=case.id)
+        reason = reasons[case.id]
         values = {**reason.values, "date": plan.created_at[:10]}
-        notes.append(replace(reason, severity=Severity.NOTABLE, subject=subject, values=values))
+        notes.append(replace(reason, severity=Severity.NOTABLE, subject=Subject(case_id=case.id), values=values))
     return tuple(kept), tuple(notes)
 
 

@@ -22,10 +22,8 @@ class Allowed:
     """What `perfguard allow` did."""
 
     entry: Allowance
-    cases: tuple[str, ...]
-    """Ids of the cases that it names now."""
-    replaced: tuple[Allowance, ...]
-    """Former entries with the same pattern."""
+    cases: tuple[str, ...]  # Ids of the cases that it names now
+    replaced: tuple[Allowance, ...]  # Former entries with the same pattern
     path: Path
 
 

@@ -11,9 +11,15 @@ from perfguard.profile.advice.trials import Program
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.counted import Change
 from perfguard.profile.changes.op_counts import classify, comparable, compare_op_counts, records_of
-from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings
-from perfguard.profile.runs.profiling import ProfileSize, findings_of, isa_of, op_counts_of_case, run_profiles
+from perfguard.profile.runs.profiling import (
+    ProfileSize,
+    findings_for,
+    findings_of,
+    isa_of,
+    op_counts_of_case,
+    run_profiles,
+)
 from perfguard.records.events import OpsCompared, StepsCounted
 from perfguard.records.facts import Severity, Subject, fact
 from perfguard.records.record import StoredOpCounts
@@ -154,16 +160,13 @@ def _advice(
     attribution: Attribution,
 ) -> tuple[Finding, ...]:
     """Advice on what the candidate does and the baseline does not, from what was profiled already."""
-    isa_class = isa_of(session.request.fingerprint)
     advice = {
         arm: findings_for(
+            session,
             Program(case_id=attribution.case_id, arm=starter.arms[arm].spec),
             arms[arm],
             found.processes[attribution.case_id, arm],
-            fingerprint=session.fingerprint,
-            ready=found.ready[arm],
-            isa_class=isa_class,
-            cpus=len(session.selection.cpus),
+            found.ready[arm],
             comparison=attribution if arm is Arm.CANDIDATE else None,
         )
         for arm in BOTH

@@ -37,8 +37,7 @@ from perfguard.stats.paired import block_effect, estimate_paired, positive_times
 class Tolerance:
     """Largest relative differences between arms that compute the same thing."""
 
-    result: float
-    """Of a loss, a result, its norm, and whatever else a benchmark names."""
+    result: float  # Of a loss, a result, its norm, and whatever else a benchmark names
     gradient: float
     """Of numbers whose name begins with `gradient`: batch norm over a few values amplifies rounding in them."""
 

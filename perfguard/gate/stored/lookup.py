@@ -14,8 +14,16 @@ from perfguard.profile.libraries.implementations import isa_class
 from perfguard.records.record import BaselineInfo, StoredBaseline, StoredOpCounts
 from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms import git
-from perfguard.store.anchors import FILES, OPTIONAL_FILES, anchor_place, files_of, freeze, has_anchor, remove
-from perfguard.store.baselines import BaselineStore
+from perfguard.store.baselines import (
+    FILES,
+    OPTIONAL_FILES,
+    BaselineStore,
+    anchor_place,
+    files_of,
+    freeze,
+    has_anchor,
+    remove,
+)
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 
 

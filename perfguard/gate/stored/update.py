@@ -52,11 +52,9 @@ class UpdateOptions:
     """What `baseline update` may overlook."""
 
     rounds: int
-    spread_s: float
-    """Least seconds from the first to the last."""
+    spread_s: float  # Least seconds from the first to the last
     allow_dirty: bool = False
-    allow_unfit: bool = False
-    """Record although doctor finds the host unfit."""
+    allow_unfit: bool = False  # Record although doctor finds the host unfit
     allow_few: bool = False
     allow_different: bool = False
     """Record although a case does not compute what it did in the baseline that is replaced."""

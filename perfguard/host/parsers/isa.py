@@ -64,7 +64,8 @@ def read_isa(
     software = software or SoftwareFacts()
     if flags is None:
         return _without_flags(software)
-    usable = flags - {flag for flag in flags if flag.startswith("amx_")} if _denied(permission) else flags
+    is_denied = permission is AmxPermission.DENIED
+    usable = flags - {flag for flag in flags if flag.startswith("amx_")} if is_denied else flags
     if cpu.architecture in {"aarch64", "arm"}:
         return _arm_isa(usable, software)
     if cpu.architecture != "x86_64":
@@ -83,9 +84,9 @@ def read_isa(
         amx_bf16=has("amx_bf16"),
         amx_fp16=has("amx_fp16"),
         amx_permission=permission if "amx_tile" in flags else AmxPermission.NOT_APPLICABLE,
-        aten=_measured(software.aten_isa) or _derived(aten_level(usable)),
-        onednn=_measured(software.onednn_isa) or _derived(onednn_level(usable)),
-        mkl=_measured(software.mkl_isa) or _derived(mkl_level(usable, cpu.vendor)),
+        aten=_level(software.aten_isa, aten_level(usable)),
+        onednn=_level(software.onednn_isa, onednn_level(usable)),
+        mkl=_level(software.mkl_isa, mkl_level(usable, cpu.vendor)),
     )
 
 
@@ -93,9 +94,9 @@ def measured_isa(found: Isa, software: SoftwareFacts) -> Isa:
     """The same instruction sets, with what the libraries were seen to use instead of what follows from the flags."""
     return replace(
         found,
-        aten=_measured(software.aten_isa) or found.aten,
-        onednn=_measured(software.onednn_isa) or found.onednn,
-        mkl=_measured(software.mkl_isa) or found.mkl,
+        aten=_level(software.aten_isa) or found.aten,
+        onednn=_level(software.onednn_isa) or found.onednn,
+        mkl=_level(software.mkl_isa) or found.mkl,
     )
 
 
@@ -134,16 +135,14 @@ def _arm_isa(flags: frozenset[str], software: SoftwareFacts) -> Isa:
         amx_bf16=False,
         amx_fp16=False,
         amx_permission=not_x86,
-        aten=_measured(software.aten_isa),
-        onednn=_measured(software.onednn_isa),
+        aten=_level(software.aten_isa),
+        onednn=_level(software.onednn_isa),
         mkl=None,
     )
 
 
 def _without_flags(software: SoftwareFacts) -> Isa:
-    return Isa(
-        aten=_measured(software.aten_isa), onednn=_measured(software.onednn_isa), mkl=_measured(software.mkl_isa)
-    )
+    return Isa(aten=_level(software.aten_isa), onednn=_level(software.onednn_isa), mkl=_level(software.mkl_isa))
 
 
 def _common_flags(processors: Sequence[Processor]) -> frozenset[str] | None:
@@ -152,13 +151,7 @@ def _common_flags(processors: Sequence[Processor]) -> frozenset[str] | None:
     return frozenset.intersection(*sets) if sets else None
 
 
-def _denied(permission: AmxPermission) -> bool:
-    return permission is AmxPermission.DENIED
-
-
-def _measured(level: str | None) -> EffectiveIsa | None:
-    return EffectiveIsa(level=level, source=IsaSource.MEASURED) if level else None
-
-
-def _derived(level: str | None) -> EffectiveIsa | None:
-    return EffectiveIsa(level=level, source=IsaSource.FROM_FLAGS) if level else None
+def _level(measured: str | None, derived: str | None = None) -> EffectiveIsa | None:
+    if measured:
+        return EffectiveIsa(level=measured, source=IsaSource.MEASURED)
+    return EffectiveIsa(level=derived, source=IsaSource.FROM_FLAGS) if derived else None

@@ -16,30 +16,10 @@ from typing import Any
 
 import msgspec
 
+from perfguard import __version__
 from perfguard.codec import from_builtins
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.checks import (
-    MAX_NAME,
-    MAX_SERIES,
-    checked_name,
-    checked_suite,
-    checked_values,
-    count_or_none,
-    left_out_failed,
-    number_or_none,
-    text_or_none,
-)
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    RunExport,
-    SeriesSummary,
-    quantile,
-    summarize,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.facts import fact
 from perfguard.units import printable
 
@@ -73,18 +53,10 @@ class _File(msgspec.Struct):
     python: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Whether a document has the shape of an asv results file."""
-    return isinstance(document, dict) and "result_columns" in document and "results" in document
-
-
-def read(document: Any, *, source: str) -> ImportedSuite:
+def read(document: Any, *, source: str) -> suites.ImportedSuite:
     """All benchmarks of a file, one series for each element of the product of their parameters.
 
     Values that asv has as null (failed), NaN (skipped) or text are left out, and said so.
-
-    Raises:
-        StoreError: It is not of version 2, or its columns contradict each other.
     """
     version = document.get("version") if isinstance(document, dict) else None
     if version != _VERSION or isinstance(version, bool):
@@ -94,135 +66,126 @@ def read(document: Any, *, source: str) -> ImportedSuite:
         )
     file = from_builtins(document, _File, source=source)
     is_ours = "perfguard" in file.params
-    series: list[ImportedSeries] = []
+    series: list[suites.ImportedSeries] = []
     failed: list[str] = []
     for name, values in file.results.items():
+        reading.checked_name(name, source=source)
         row = dict(zip(file.result_columns, values, strict=False))  # asv cuts empty columns off the end
-        _read_benchmark(checked_name(name, source=source), row, series, failed, is_ours=is_ours, source=source)
-        if len(series) + len(failed) > MAX_SERIES:
-            raise StoreError(f"{source} holds more than {MAX_SERIES} series")
-    return checked_suite(
-        ImportedSuite(
-            tool="asv",
-            version=str(_VERSION),
-            source=source,
-            series=tuple(series),
-            commit=text_or_none(file.commit_hash),
-            machine=text_or_none(file.params.get("cpu")) or text_or_none(file.params.get("machine")),
-            machine_id=text_or_none(file.params.get("machine")) if is_ours else None,
-            python=text_or_none(file.python),
-            torch=text_or_none(file.params.get("torch")),
-            what_is_missing=left_out_failed(failed),
-        )
+        if row.get("result") is None:
+            failed.append(name)
+            continue
+        for parameters, at in _results(name, row, source=source):
+            shown = f"{name}({', '.join(parameters)})"[: reading.MAX_NAME] if parameters else name
+            value = at["result"]
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - nan
+                kind = name.rpartition(".")[2]
+                series.append(
+                    _series(shown, kind, parameters, at, is_time=is_ours or bool(_TIMED.match(kind)), source=source)
+                )
+            else:
+                failed.append(shown)
+        if len(series) + len(failed) > reading.MAX_SERIES:
+            raise StoreError(f"{source} holds more than {reading.MAX_SERIES} series")
+    machine = file.params.get("machine")
+    return reading.checked_suite(
+        "asv",
+        source,
+        series,
+        version=str(_VERSION),
+        commit=file.commit_hash,
+        machine=reading.text_or_none(file.params.get("cpu"), machine),
+        machine_id=machine if is_ours else None,
+        python=file.python,
+        torch=file.params.get("torch"),
+        what_is_missing=reading.left_out_failed(failed),
     )
 
 
-def _read_benchmark(
-    name: str, row: dict[str, Any], series: list[ImportedSeries], failed: list[str], *, is_ours: bool, source: str
-) -> None:
-    """Add a benchmark's series to those read so far, and what has no value to those that failed."""
-    result = row.get("result")
-    if result is None:
-        failed.append(name)
-        return
-    if not isinstance(result, list):
+def _results(name: str, row: dict[str, Any], *, source: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The chosen parameters of each result, first parameter slowest, and what the columns hold at its place."""
+    results, axes = row["result"], row.get("params") or []
+    if not isinstance(results, list):
         raise StoreError(f"{source}: {printable(name)} has no list of results")
-    chosen = _product(row.get("params") or [], len(result), name=name, source=source)
-    for index, (parameters, value) in enumerate(zip(chosen, result, strict=True)):
-        shown = f"{name}({', '.join(parameters)})"[:MAX_NAME] if parameters else name
-        at = {column: _element(row.get(column), index) for column in COLUMNS[5:12]}
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - nan
-            series.append(_series(shown, name, parameters, value, at, is_ours=is_ours, source=source))
-        else:
-            failed.append(shown)
-
-
-def _product(axes: Any, length: int, *, name: str, source: str) -> list[tuple[str, ...]]:
-    """The chosen parameters of each result, first parameter slowest."""
     if not isinstance(axes, list) or not all(isinstance(axis, list) for axis in axes):
         raise StoreError(f"{source}: the parameters of {printable(name)} are no list of lists")
     expected = math.prod(len(axis) for axis in axes)
-    if expected != length:
+    if expected != len(results):
         raise StoreError(
-            f"{source}: {printable(name)} has {length} results for {expected} combinations of its parameters"
+            f"{source}: {printable(name)} has {len(results)} results for {expected} combinations of its parameters"
         )
-    return [tuple(printable(str(value)) for value in chosen) for chosen in itertools.product(*axes)]
-
-
-def _element(column: Any, index: int) -> Any:
-    return column[index] if isinstance(column, list) and index < len(column) else None
+    columns = {column: row.get(column) for column in ("result", *COLUMNS[5:12])}
+    return [
+        (
+            tuple(printable(str(value)) for value in chosen),
+            {
+                column: values[index] if isinstance(values, list) and index < len(values) else None
+                for column, values in columns.items()
+            },
+        )
+        for index, chosen in enumerate(itertools.product(*axes))
+    ]
 
 
 def _series(
-    shown: str, name: str, parameters: tuple[str, ...], result: float, at: dict[str, Any], *, is_ours: bool, source: str
-) -> ImportedSeries:
-    kind = name.rpartition(".")[2]
-    is_time = is_ours or bool(_TIMED.match(kind))
-    unit = SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
-    value = from_builtins(result, float, source=f"{source}: the result of {printable(shown)}")
-    checked_values((value,), name=shown, source=source, unit=unit)
-    samples = _samples(at["samples"], shown, unit=unit, source=source)
-    missing = [] if is_time or unit else [fact("import.no_unit", kept_in="benchmarks.json")]
-    if not samples:
-        missing.append(fact("import.no_samples", option="asv run --record-samples"))
-    return ImportedSeries(
-        name=shown,
-        parameters=tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
-        metric=TIME if is_time else kind,
-        unit=unit,
-        samples=samples,
-        summary=summarize(samples) if samples else _summary(value, at),
-        n=len(samples[0].values) if samples else count_or_none(at["stats_repeat"]),
-        inner_loops=count_or_none(at["stats_number"]) or None,
-        what_is_missing=tuple(missing),
-    )
-
-
-def _samples(values: Any, name: str, *, unit: str, source: str) -> tuple[ProcessSamples, ...] | None:
-    if values is None:
-        return None
-    found = from_builtins(values, list[float], source=f"{source}: the samples of {printable(name)}")
-    if not found:
-        return None
-    return (ProcessSamples(values=checked_values(found, name=name, source=source, unit=unit)),)
-
-
-def _summary(median: float, at: dict[str, Any]) -> SeriesSummary:
-    return SeriesSummary(
+    name: str, kind: str, parameters: tuple[str, ...], at: dict[str, Any], *, is_time: bool, source: str
+) -> suites.ImportedSeries:
+    unit = suites.SECONDS if is_time else "B" if _MEMORY.match(kind) else ""
+    median = from_builtins(at["result"], float, source=f"{source}: the result of {printable(name)}")
+    reading.checked_values((median,), name=name, source=source, unit=unit)
+    fields: dict[str, Any] = {
+        "parameters": tuple((f"param{number}", value) for number, value in enumerate(parameters, 1)),
+        "metric": suites.TIME if is_time else kind,
+        "unit": unit,
+        "has_processes": False,
+        "inner_loops": reading.count_or_none(at["stats_number"]) or None,
+    }
+    missing = () if is_time or unit else (fact("import.no_unit", kept_in="benchmarks.json"),)
+    sampled = f"{source}: the samples of {printable(name)}"
+    values = from_builtins(at["samples"], list[float], source=sampled) if at["samples"] is not None else []
+    if values:
+        samples = (suites.ProcessSamples(values=reading.checked_values(values, name=name, source=source, unit=unit)),)
+        return suites.series_of_samples(name, samples, what_is_missing=missing, **fields)
+    summary = suites.SeriesSummary(
         median=median,
-        q25=number_or_none(at["stats_q_25"]),
-        q75=number_or_none(at["stats_q_75"]),
-        lower=number_or_none(at["stats_ci_99_a"]),
-        upper=number_or_none(at["stats_ci_99_b"]),
+        q25=reading.number_or_none(at["stats_q_25"]),
+        q75=reading.number_or_none(at["stats_q_75"]),
+        lower=reading.number_or_none(at["stats_ci_99_a"]),
+        upper=reading.number_or_none(at["stats_ci_99_b"]),
+    )
+    return suites.ImportedSeries(
+        name=name,
+        samples=None,
+        summary=summary,
+        n=reading.count_or_none(at["stats_repeat"]),
+        what_is_missing=(*missing, fact("import.no_samples", option="asv run --record-samples")),
+        **fields,
     )
 
 
-def write(run: RunExport, suite: ImportedSuite) -> bytes:
-    """A results file of one arm; each case is a benchmark without parameters, under its full id.
-
-    Raises:
-        StoreError: asv needs a commit, and none is known, or there is nothing to write.
-    """
+def write(run: suites.RunExport) -> bytes:
+    """A results file of one arm; each case is a benchmark without parameters, under its full id."""
+    suite = run.suite
     if run.commit is None or not _COMMIT.fullmatch(run.commit):
         raise StoreError(
             "asv files its results by commit, and this arm was not measured at one: it holds changes that are not "
             "committed, or lies outside git; name one: --commit $(git rev-parse HEAD)"
         )
-    rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == SECONDS and s.samples}
+    until_ms = round((run.measured_until or 0.0) * 1000)  # as JavaScript counts
+    rows = {printable(s.name): _row(s, until_ms) for s in suite.series if s.unit == suites.SECONDS and s.samples}
     if not rows:
         raise StoreError(f"{suite.source} holds no times that asv's format could hold")
     python = suite.python or ""
     document = {
         "commit_hash": run.commit,
         "env_name": f"perfguard-py{python}" if python else "perfguard",
-        "date": _milliseconds(run.measured_until),
+        "date": until_ms,
         "params": {
             "arch": "",
             "cpu": printable(run.result.machine),
             "machine": run.result.machine_id,
             "num_cpu": str(len(run.result.cpus)),
             "os": "",
-            "perfguard": run.perfguard,
+            "perfguard": __version__,
             "python": python,
             "ram": "",
             "torch": suite.torch or "",
@@ -238,24 +201,18 @@ def write(run: RunExport, suite: ImportedSuite) -> bytes:
     return (json.dumps(document) + "\n").encode()  # with the literal Infinity where asv writes it, too
 
 
-def _row(series: ImportedSeries, run: RunExport) -> list[Any]:
+def _row(series: suites.ImportedSeries, until_ms: int) -> list[Any]:
     values = [value for process in series.samples or () for value in process.values]
     ordered = sorted(values)
-    lower, upper = median_interval(ordered)
-    return [
-        [quantile(ordered, 0.5)],
-        [],
-        "1",
-        _milliseconds(run.measured_until),
-        None,
-        [lower],
-        [upper],
-        [quantile(ordered, 0.25)],
-        [quantile(ordered, 0.75)],
-        [series.inner_loops or 1],
-        [len(values)],
-        [values],
+    at_places: list[Any] = [
+        *median_interval(ordered),
+        suites.quantile(ordered, 0.25),
+        suites.quantile(ordered, 0.75),
+        series.inner_loops or 1,
+        len(values),
+        values,
     ]
+    return [[suites.quantile(ordered, 0.5)], [], "1", until_ms, None, *([value] for value in at_places)]
 
 
 def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float, float]:
@@ -276,8 +233,3 @@ def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float
             break
         rank += 1
     return (ordered[rank - 1], ordered[n - rank]) if rank else (-math.inf, math.inf)
-
-
-def _milliseconds(seconds: float | None) -> int:
-    """The times of asv are those of JavaScript."""
-    return round((seconds or 0.0) * 1000)

@@ -12,28 +12,9 @@ from typing import Any
 
 import msgspec
 
+from perfguard import __version__
 from perfguard.codec import from_builtins
-from perfguard.errors import StoreError
-from perfguard.integrations.formats.checks import (
-    MAX_NAME,
-    SECONDS_IN,
-    checked_name,
-    checked_suite,
-    checked_values,
-    left_out_empty,
-    parameters_of,
-    text_or_none,
-)
-from perfguard.integrations.formats.series import (
-    SECONDS,
-    TIME,
-    ImportedSeries,
-    ImportedSuite,
-    ProcessSamples,
-    RunExport,
-    process_medians,
-    summarize,
-)
+from perfguard.integrations.formats import reading, suites
 from perfguard.records.case_names import split_case_id
 from perfguard.records.facts import fact
 from perfguard.units import printable
@@ -71,115 +52,79 @@ class _Record(msgspec.Struct):
     dependencies: dict[str, Any] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Whether a document has the shape of a record, or of a list of them."""
-    records = document if isinstance(document, list) else [document]
-    return bool(records) and all(isinstance(r, dict) and {"benchmark", "model", "metric"} <= r.keys() for r in records)
-
-
-def read(document: Any, *, source: str) -> ImportedSuite:
-    """All records of a file.
-
-    Raises:
-        StoreError: A record lacks its benchmark, model or metric.
-    """
+def read(document: Any, *, source: str) -> suites.ImportedSuite:
+    """All records of a file."""
     records = from_builtins(document if isinstance(document, list) else [document], list[_Record], source=source)
     empty = [f"{record.model.name} {record.metric.name}" for record in records if not record.metric.benchmark_values]
     first = records[0] if records else None
     runner = first.runners[0] if first and first.runners else {}
     torch = (first.dependencies or {}).get("torch") if first else None
-    is_ours = first is not None and first.benchmark.name == OUR_BENCHMARK
-    return checked_suite(
-        ImportedSuite(
-            tool="pytorch",
-            version="v3",
-            source=source,
-            series=tuple(_series(record, source=source) for record in records if record.metric.benchmark_values),
-            machine=text_or_none(runner.get("cpu_info")) or text_or_none(runner.get("type")),
-            machine_id=text_or_none(runner.get("name")) if is_ours else None,
-            torch=text_or_none(torch.get("version")) if isinstance(torch, dict) else None,
-            what_is_missing=left_out_empty(empty),
-        )
+    return reading.checked_suite(
+        "pytorch",
+        source,
+        [_series(record, source=source) for record in records if record.metric.benchmark_values],
+        version="v3",
+        machine=reading.text_or_none(runner.get("cpu_info"), runner.get("type")),
+        machine_id=runner.get("name") if first is not None and first.benchmark.name == OUR_BENCHMARK else None,
+        torch=torch.get("version") if isinstance(torch, dict) else None,
+        what_is_missing=reading.left_out_empty(empty),
     )
 
 
-def _series(record: _Record, *, source: str) -> ImportedSeries:
-    parameters = _parameters(record)
-    name = _name(record, parameters, source=source)
+def _series(record: _Record, *, source: str) -> suites.ImportedSeries:
+    name, parameters = _named(record, source=source)
     metric, unit, scale = _metric(record.metric.name)
-    values = checked_values(
+    values = reading.checked_values(
         (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
     )
     is_per_process = (record.metric.extra_info or {}).get("values") == _PER_PROCESS
-    samples = (
-        tuple(ProcessSamples(values=(value,)) for value in values)
-        if is_per_process
-        else (ProcessSamples(values=values),)
-    )
-    return ImportedSeries(
-        name=name,
+    return suites.series_of_samples(
+        name,
+        [suites.ProcessSamples(values=of_one) for of_one in (zip(values) if is_per_process else (values,))],
         parameters=parameters,
-        metric=checked_name(metric, source=source, what="a metric"),
+        metric=reading.checked_name(metric, source=source, what="a metric"),
         unit=unit,
-        samples=samples,
         has_processes=is_per_process,
-        summary=summarize(samples),
-        n=len(values),
         what_is_missing=() if unit else (fact("import.no_unit", kept_in=None),),
     )
 
 
-def _name(record: _Record, parameters: tuple[tuple[str, str], ...], *, source: str) -> str:
-    """The case id where perfguard wrote it, else benchmark, model and what tells records of one model apart."""
-    model = checked_name(record.model.name, source=source)
-    if record.benchmark.name == OUR_BENCHMARK:
-        return model
+def _named(record: _Record, *, source: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Name and parameters: of the case where perfguard wrote it, else benchmark, model and all that varies."""
+    benchmark, model = record.benchmark, record.model
+    reading.checked_name(model.name, source=source)
+    if benchmark.name == OUR_BENCHMARK:
+        return model.name, split_case_id(model.name).parameters
+    facts = {"mode": benchmark.mode, "dtype": benchmark.dtype, "type": model.type, "backend": model.backend}
+    facts |= benchmark.extra_info or {}
+    parameters = reading.parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
     chosen = ",".join(f"{key}={value}" for key, value in parameters)
-    shown = f"{checked_name(record.benchmark.name, source=source)}/{model}"
-    return (f"{shown}[{chosen}]" if chosen else shown)[:MAX_NAME]
-
-
-def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
-    if record.benchmark.name == OUR_BENCHMARK:
-        return split_case_id(record.model.name).parameters
-    facts = {
-        "mode": record.benchmark.mode,
-        "dtype": record.benchmark.dtype,
-        "type": record.model.type,
-        "backend": record.model.backend,
-        **(record.benchmark.extra_info or {}),
-    }
-    return parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
+    shown = f"{reading.checked_name(benchmark.name, source=source)}/{model.name}"
+    return (f"{shown}[{chosen}]" if chosen else shown)[: reading.MAX_NAME], parameters
 
 
 def _metric(name: str) -> tuple[str, str, float]:
     """Metric, unit and what turns a value into it; a time is known by its name and a unit in brackets."""
     if name == _METRIC:
-        return TIME, SECONDS, 1.0
+        return suites.TIME, suites.SECONDS, 1.0
     found = _TIME_METRIC.match(name)
-    return (found["name"], SECONDS, SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
+    return (found["name"], suites.SECONDS, reading.SECONDS_IN[found["unit"]]) if found else (name, "", 1.0)
 
 
-def write(run: RunExport, suite: ImportedSuite, *, arm: str) -> bytes:
-    """Records of one arm: a value is the median of one process, in seconds for one iteration.
-
-    Raises:
-        StoreError: There is nothing to write.
-    """
-    records = [_record(run, suite, series, arm) for series in suite.series if series.unit == SECONDS and series.samples]
-    if not records:
-        raise StoreError(f"{suite.source} holds no times that the format could hold")
+def write(run: suites.RunExport) -> bytes:
+    """Records of one arm: a value is the median of one process, in seconds for one iteration."""
+    records = [_record(run, series) for series, _ in suites.times_of(run.suite, raw=True)]
     return (json.dumps(records, indent=1) + "\n").encode()
 
 
-def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: str) -> dict[str, Any]:
+def _record(run: suites.RunExport, series: suites.ImportedSeries) -> dict[str, Any]:
     parameters = {printable(key): printable(value) for key, value in series.parameters}
     return {
         "benchmark": {
             "name": OUR_BENCHMARK,
             "mode": "training",
             "dtype": parameters.get("dtype", ""),
-            "extra_info": {"suite": printable(run.result.suite), "arm": arm, "run": run.result.run_id},
+            "extra_info": {"suite": printable(run.result.suite), "arm": run.arm, "run": run.result.run_id},
         },
         "model": {
             "name": printable(series.name),
@@ -189,7 +134,7 @@ def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: s
         },
         "metric": {
             "name": _METRIC,
-            "benchmark_values": list(process_medians(series.samples or ())),
+            "benchmark_values": list(suites.process_medians(series.samples)),
             "extra_info": {"values": _PER_PROCESS},
         },
         "runners": [
@@ -201,7 +146,7 @@ def _record(run: RunExport, suite: ImportedSuite, series: ImportedSeries, arm: s
             }
         ],
         "dependencies": {
-            "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": suite.torch or ""},
-            "perfguard": {"repo": "", "branch": "", "sha": "", "version": run.perfguard},
+            "torch": {"repo": "pytorch/pytorch", "branch": "", "sha": "", "version": run.suite.torch or ""},
+            "perfguard": {"repo": "", "branch": "", "sha": "", "version": __version__},
         },
     }

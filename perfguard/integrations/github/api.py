@@ -6,7 +6,7 @@ import base64
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -23,16 +23,12 @@ _SLACK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A zip that a workflow run left."""
+    """A zip that a workflow run left, under a name that the run chose; `expired` where it is gone."""
 
     id: int
-    """Number by which it is downloaded."""
     name: str
-    """Its name; the run chose it."""
     size_bytes: int
-    """Size, as GitHub says."""
     expired: bool
-    """Whether it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,89 +36,58 @@ class PullRequest:
     """An open pull request."""
 
     number: int
-    """Its number."""
-    head_sha: str
-    """Its newest commit."""
-    head_repository: str | None
-    """`owner/name` that the commit was pushed to; None where that is deleted."""
+    head_sha: str  # Its newest commit
+    head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
     from_fork: bool
-    """Whether it comes from another repository."""
     labels: tuple[str, ...]
-    """Its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A comment on a pull request."""
+    """A comment on a pull request: its Markdown, who wrote it, and whether that is an app."""
 
     id: int
-    """Its number."""
     body: str
-    """Its Markdown."""
     author: str
-    """Login of who wrote it."""
     by_bot: bool
-    """Whether that is an app."""
 
 
-class GitHub:
+class GitHub(Connection):
     """One repository."""
 
     def __init__(self, *, repository: str, token: str | None, url: str = DEFAULT_URL, wait_s: float = 1.0) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            repository: `owner/name`.
-            token: Of the job, or of an app; None asks as anybody.
-            url: GITHUB_API_URL of this GitHub.
-            wait_s: Pause between changes; GitHub asks for a second.
-
-        Raises:
-            UsageError: The repository is no `owner/name`, or ghreq is missing.
-        """
+        """Nothing is asked yet; UsageError where the repository is no `owner/name`, or ghreq is missing."""
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError(f"{repository!r} is not OWNER/NAME; set GITHUB_REPOSITORY or give --repository")
-        self._connection = Connection(token=token, url=url, wait_s=wait_s)
+        super().__init__(token=token, url=url, wait_s=wait_s)
         self._place = f"/repos/{repository}"
         self.repository = repository
-
-    def close(self) -> None:
-        """Leave the connection."""
-        self._connection.close()
 
     def open_pull_request(self, head_sha: str, head_repository: str | None = None) -> PullRequest | None:
         """The open pull request whose newest commit this is; None where there is none, or it has moved on.
 
-        `workflow_run` events of forks name no pull request, and an artifact's word is not taken for it.
-
-        Args:
-            head_sha: The commit.
-            head_repository: The repository that it was pushed to, where that is known: somebody else may open a pull
-                request with the same commit.
+        `workflow_run` events of forks name no pull request, and an artifact's word is not taken for it. The repository
+        is the one that the commit was pushed to: somebody else may open a pull request with the same commit.
         """
         query = {"state": "open", "sort": "updated", "direction": "desc"}
-        for pull in self._connection.each(f"{self._place}/pulls", query, self._pull_request):
+        for pull in self.each(f"{self._place}/pulls", query, self._pull_request):
             if pull.head_sha == head_sha and head_repository in (None, pull.head_repository):
                 return pull
         return None
 
     def artifacts(self, run_id: int) -> tuple[Artifact, ...]:
         """What a workflow run left."""
-        return tuple(self._connection.each(f"{self._place}/actions/runs/{run_id}/artifacts", {}, _artifact))
+        return tuple(self.each(f"{self._place}/actions/runs/{run_id}/artifacts", {}, _artifact))
 
     @contextmanager
     def downloaded(self, artifact: Artifact) -> Iterator[IO[bytes]]:
-        """An artifact's zip in a file without a name.
-
-        Raises:
-            StoreError: It is larger than an artifact of a gate can be, or than GitHub said.
-        """
+        """An artifact's zip in a nameless file; StoreError where it is larger than a gate's, or than GitHub said."""
         if artifact.size_bytes > MOST_ZIP_BYTES:
             raise StoreError(f"artifact {artifact.name!r} has {artifact.size_bytes} bytes; no gate leaves so much")
         most = artifact.size_bytes + _SLACK_BYTES
         path = f"{self._place}/actions/artifacts/{artifact.id}/zip"
         with tempfile.TemporaryFile() as file:
-            for chunk in self._connection.stream(path, f"artifact {artifact.name!r}", _CHUNK_BYTES):
+            for chunk in self.stream(path, f"artifact {artifact.name!r}", _CHUNK_BYTES):
                 if file.tell() + len(chunk) > most:
                     raise StoreError(f"artifact {artifact.name!r} is larger than GitHub said; it is refused")
                 file.write(chunk)
@@ -131,12 +96,12 @@ class GitHub:
 
     def comments(self, number: int) -> tuple[Comment, ...]:
         """All comments on a pull request, oldest first."""
-        return tuple(self._connection.each(f"{self._place}/issues/{number}/comments", {}, _comment))
+        return tuple(self.each(f"{self._place}/issues/{number}/comments", {}, _comment))
 
     def own_login(self) -> str | None:
         """Who a person's token speaks for; None for the token of a job or an app, which may not ask."""
         try:
-            return self._connection.get("/user", lambda user: str(user["login"]))
+            return self.ask("GET", "/user", lambda user: str(user["login"]))
         except NotPermittedError:
             return None
 
@@ -150,25 +115,19 @@ class GitHub:
 
     def remove_comment(self, comment: Comment) -> None:
         """Delete a comment; nothing happens where it is gone."""
-        try:
+        with suppress(NotFoundError):
             self._change("DELETE", f"/issues/comments/{comment.id}")
-        except NotFoundError:
-            return
 
     def commit(self, *, branch: str, parent: str, message: str, files: Mapping[str, bytes | None]) -> str:
-        """Put a commit on a branch, which is made or moved; gives the commit's id.
+        """Put a commit after `parent` on a branch, which is made or moved; gives the commit's id.
 
-        Args:
-            branch: Name of the branch.
-            parent: The commit that it comes after.
-            message: Of the commit.
-            files: Content by path in the repository; None removes a file.
+        `files` holds content by path in the repository; None removes a file.
         """
         entries = [
             {"path": path, "mode": "100644", "type": "blob", "sha": None if content is None else self._blob(content)}
             for path, content in sorted(files.items())
         ]
-        base = self._connection.get(f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
+        base = self.ask("GET", f"{self._place}/git/commits/{parent}", lambda found: str(found["tree"]["sha"]))
         tree = self._made("/git/trees", {"base_tree": base, "tree": entries})
         commit = self._made("/git/commits", {"message": message, "tree": tree, "parents": [parent]})
         if self._has_branch(branch):
@@ -181,11 +140,11 @@ class GitHub:
         """Open a pull request for a branch, or rewrite the one that is open; gives its number."""
         owner = self.repository.partition("/")[0]
         query = {"head": f"{owner}:{branch}", "base": into, "state": "open"}
-        for number in self._connection.each(f"{self._place}/pulls", query, _number):
+        for number in self.each(f"{self._place}/pulls", query, lambda found: int(found["number"])):
             self._change("PATCH", f"/pulls/{number}", {"title": title, "body": body})
             return number
         text = {"head": branch, "base": into, "title": title, "body": body}
-        return self._connection.change("POST", f"{self._place}/pulls", text, _number)
+        return self.ask("POST", f"{self._place}/pulls", lambda found: int(found["number"]), text)
 
     def _blob(self, content: bytes) -> str:
         encoded = base64.b64encode(content).decode("ascii")
@@ -193,16 +152,16 @@ class GitHub:
 
     def _made(self, path: str, body: Mapping[str, Any]) -> str:
         """Make an object of git; gives its id."""
-        return self._connection.change("POST", self._place + path, body, lambda made: str(made["sha"]))
+        return self.ask("POST", self._place + path, lambda made: str(made["sha"]), body)
 
     def _has_branch(self, branch: str) -> bool:
         try:
-            return self._connection.get(f"{self._place}/git/ref/heads/{branch}", lambda _: True)
+            return self.ask("GET", f"{self._place}/git/ref/heads/{branch}", lambda _: True)
         except NotFoundError:
             return False
 
     def _change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> None:
-        self._connection.change(method, self._place + path, body, lambda _: None)
+        self.ask(method, self._place + path, lambda _: None, body)
 
     def _pull_request(self, found: dict[str, Any]) -> PullRequest:
         home = (found["head"].get("repo") or {}).get("full_name")
@@ -232,7 +191,3 @@ def _comment(found: dict[str, Any]) -> Comment:
         author=str(author.get("login") or ""),
         by_bot=author.get("type") == "Bot",
     )
-
-
-def _number(found: dict[str, Any]) -> int:
-    return int(found["number"])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfguard.errors import PerfguardError, StoreError
 from perfguard.integrations.github.api import Artifact, Comment, GitHub, PullRequest
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
-from perfguard.integrations.github.events import WorkflowRunEvent
+from perfguard.integrations.github.job import WorkflowRunEvent
 from perfguard.integrations.github.pull_requests import reproducing
 from perfguard.report.comment.comment import CommentContext, marker_line, render_comment
 from perfguard.store.artifacts import result_in_zip
@@ -18,30 +19,35 @@ MOST_GATES = 8
 """Comments for one run; a workflow of a stranger could leave any number of artifacts."""
 _ARTIFACT = re.compile(r"perfguard-(?P<name>[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*)-(?P<attempt>[0-9]{1,4})")
 _LONGEST_NAME = 80
+_RUN = re.compile(r"<!-- run (\d{1,19})\.(\d{1,9}) -->")
+
+
+class RunNumber(NamedTuple):
+    """Which run a comment is of: GitHub's id of it, which grows, and the attempt, from 1. A later one is larger."""
+
+    run_id: int
+    attempt: int
+
+    def line(self) -> str:
+        """How it stands in a comment."""
+        return f"<!-- run {self.run_id}.{self.attempt} -->"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """What became of one artifact, or of all of them."""
+    """What became of one artifact, or of all of them, as a sentence; and a comment that could not be written."""
 
     said: str
-    """What was done, as a sentence."""
     unwritten: str | None = None
-    """The comment, where it could not be written."""
-    error: PerfguardError | None = None
-    """What went wrong; a token that may not comment is no error."""
+    error: PerfguardError | None = None  # What went wrong; a token that may not comment is no error
 
 
 def comment_on(
     github: GitHub, run: WorkflowRunEvent, *, run_url: str | None, accept_label: str | None
 ) -> tuple[Reported, ...]:
-    """Comment on the pull request of a workflow run. What is wrong with one artifact keeps no other from being told.
+    """Comment on the pull request of a workflow run, as GitHub describes the run.
 
-    Args:
-        github: The repository.
-        run: The run that measured, as GitHub says.
-        run_url: Its page.
-        accept_label: The label that accepts a slowdown.
+    What is wrong with one artifact keeps no other from its comment.
 
     Raises:
         StoreError: There is no artifact of a gate.
@@ -53,25 +59,23 @@ def comment_on(
     latest = latest_artifacts(github.artifacts(run.id), run.attempt)
     if not latest:
         raise StoreError(f"workflow run {run.id} left no artifact named perfguard-NAME-ATTEMPT; did its gate run?")
-    told = [
-        _reported(
-            github,
-            pull,
-            latest[name],
-            CommentContext(
-                marker=name,
-                head_sha=run.head_sha,
-                report_url=run_url,
-                accept_label=accept_label,
-                accepted_by=accept_label if accept_label in pull.labels else None,
-                from_fork=pull.from_fork,
-            ),
-            run.id,
-        )
-        for name in sorted(latest)[:MOST_GATES]
-    ]
-    more = len(latest) - len(told)
-    return (*told, *([Reported(said=f"left {more} artifacts out: only {MOST_GATES} are reported")] if more else ()))
+    context = CommentContext(
+        marker="",
+        head_sha=run.head_sha,
+        report_url=run_url,
+        accept_label=accept_label,
+        accepted_by=accept_label if accept_label in pull.labels else None,
+        from_fork=pull.from_fork,
+    )
+    reported = []
+    for name in sorted(latest)[:MOST_GATES]:
+        attempt, artifact = latest[name]
+        number = RunNumber(run_id=run.id, attempt=attempt)
+        reported.append(_report(github, pull, artifact, replace(context, marker=name), number))
+    if len(latest) > MOST_GATES:
+        left_out = len(latest) - MOST_GATES
+        reported.append(Reported(said=f"left {left_out} artifacts out: only {MOST_GATES} are reported"))
+    return tuple(reported)
 
 
 def latest_artifacts(artifacts: Sequence[Artifact], attempt: int | None) -> dict[str, tuple[int, Artifact]]:
@@ -82,26 +86,20 @@ def latest_artifacts(artifacts: Sequence[Artifact], attempt: int | None) -> dict
         if found is None or artifact.expired or len(found["name"]) > _LONGEST_NAME:
             continue
         name, number = found["name"], int(found["attempt"])
-        if attempt is not None and number > attempt:
-            continue
-        if name not in latest or number > latest[name][0]:
+        is_possible = attempt is None or number <= attempt
+        if is_possible and (name not in latest or number > latest[name][0]):
             latest[name] = (number, artifact)
     return latest
 
 
-def _reported(
-    github: GitHub, pull: PullRequest, left: tuple[int, Artifact], context: CommentContext, run_id: int
-) -> Reported:
-    attempt, artifact = left
+def _report(github: GitHub, pull: PullRequest, artifact: Artifact, context: CommentContext, run: RunNumber) -> Reported:
     body = None
     try:
         with github.downloaded(artifact) as file:
             result = result_in_zip(file, source=f"artifact {artifact.name}")
         body = render_comment(result, replace(context, reproduce=reproducing(result)))
-        run = RunNumber(run_id=run_id, attempt=attempt)
-        return Reported(
-            said=put_comment(github, pull.number, marker_line=marker_line(context.marker), body=body, run=run)
-        )
+        marker = marker_line(context.marker)
+        return Reported(said=put_comment(github, pull.number, marker_line=marker, body=body, run=run))
     except NotPermittedError as error:
         if body is None:
             return Reported(said=f"{error}; give this job `permissions: actions: read`", error=error)
@@ -111,45 +109,23 @@ def _reported(
         return Reported(said=f"no comment on #{pull.number}: {error}", unwritten=body, error=error)
 
 
-_RUN = re.compile(r"<!-- run (\d{1,19})\.(\d{1,9}) -->")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunNumber:
-    """Which run a comment is of; a later one, or a later attempt of it, is larger."""
-
-    run_id: int
-    """GitHub's id of the workflow run, which grows."""
-    attempt: int
-    """Attempt of it, from 1."""
-
-    def line(self) -> str:
-        """How it stands in a comment."""
-        return f"<!-- run {self.run_id}.{self.attempt} -->"
-
-
 def put_comment(github: GitHub, number: int, *, marker_line: str, body: str, run: RunNumber) -> str:
     """Write the comment, or update the one that is there; gives what was done, as a sentence.
 
-    Args:
-        github: The repository.
-        number: The pull request.
-        marker_line: First line of `body`, which tells the comment from others.
-        body: Markdown.
-        run: The run that it tells of.
+    The comment is found again by the first line of its body, the marker. One of a later run is left alone.
     """
-    mine = _written_by_us(github, [c for c in github.comments(number) if _begins(c.body, marker_line)])
+    marked = (c for c in github.comments(number) if c.body.partition("\n")[0].rstrip("\r") == marker_line)
+    mine = _written_by_us(github, list(marked))
     text = body.replace(marker_line, f"{marker_line}\n{run.line()}", 1)
     if not mine:
         github.add_comment(number, text)
         return f"commented on #{number}"
-    newest = max(_order(_run_of(comment)) for comment in mine)
-    if newest > _order(run):
+    if max(map(_run_of, mine)) > run:
         return f"left the comment on #{number} as it is: it is about a later run"
     first, *others = mine
     for other in others:  # of runs that began at once, or of a request that was repeated
         github.remove_comment(other)
-    if _same(first.body, text):
+    if first.body.split() == text.split():  # GitHub may change line ends
         return f"the comment on #{number} says so already"
     github.change_comment(first, text)
     return f"updated the comment on #{number}"
@@ -161,19 +137,6 @@ def _written_by_us(github: GitHub, comments: Sequence[Comment]) -> list[Comment]
     return [comment for comment in comments if comment.by_bot or comment.author == own]
 
 
-def _begins(body: str, marker_line: str) -> bool:
-    return body.partition("\n")[0].rstrip("\r") == marker_line
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts are the same but for line ends, which GitHub may change."""
-    return one.split() == other.split()
-
-
-def _run_of(comment: Comment) -> RunNumber | None:
+def _run_of(comment: Comment) -> RunNumber:
     found = _RUN.match(comment.body.partition("\n")[2])
-    return RunNumber(run_id=int(found[1]), attempt=int(found[2])) if found else None
-
-
-def _order(run: RunNumber | None) -> tuple[int, int]:
-    return (run.run_id, run.attempt) if run else (0, 0)
+    return RunNumber(int(found[1]), int(found[2])) if found else RunNumber(0, 0)

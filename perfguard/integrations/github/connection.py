@@ -42,15 +42,13 @@ class NotFoundError(NotPermittedError):
 
 
 class Connection:
-    """A session with one GitHub."""
+    """A session with one GitHub; whatever fails is a GitHubError."""
 
     def __init__(self, *, token: str | None, url: str, wait_s: float) -> None:
-        """Nothing is asked yet.
+        """Ask nothing yet; without a token, as anybody, else as the job or the app that it is of.
 
-        Args:
-            token: Of the job, or of an app; None asks as anybody.
-            url: Address of the API, `https://github.example.com/api/v3` for an Enterprise Server.
-            wait_s: Pause between changes, and the unit of the growing pauses between repeated requests.
+        An Enterprise Server has its API at `https://github.example.com/api/v3`. `wait_s` is the pause between changes,
+        and the unit of the growing pauses between repeated requests.
 
         Raises:
             UsageError: ghreq is missing.
@@ -76,14 +74,13 @@ class Connection:
         """Leave the connection."""
         self._client.close()
 
-    def get(self, path: str, decode: Callable[[Any], T]) -> T:
-        """What stands at a path, through `decode`, whose errors are taken for a misfit of the answer.
+    def ask(self, method: str, path: str, decode: Callable[[Any], T], body: Mapping[str, Any] | None = None) -> T:
+        """Read or change something; gives GitHub's answer through `decode`, whose errors are a misfit of the answer.
 
-        Raises:
-            GitHubError: As everywhere here.
+        A request whose connection broke is repeated, so what it makes may be there twice.
         """
         with _explained(path):
-            return decode(self._sent("GET", path))
+            return decode(self._sent(method, path, json=body))
 
     def each(self, path: str, query: Mapping[str, Any], decode: Callable[[dict[str, Any]], T]) -> Iterator[T]:
         """The items of all pages, through `decode`; no page is fetched before its items are wanted."""
@@ -96,27 +93,24 @@ class Connection:
                 url, parameters = self._next(page), None
             yield from items
 
-    def change(self, method: str, path: str, body: Mapping[str, Any] | None, decode: Callable[[Any], T]) -> T:
-        """Make, replace or delete something; gives GitHub's answer through `decode`.
-
-        A request whose connection broke is repeated, so what it makes may be there twice.
-        """
-        with _explained(path):
-            return decode(self._sent(method, path, json=body))
-
     def stream(self, path: str, what: str, chunk_bytes: int) -> Iterator[bytes]:
-        """A file in pieces. Where GitHub sends on to another host, the token stays behind.
-
-        Args:
-            path: Where it is.
-            what: Its name in a message.
-            chunk_bytes: Largest piece.
-        """
+        """The file `what` in pieces. Where GitHub sends on to another host, the token stays behind."""
         with _explained(what), self._sent("GET", path, stream=True) as response:
             yield from response.iter_content(chunk_bytes)
 
     def _sent(self, method: str, path: str, **given: Any) -> Any:
-        return self._patiently(lambda: self._client.request(method, path, timeout=_TIMEOUT_S, **given))
+        """Send a request, and again when a 429 says so; ghreq knows rate limits as 403 alone."""
+        import ghreq
+
+        deadline = time.monotonic() + _LONGEST_WAIT_S
+        while True:
+            try:
+                return self._client.request(method, path, timeout=_TIMEOUT_S, **given)
+            except ghreq.PrettyHTTPError as error:
+                pause_s = self._limit_s(error.response)
+                if error.response.status_code != 429 or time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
 
     def _next(self, page: requests.Response) -> str | None:
         """Address of the next page; the token goes nowhere else than it was made for."""
@@ -124,20 +118,6 @@ class Connection:
         if url is not None and not url.startswith(self._client.api_url.rstrip("/") + "/"):
             raise ValueError(f"the next page is at {url:.80}")
         return url
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask again when a 429 says so; ghreq knows rate limits as 403 alone."""
-        import ghreq
-
-        deadline = time.monotonic() + _LONGEST_WAIT_S
-        while True:
-            try:
-                return ask()
-            except ghreq.PrettyHTTPError as error:
-                pause_s = self._limit_s(error.response)
-                if error.response.status_code != 429 or time.monotonic() + pause_s > deadline:
-                    raise
-                time.sleep(pause_s)
 
     def _limit_s(self, response: requests.Response) -> float:
         """How long GitHub wants to be left alone, seconds."""
@@ -168,17 +148,11 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except ghreq.PrettyHTTPError as error:
         raise _refusal(error, what) from error
-    except requests.RequestException as error:
-        if isinstance(error, requests.JSONDecodeError):
-            raise _misfit(error, what) from error
-        raise GitHubError(f"GitHub could not be reached for {what}: {str(error)[:300]}") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _misfit(error, what) from error
-
-
-def _misfit(error: Exception, what: str) -> GitHubError:
-    """A page of HTML, or JSON of another shape."""
-    return GitHubError(f"the answer about {what} is not GitHub's ({repr(error)[:200]}); is GITHUB_API_URL right?")
+    except (requests.RequestException, KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, requests.RequestException) and not isinstance(error, requests.JSONDecodeError):
+            raise GitHubError(f"GitHub could not be reached for {what}: {str(error)[:300]}") from error
+        said = repr(error)[:200]  # of a page of HTML, or of JSON of another shape
+        raise GitHubError(f"the answer about {what} is not GitHub's ({said}); is GITHUB_API_URL right?") from error
 
 
 def _refusal(error: ghreq.PrettyHTTPError, what: str) -> GitHubError:

@@ -1,4 +1,4 @@
-"""A gate on a pull request: what is compared with what, and what the job leaves behind."""
+"""A gate on a pull request: what is compared with what, what the job leaves behind; and proposals of baselines."""
 
 from __future__ import annotations
 
@@ -8,35 +8,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfguard.config import LoadedConfig
 from perfguard.errors import ArmError, HostUnfitError, UsageError
+from perfguard.integrations.github.api import GitHub
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.report.comment.comment import CommentContext, render_comment
 from perfguard.runner.arms import git
+from perfguard.units import format_count
 
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 """Variables that let whoever reads them act for the job."""
 PARENT, MERGE_BASE = "parent", "merge-base"
 _CHECKOUTS = "arms"
 """What folders with checkouts begin with."""
-_SUMMARY_NAME = "summary.md"
+_MOST_BYTES = 32 * 1024**2
+"""Of a proposed baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revisions:
-    """Both sides of a pull request, as full commit ids."""
+    """Both sides of a pull request, as full commit ids: what is judged, and what it is compared with."""
 
     baseline: str
-    """What it is compared with."""
     candidate: str
-    """What is judged."""
 
 
 def require_no_token(environment: Mapping[str, str]) -> None:
-    """Refuse to measure where measured code could take a credential of the job.
-
-    Raises:
-        UsageError: There is one; says how to leave it out.
-    """
+    """Refuse, by a UsageError, to measure where measured code could take a credential of the job."""
     found = [name for name in TOKENS if environment.get(name)]
     if found:
         raise UsageError(
@@ -46,12 +44,9 @@ def require_no_token(environment: Mapping[str, str]) -> None:
 
 
 def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
-    """What a pull request is compared with: by default the first parent of the merge commit that GitHub checks out.
+    """What a pull request is compared with: by default the first parent of the merge that GitHub checks out.
 
-    Args:
-        start: Somewhere in the checkout.
-        against: `parent`, `merge-base`, or a revision.
-        base_ref: Name of the branch that the pull request goes into, for `merge-base`.
+    `against` is `parent`, `merge-base` with the branch `base_ref`, or a revision.
 
     Raises:
         ArmError: There is no such commit in the clone.
@@ -75,11 +70,7 @@ def revisions_of(start: Path, against: str, base_ref: str | None) -> Revisions:
 
 
 def require_fresh(destination: Path, start: Path) -> None:
-    """Refuse a place for the run that the checked-out revision has filled, or that leads out of the checkout.
-
-    Raises:
-        UsageError: It is there already, or a link.
-    """
+    """Refuse, by a UsageError, a place for the run that the checked-out revision has filled, or that is outside."""
     place = start.resolve() / destination
     led = place.resolve()
     if led != place and not destination.is_absolute():
@@ -89,11 +80,7 @@ def require_fresh(destination: Path, start: Path) -> None:
 
 
 def require_own_folder(start: Path, revisions: Revisions) -> None:
-    """Refuse a change that brings files of `.perfguard`, such as an environment made beforehand for the baseline.
-
-    Raises:
-        UsageError: It does; names one.
-    """
+    """Refuse, by a UsageError, a change that brings files of `.perfguard`, such as a ready environment."""
     repository = git.top_level(start) or start
     specs = [f":(top,glob)**/.perfguard{ending}" for ending in ("", "/**")]
     changed = git.run_git(repository, *git.NAMES_OF_CHANGES, revisions.baseline, revisions.candidate, "--", *specs)
@@ -103,10 +90,9 @@ def require_own_folder(start: Path, revisions: Revisions) -> None:
 
 
 def keep_run(result: RunResult, destination: Path) -> None:
-    """Copy what a run left, but for its checkouts and what is no plain file, to where the job uploads it from.
+    """Copy what a run left to where the job uploads it from; HostUnfitError where it cannot be written.
 
-    Raises:
-        HostUnfitError: It cannot be written.
+    Checkouts, and what is no plain file, stay behind.
     """
     try:
         shutil.copytree(result.folder, destination, dirs_exist_ok=True, ignore=_left_out)
@@ -115,12 +101,11 @@ def keep_run(result: RunResult, destination: Path) -> None:
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    def is_left_out(path: Path) -> bool:
-        is_checkout = path.is_dir() and path.name.startswith(_CHECKOUTS)
-        # Measured code may have left links, pipes and sockets where it may write.
-        return path.is_symlink() or is_checkout or not (path.is_dir() or path.is_file())
-
-    return {name for name in names if is_left_out(Path(folder) / name)}
+    """Checkouts; and links, pipes and sockets, which measured code may have left where it may write."""
+    paths = {name: Path(folder) / name for name in names}
+    plain = {name for name, path in paths.items() if not path.is_symlink() and (path.is_dir() or path.is_file())}
+    checkouts = {name for name in plain if name.startswith(_CHECKOUTS) and paths[name].is_dir()}
+    return {*names} - (plain - checkouts)
 
 
 def reproducing(result: RunResult) -> str | None:
@@ -142,5 +127,43 @@ def _revision(arm: ArmSummary) -> str:
 def summary_of(result: RunResult, context: CommentContext, destination: Path, *, limit: int) -> str:
     """The job's summary, also kept beside the run."""
     text = render_comment(result, context, limit=limit)
-    (destination / _SUMMARY_NAME).write_text(text, encoding="utf-8")
+    (destination / "summary.md").write_text(text, encoding="utf-8")
     return text
+
+
+def propose_baseline(loaded: LoadedConfig, github: GitHub, *, into: str, branch: str) -> tuple[int, int] | None:
+    """Propose what `perfguard baseline update` changed below the baselines, by GitHub's API: nothing is pushed.
+
+    The newest commit of the branch `into` is the one that is checked out; `branch` is made, or moved. Gives the number
+    of the pull request and of the changed files; None where nothing changed.
+
+    Raises:
+        ArmError: There is no repository.
+        UsageError: The files are too many for a commit.
+        GitHubError: GitHub could not be asked, or refused.
+    """
+    repository = git.top_level(loaded.project)
+    if repository is None:
+        raise ArmError(f"{loaded.project} is not inside a git repository")
+    folder = (loaded.project / loaded.config.baselines).resolve().relative_to(repository.resolve())
+    paths = {name: repository / name for name in git.uncommitted_files(repository, folder)}
+    files = {name: path.read_bytes() if path.is_file() else None for name, path in paths.items()}
+    if not files:
+        return None
+    total = sum(map(len, filter(None, files.values())))
+    if total > _MOST_BYTES:
+        raise UsageError(f"the new baseline has {total} bytes, more than {_MOST_BYTES}; it should be some hundred kB")
+    parent = git.resolve_commit(repository, "HEAD")
+    suite = loaded.config.suite
+    title = f"New performance baseline of suite {suite}"
+    machines = ", ".join(sorted({Path(name).parent.parent.name for name in files}))
+    message = f"{title}\n\nMeasured on {machines}, at {parent}.\n"
+    listed = "\n".join(f"- `{name}`" for name in sorted(files)[:50])
+    body = (
+        f"`perfguard baseline update --suite {suite}` measured {parent} again and changed "
+        f"{format_count(len(files), 'file')}:\n\n{listed}\n\n"
+        f"`perfguard baseline diff git:{parent}` on this branch shows what became slower or faster. A baseline that is "
+        "merged is what later gates call unchanged: review it like code.\n"
+    )
+    github.commit(branch=branch, parent=parent, message=message, files=files)
+    return github.propose(branch=branch, into=into, title=title, body=body), len(files)

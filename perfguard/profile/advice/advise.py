@@ -2,132 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from typing import NamedTuple
 
-from perfguard.profile.advice import (
-    copies,
-    denormals,
-    dtypes,
-    frozen_layers,
-    instructions,
-    kernels,
-    layouts,
-    optimizers,
-    steady_steps,
-    threads,
-    tiny_ops,
-)
+from perfguard.profile.advice import denormals, formats, frozen_layers, kernels, process, small_ops
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.hints import Hint, severity_by
+from perfguard.profile.advice.trials import after_edit, with_variables
 from perfguard.profile.changes.counted import Rule as ChangeRule
 from perfguard.profile.op_counts.steady import pattern_of
-from perfguard.records.facts import Severity
+from perfguard.records.facts import Severity, Subject
 from perfguard.records.steps.findings import PREFIX, Finding
-from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, OpKey, StepPhase
+from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange, StepPhase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(NamedTuple):
     """One kind of advice."""
 
-    find: Callable[[Evidence], Sequence[Finding]]
-    """Gives its findings; none where its evidence is missing."""
-    codes: tuple[str, ...]
-    """Codes of its findings, without their prefix."""
-    change: ChangeRule | None = None
-    """Kind of difference between two op counts that tells of the same thing."""
+    find: Callable[[Evidence], Iterable[Hint]]  # Says what it found; nothing where its evidence is missing
+    codes: tuple[str, ...]  # Codes of its findings, without their prefix
+    change: ChangeRule | None = None  # Kind of difference between two op counts that shows the same thing
 
 
 RULES: Sequence[Rule] = (
-    Rule(find=threads.thread_count, codes=("threads", "idle_cpus")),
-    Rule(
-        find=kernels.reference_kernels, codes=("reference_kernel", "slow_convolution"), change=ChangeRule.IMPLEMENTATION
-    ),
-    Rule(find=instructions.emulated_dtypes, codes=("emulated_dtype",), change=ChangeRule.DTYPE),
-    Rule(find=instructions.capped_isa, codes=("capped_isa",)),
-    Rule(find=denormals.denormals, codes=("denormals", "suspected_denormals")),
-    Rule(find=layouts.layout_lost, codes=("layout_lost",), change=ChangeRule.LAYOUT),
-    Rule(find=layouts.mixed_layouts, codes=("mixed_layouts",), change=ChangeRule.LAYOUT),
-    Rule(find=layouts.channels_last_untried, codes=("channels_last_untried",)),
-    Rule(find=copies.reorders, codes=("reorders",), change=ChangeRule.REORDERS),
-    Rule(find=copies.copies, codes=("copies",), change=ChangeRule.COPIES),
-    Rule(find=copies.casts, codes=("casts",), change=ChangeRule.DTYPE),
-    Rule(find=dtypes.double_precision, codes=("double_precision",), change=ChangeRule.DTYPE),
-    Rule(find=optimizers.unfused_optimizers, codes=("unfused_optimizer",), change=ChangeRule.FUSION),
-    Rule(
-        find=frozen_layers.frozen_backward,
-        codes=("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients"),
-    ),
-    Rule(find=frozen_layers.frozen_norms, codes=("frozen_batch_norm",), change=ChangeRule.FUSION),
-    Rule(find=tiny_ops.fragmented_trace, codes=("fragmented_trace",)),
-    Rule(find=steady_steps.allocator_faults, codes=("allocator_faults",), change=ChangeRule.ALLOCATIONS),
-    Rule(find=steady_steps.primitive_cache_misses, codes=("primitive_cache_misses",), change=ChangeRule.CACHE_MISSES),
-    Rule(find=threads.input_pipeline, codes=("input_pipeline", "python_before_model", "loader_workers")),
-    Rule(find=steady_steps.compiler_events, codes=("graph_breaks", "recompiles"), change=ChangeRule.COMPILE),
-    Rule(find=dtypes.low_precision_loss, codes=("low_precision_loss",)),
+    Rule(process.thread_count, ("threads", "idle_cpus")),
+    Rule(kernels.reference_kernels, ("reference_kernel", "slow_convolution"), ChangeRule.IMPLEMENTATION),
+    Rule(kernels.emulated_dtypes, ("emulated_dtype",), ChangeRule.DTYPE),
+    Rule(kernels.capped_isa, ("capped_isa",)),
+    Rule(denormals.denormals, ("denormals", "suspected_denormals")),
+    Rule(formats.layout_lost, ("layout_lost",), ChangeRule.LAYOUT),
+    Rule(formats.mixed_layouts, ("mixed_layouts",), ChangeRule.LAYOUT),
+    Rule(formats.channels_last_untried, ("channels_last_untried",)),
+    Rule(formats.reorders, ("reorders",), ChangeRule.REORDERS),
+    Rule(partial(formats.copies, are_casts=False), ("copies",), ChangeRule.COPIES),
+    Rule(partial(formats.copies, are_casts=True), ("casts",), ChangeRule.DTYPE),
+    Rule(formats.double_precision, ("double_precision",), ChangeRule.DTYPE),
+    Rule(small_ops.unfused_optimizers, ("unfused_optimizer",), ChangeRule.FUSION),
+    Rule(frozen_layers.frozen_backward, ("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients")),
+    Rule(frozen_layers.frozen_norms, ("frozen_batch_norm",), ChangeRule.FUSION),
+    Rule(small_ops.fragmented_trace, ("fragmented_trace",)),
+    Rule(process.allocator_faults, ("allocator_faults",), ChangeRule.ALLOCATIONS),
+    Rule(process.primitive_cache_misses, ("primitive_cache_misses",), ChangeRule.CACHE_MISSES),
+    Rule(process.input_pipeline, ("input_pipeline", "python_before_model", "loader_workers")),
+    Rule(process.compiler_events, ("graph_breaks", "recompiles"), ChangeRule.COMPILE),
+    Rule(formats.low_precision_loss, ("low_precision_loss",)),
 )
 """In the order in which findings of equal weight are read: what spoils all times first."""
 
 _SEVERITIES = tuple(Severity)
+_NAMED_OPS = 5
 _SHOWN_CHANGES = 2
 _MORE = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS, ChangeClass.SLOWER, ChangeClass.OTHER_IMPLEMENTATION})
 """Changes of ops that can give rise to a finding."""
 
 
 def advise(evidence: Evidence, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
-    """What all rules find: the worst first, then what is new since the baseline, then the largest part of the step.
+    """What rules find: the worst first, then what is new since the baseline, then the largest part of the step.
 
-    Args:
-        evidence: Of the candidate, where two arms were compared. A rule whose evidence is missing finds nothing.
-        rules: Which rules to ask.
+    Where two arms were compared, the evidence is the candidate's. A rule whose evidence is missing finds nothing.
     """
-    found = [_since_baseline(evidence, rule, finding) for rule in rules for finding in rule.find(evidence)]
-    return tuple(sorted(found, key=_reading_order))
+    found = [finding for rule in rules for finding in _findings(evidence, rule)]
+    return tuple(sorted(found, key=lambda each: (_rank(each), not each.since_baseline, -(each.share or 0.0))))
 
 
-def _reading_order(finding: Finding) -> tuple[int, bool, float]:
-    return _SEVERITIES.index(finding.severity), not finding.since_baseline, -(finding.share or 0.0)
+def _rank(finding: Finding) -> int:
+    return _SEVERITIES.index(finding.severity)
 
 
-def _since_baseline(evidence: Evidence, rule: Rule, finding: Finding) -> Finding:
-    """Add what the op counts say about the same thing."""
-    changes = evidence.comparison.op_count_changes if evidence.comparison is not None else ()
-    facts = [change.fact for change in changes if _is_about(change, rule, finding)]
-    return replace(finding, since_baseline=tuple(facts[:_SHOWN_CHANGES]))
+def _findings(evidence: Evidence, rule: Rule) -> Iterator[Finding]:
+    """What a rule finds, each with what the op counts say about the same thing."""
+    all_changes = evidence.comparison.op_count_changes if evidence.comparison is not None else ()
+    changes = [change for change in all_changes if rule.change is not None and change.rule == rule.change.value]
+    for hint in rule.find(evidence):
+        finding = _finding(evidence, hint)
+        if finding is not None:
+            new = [change.fact for change in changes if _is_at(change, finding)]
+            yield replace(finding, since_baseline=tuple(new[:_SHOWN_CHANGES]))
 
 
-def _is_about(change: OpCountChange, rule: Rule, finding: Finding) -> bool:
-    """Whether a change is of the rule's kind and, where both name modules, at the finding's."""
-    if rule.change is None or change.rule != rule.change.value:
-        return False
-    modules = {pattern_of(key.module) for key in finding.ops}
-    return not change.module or not modules or any(_overlap(change.module, module) for module in modules)
+def _finding(evidence: Evidence, hint: Hint) -> Finding | None:
+    """A hint with its place and its part of the step; None where that part is too small or cannot be known."""
+    ops = sorted(hint.ops, key=lambda total: (-total.self_s, total.key.phase, total.key.module, total.key.op))
+    share = None
+    if ops or hint.primitives:
+        share = evidence.ratio_of(evidence.seconds_of(ops) + sum(each.time_s for each in hint.primitives))
+    if hint.least_share and (share is None or share < hint.least_share):
+        return None
+    places = {
+        *((total.key.phase, total.key.module) for total in ops),
+        *((each.phase, each.module) for each in hint.primitives if each.phase is not None),
+        *hint.places,
+    }
+    phases, modules = {phase for phase, _ in places}, {module for _, module in places}
+    target = evidence.target
+    return Finding(
+        code=PREFIX + hint.code,
+        severity=hint.severity or severity_by(share),
+        subject=Subject(
+            case_id=target.case_id or None,
+            op=_path(modules) or None,
+            place=next((total.source for total in ops if total.source), None),
+        ),
+        values=hint.values,
+        seen=tuple(hint.seen),
+        phases=tuple(phase for phase in StepPhase if phase in phases),
+        places=len(modules),
+        ops=tuple(total.key for total in ops[:_NAMED_OPS]),
+        share=share,
+        command=with_variables(target, hint.variables, hint.profile) if hint.variables else after_edit(target),
+    )
 
 
-def _overlap(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+def _path(modules: Collection[str]) -> str:
+    """One module by its path, modules of one pattern by that, others by the part of the model that they share."""
+    patterns = {pattern_of(module) for module in modules}
+    if len(modules) > 1 and len(patterns) == 1:
+        return patterns.pop()
+    parts = zip(*(module.split(".") for module in modules), strict=False)
+    return ".".join(same[0] for same in takewhile(lambda names: len(set(names)) == 1, parts))
+
+
+def _is_at(change: OpCountChange, finding: Finding) -> bool:
+    """Whether a change is at a finding's modules, or one of the two names none."""
+    place, modules = f"{change.module}.", {f"{pattern_of(key.module)}." for key in finding.ops}
+    overlap = any(place.startswith(module) or module.startswith(place) for module in modules)
+    return overlap or not change.module or not modules
 
 
 def new_findings(
     baseline: Sequence[Finding], candidate: Sequence[Finding], comparison: Attribution
 ) -> tuple[Finding, ...]:
-    """Findings that only the candidate has, or has in a graver form, in their order.
+    """Findings that only the candidate has, or has with a higher severity, in their order.
 
     Most rules have a threshold, and two runs of one step may lie on both sides of it. So where nothing changed at the
-    places of a finding, it is not new; what is told of a whole process changes only with its environment.
-
-    Args:
-        baseline: Its findings.
-        candidate: Its findings.
-        comparison: Of the two, with all ops.
+    places of a finding, by a comparison of all ops, it is not new; what concerns a whole process changes only with its
+    environment.
     """
-    known = {_identity(finding): _SEVERITIES.index(finding.severity) for finding in reversed(baseline)}
-    places = {_place(delta.key) for delta in comparison.deltas if delta.change in _MORE}
+    known = {_identity(finding): _rank(finding) for finding in reversed(baseline)}
+    changed = {(delta.key.phase, delta.key.module) for delta in comparison.deltas if delta.change in _MORE}
     return tuple(
         finding
         for finding in candidate
-        if _SEVERITIES.index(finding.severity) < known.get(_identity(finding), len(_SEVERITIES))
-        and _has_cause(finding, comparison, places)
+        if _rank(finding) < known.get(_identity(finding), len(_SEVERITIES)) and _has_cause(finding, comparison, changed)
     )
 
 
@@ -135,16 +154,12 @@ def _identity(finding: Finding) -> Hashable:
     return finding.code, tuple(finding.values.items())
 
 
-def _has_cause(finding: Finding, comparison: Attribution, places: Collection[tuple[StepPhase, str]]) -> bool:
+def _has_cause(finding: Finding, comparison: Attribution, changed: Collection[tuple[StepPhase, str]]) -> bool:
     """Whether something changed that the finding can come from."""
     if finding.since_baseline:
         return True
     if finding.ops:
-        return any(_place(key) in places for key in finding.ops)
+        return any((key.phase, key.module) in changed for key in finding.ops)
     if finding.code == f"{PREFIX}reorders":  # they are counted, so only more of them are news
         return any(change.rule == ChangeRule.REORDERS.value for change in comparison.op_count_changes)
     return finding.share is None or bool(comparison.op_count_changes)  # of a process; of other primitives
-
-
-def _place(key: OpKey) -> tuple[StepPhase, str]:
-    return key.phase, key.module

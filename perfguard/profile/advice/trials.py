@@ -9,36 +9,28 @@ from dataclasses import dataclass, replace
 from perfguard.records.plan import ArmSpec, EnvProfile
 
 _HERE = ArmSpec(text="dir:.", directory=".")
-_COMMITTED = "HEAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A case or a script in one arm; neither where only a trace is known."""
 
-    case_id: str = ""
-    """The case; empty for a script."""
-    script: tuple[str, ...] = ()
-    """The script and its arguments."""
-    arm: ArmSpec = _HERE
-    """The arm that was profiled."""
+    case_id: str = ""  # The case; empty for a script
+    script: tuple[str, ...] = ()  # The script and its arguments
+    arm: ArmSpec = _HERE  # The arm that was profiled
 
 
 def after_edit(program: Program) -> str:
     """For a change of the code: compares the working tree with the last commit."""
-    arm = program.arm
-    before = replace(arm, revision=arm.revision or _COMMITTED, directory=None)
-    after = replace(arm, revision=None, directory=arm.directory or ".")
-    return _command(program, before, after, ())
+    before = replace(program.arm, revision=program.arm.revision or "HEAD", directory=None)
+    after = replace(program.arm, revision=None, directory=program.arm.directory or ".")
+    return _command(program, before, after)
 
 
-def with_variables(program: Program, variables: Mapping[str, str], *, profile: EnvProfile | None = None) -> str:
-    """For a change of the environment: compares an arm with these variables with the one that was profiled.
+def with_variables(program: Program, variables: Mapping[str, str], profile: EnvProfile | None = None) -> str:
+    """For a change of the environment: compares an arm with these variables, empty ones unset, with the profiled one.
 
-    Args:
-        program: What was profiled.
-        variables: Set for the candidate; an empty value unsets one.
-        profile: How much of the environment perfguard decides; None leaves that to the configuration.
+    `profile` says how much of the environment perfguard decides; None leaves that to the configuration.
     """
     environment = tuple(sorted({**dict(program.arm.environment), **variables}.items()))
     options = () if profile is None else ("--env-profile", profile.value)
@@ -57,7 +49,7 @@ def arm_text(arm: ArmSpec) -> str:
     return "+".join(f"{kind}:{value}" for kind, value in parts if value)
 
 
-def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str]) -> str:
+def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str] = ()) -> str:
     """Scripts cannot be compared: their candidate is profiled, as they were."""
     if program.case_id:
         arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))

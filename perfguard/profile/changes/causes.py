@@ -6,77 +6,33 @@ Each rule claims ops from those that no earlier rule took.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 
-from perfguard.profile.changes.diff import MATERIAL_RATIO, OpDiff
-from perfguard.profile.changes.matches import (
+import numpy as np
+
+from perfguard.profile.changes.counted import grouped
+from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff, implementation_change
+from perfguard.profile.changes.op_names import is_minor
+from perfguard.profile.changes.paired_ops import (
     AFTER,
     BEFORE,
-    CASTS,
+    DTYPE_COPIES,
     LAYOUT_COPIES,
-    Property,
-    Twin,
+    Cause,
+    CauseKind,
+    Certainty,
     find_twins,
-    implementation_change,
+    short_op,
 )
-from perfguard.profile.changes.op_names import is_minor
-from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, StepPhase
+from perfguard.records.steps.ops import ChangeClass, OpKey, StepPhase
+from perfguard.stats.moderated import IntArray, VariancePrior, mean_differences, noise_of_sums, prior_of_sums
+from perfguard.stats.p_values import benjamini_hochberg
 
 CULPRIT_LEVEL = 0.025
 """Adjusted p at which an op, or a sum of ops, may be blamed. There are two such families, single ops and sums, so with
 no change at all something is blamed in at most twice this share of the comparisons."""
-
-
-class CauseKind(str, Enum):
-    """Why ops form one cause; those that bring others with them first."""
-
-    OPTIMIZER = "optimizer"
-    """They belong to one optimizer."""
-    LAYOUT = "layout"
-    """Their tensors have another memory format, or they copy tensors for that."""
-    DTYPE = "dtype"
-    """Their tensors have another dtype, or they cast tensors for that."""
-    SHAPE = "shape"
-    """Their tensors have other shapes."""
-    IMPLEMENTATION = "implementation"
-    """Libraries run them with other kernels, of the same ISA before and of the same ISA after; or one side has none."""
-    CALLS = "calls"
-    """Their places are called more or less often, by the same factor."""
-    REPLACED = "replaced"
-    """They came or went at their place, in the same manner in all of its places."""
-    TIME = "time"
-    """The same op in one phase, executed as before, takes another time."""
-
-
-class Certainty(Enum):
-    """What a cause rests on."""
-
-    EXACT = "exact"
-    """On counts or on what the library chose: a fact. Its cost is an estimate all the same."""
-    SIGNIFICANT = "significant"
-    """Each of its ops differs significantly."""
-    OPEN = "open"
-    """On nothing yet: its sum is still to be tested."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """Ops that changed together."""
-
-    kind: CauseKind
-    """Why they are together."""
-    certainty: Certainty
-    """What it rests on."""
-    columns: tuple[int, ...]
-    """Columns of the ops; not empty, of no other cause."""
-    lost: str = ""
-    """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
-    gained: str = ""
-    """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
 
 
 def find_causes(diff: OpDiff) -> list[Cause]:
@@ -84,10 +40,14 @@ def find_causes(diff: OpDiff) -> list[Cause]:
     free = set(range(len(diff.ops.keys)))
     causes: list[Cause] = []
     for rule in (_optimizers, _tensors, _implementations, _places, _times):
-        claimed = rule(diff, free)
+        claimed = list(rule(diff, free))
         free.difference_update(column for cause in claimed for column in cause.columns)
         causes.extend(claimed)
     return causes
+
+
+def _exact(kind: CauseKind, columns: Iterable[int], lost: str = "", gained: str = "") -> Cause:
+    return Cause(kind=kind, certainty=Certainty.EXACT, columns=tuple(sorted(columns)), lost=lost, gained=gained)
 
 
 def family_of(diff: OpDiff, column: int) -> Hashable:
@@ -96,83 +56,57 @@ def family_of(diff: OpDiff, column: int) -> Hashable:
     return (key.phase, key.module) if _is_update(key) else (key.phase, key.op)
 
 
-def short_op(key: OpKey) -> str:
-    """`mul_` for `aten::mul_`."""
-    return key.op if key.op == PYTHON_OP else key.op.rpartition("::")[2] or key.op
-
-
-def _exact_columns(diff: OpDiff, free: Iterable[int]) -> list[int]:
-    return [column for column in sorted(free) if diff.is_exact(column)]
-
-
 def _is_update(key: OpKey) -> bool:
     """Whether an optimizer executes it; gradient clipping is in the same phase, but in no optimizer."""
     return key.phase is StepPhase.OPTIMIZER and key.module != ""
 
 
-def _optimizers(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _optimizers(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """One cause for each optimizer that executes other ops than before; one for an optimizer that replaced another."""
-    by_name: dict[str, list[int]] = defaultdict(list)
-    for column in sorted(free):
-        if _is_update(diff.ops.keys[column]):
-            by_name[diff.ops.keys[column].module].append(column)
-    changed = {name: columns for name, columns in by_name.items() if any(diff.is_exact(column) for column in columns)}
-    gone = [name for name, columns in changed.items() if _all_of(diff, columns, ChangeClass.GONE)]
-    new = [name for name, columns in changed.items() if _all_of(diff, columns, ChangeClass.NEW)]
-    found = []
+    keys = diff.ops.keys
+    updates = (column for column in sorted(free) if _is_update(keys[column]))
+    by_name = grouped(updates, lambda column: keys[column].module)
+    changed = {name: columns for name, columns in by_name.items() if any(map(diff.is_exact, columns))}
+
+    def all_of(change: ChangeClass) -> list[str]:
+        return [
+            name
+            for name, columns in changed.items()
+            if all(diff.changes[column] is change for column in columns if not diff.ops.is_python(column))
+        ]
+
+    gone, new = all_of(ChangeClass.GONE), all_of(ChangeClass.NEW)
     if len(gone) == len(new) == 1:
-        found.append((gone[0], new[0], [*changed.pop(gone[0]), *changed.pop(new[0])]))
-    found += [(name, name, columns) for name, columns in changed.items()]
-    return [
-        Cause(kind=CauseKind.OPTIMIZER, certainty=Certainty.EXACT, columns=tuple(columns), lost=lost, gained=gained)
-        for lost, gained, columns in found
-    ]
+        columns = [*changed.pop(gone[0]), *changed.pop(new[0])]
+        yield _exact(CauseKind.OPTIMIZER, columns, gone[0], new[0])
+    for name, columns in changed.items():
+        yield _exact(CauseKind.OPTIMIZER, columns, name, name)
 
 
-def _all_of(diff: OpDiff, columns: list[int], change: ChangeClass) -> bool:
-    return all(diff.changes[column] is change for column in columns if diff.ops.keys[column].op != PYTHON_OP)
+_COPIES = {
+    CauseKind.SHAPE: LAYOUT_COPIES | DTYPE_COPIES,
+    CauseKind.DTYPE: DTYPE_COPIES,
+    CauseKind.LAYOUT: LAYOUT_COPIES,
+}
+"""That come along with other tensors."""
 
 
-_TENSOR_KINDS = (
-    (Property.SHAPE, CauseKind.SHAPE, LAYOUT_COPIES | CASTS),
-    (Property.DTYPE, CauseKind.DTYPE, CASTS),
-    (Property.LAYOUT, CauseKind.LAYOUT, LAYOUT_COPIES),
-)
-"""With the copies that come along."""
-
-
-def _tensors(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _tensors(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """At most one cause for each property: a model loses its memory format once, however many ops feel it.
 
     It takes copies with it that came or went at the places of those ops, above them or below them, and what came or
     went at these very places or with the copies and computes nothing: other tensors need other views and allocations.
     """
-    left = {column for column in _exact_columns(diff, free) if not _is_update(diff.ops.keys[column])}
-    twins = find_twins(diff.ops, diff.changes, left)
-    causes = []
-    for changed, kind, copies in _TENSOR_KINDS:
-        alike = [twin for twin in twins if twin.changed is changed]
-        if not alike:
-            continue
-        columns = {column for twin in alike for column in (*twin.before, *twin.after)}
-        left -= columns
-        companions = _companions(diff, left, columns, copies)
-        left -= companions
-        longest = max(alike, key=lambda twin: _level_s(diff, twin))
-        causes.append(
-            Cause(
-                kind=kind,
-                certainty=Certainty.EXACT,
-                columns=tuple(sorted(columns | companions)),
-                lost=longest.lost,
-                gained=longest.gained,
-            )
-        )
-    return causes
-
-
-def _level_s(diff: OpDiff, twin: Twin) -> float:
-    return float(sum(diff.levels_s[column] for column in (*twin.before, *twin.after)))
+    left = {column for column in free if diff.is_exact(column) and not _is_update(diff.ops.keys[column])}
+    twins = grouped(find_twins(diff.ops, diff.changes, left), lambda twin: twin.kind)
+    for kind, copies in _COPIES.items():
+        if kind in twins:
+            columns = {column for twin in twins[kind] for column in twin.columns}
+            left -= columns
+            companions = _companions(diff, left, columns, copies)
+            left -= companions
+            longest = max(twins[kind], key=lambda twin: sum(diff.levels_s[list(twin.columns)].tolist()))
+            yield replace(longest, columns=tuple(sorted(columns | companions)))
 
 
 def _companions(diff: OpDiff, left: AbstractSet[int], columns: AbstractSet[int], names: AbstractSet[str]) -> set[int]:
@@ -196,19 +130,16 @@ def _with_parents(module: str) -> Iterable[str]:
     yield ""
 
 
-def _implementations(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _implementations(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """One cause for each pair of ISAs: a cap changes every kernel, a fallback to the reference only its own."""
-    by_isa: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for column in sorted(free):
-        if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION:
-            went, came = implementation_change(diff.ops, column)
-            by_isa[_isa(went[0]), _isa(came[0])].append(column)
-    return [
-        Cause(
-            kind=CauseKind.IMPLEMENTATION, certainty=Certainty.EXACT, columns=tuple(columns), lost=lost, gained=gained
-        )
-        for (lost, gained), columns in by_isa.items()
-    ]
+
+    def isas(column: int) -> tuple[str, str]:
+        went, came = implementation_change(diff.ops, column)
+        return _isa(went[0]), _isa(came[0])
+
+    columns = (column for column in sorted(free) if diff.changes[column] is ChangeClass.OTHER_IMPLEMENTATION)
+    for (lost, gained), there in grouped(columns, isas).items():
+        yield _exact(CauseKind.IMPLEMENTATION, there, lost, gained)
 
 
 def _isa(implementation: str) -> str:
@@ -217,34 +148,25 @@ def _isa(implementation: str) -> str:
     return implementation if kernel in {"", "ref"} or isa == "any" else isa
 
 
-def _places(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _places(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """Exact changes by place, forward and backward together; places that changed in the same manner are one cause.
 
     The time in no op of a place goes with its ops: each op costs some interpreter and dispatch. Where nothing was
     repeated, it may as well be a pause of that one trace, and goes along only if it points the same way.
     """
-    keys = diff.ops.keys
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for column in _exact_columns(diff, free):
-        places[_place(keys[column])].append(column)
-    python = {(keys[column].phase, keys[column].module): column for column in free if keys[column].op == PYTHON_OP}
-    manners: dict[Hashable, list[int]] = defaultdict(list)
-    for columns in places.values():
-        around = {python.get((keys[column].phase, keys[column].module)) for column in columns if keys[column].module}
-        along = (column for column in around if column is not None and _goes_along(diff, column, columns))
-        manners[_manner(diff, columns)].extend([*columns, *along])
-    found = []
-    for columns in manners.values():
-        changed = [column for column in columns if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
-        kind = CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS
-        found.append(Cause(kind=kind, certainty=Certainty.EXACT, columns=tuple(sorted(columns))))
-    return found
-
-
-def _goes_along(diff: OpDiff, python: int, columns: Sequence[int]) -> bool:
-    mean_s = diff.differences.mean
-    is_repeated = math.isfinite(float(diff.differences.upper[python]))
-    return is_repeated or float(mean_s[python]) * float(mean_s[list(columns)].sum()) >= 0
+    ops = diff.ops
+    places = grouped(filter(diff.is_exact, sorted(free)), lambda column: _place(ops.keys[column]))
+    python = {ops.place(column): column for column in free if ops.is_python(column)}
+    for there in grouped(places.values(), lambda columns: _manner(diff, columns)).values():
+        found = {column for columns in there for column in columns}
+        for columns in there:
+            around = {ops.place(column) for column in columns if ops.keys[column].module}
+            for column in (python[place] for place in around if place in python):
+                is_repeated = math.isfinite(float(diff.differences.upper[column]))
+                if is_repeated or diff.mean_s([column]) * diff.mean_s(columns) >= 0:
+                    found.add(column)
+        changed = [column for column in found if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
+        yield _exact(CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS, found)
 
 
 def _place(key: OpKey) -> Hashable:
@@ -277,29 +199,94 @@ def _call_factor(diff: OpDiff, columns: Sequence[int]) -> float | None:
     return commonest if 2 * factors.count(commonest) > len(columns) else None
 
 
-def _times(diff: OpDiff, free: AbstractSet[int]) -> list[Cause]:
+def _times(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     """For each op of each phase: what became slower, what became faster, and the rest, still to be tested as a sum.
 
     The rest is where a slowdown hides that is too small to see in any one module.
     """
-    families: dict[Hashable, list[int]] = defaultdict(list)
-    for column in sorted(free):
-        families[family_of(diff, column)].append(column)
-    return [cause for columns in families.values() for cause in _split(diff, columns)]
+    mean, least_s = diff.differences.mean, MATERIAL_RATIO * diff.step_s
+
+    def direction(column: int) -> int:
+        """0 for the rest. What came or went with a place is in it, and what moved: so is its other half."""
+        is_tested = diff.changes[column] in {ChangeClass.SLOWER, ChangeClass.FASTER} and diff.q[column] <= CULPRIT_LEVEL
+        if not is_tested or abs(mean[column]) < least_s:
+            return 0
+        return 1 if mean[column] > 0 else -1
+
+    for columns in grouped(sorted(free), lambda column: family_of(diff, column)).values():
+        parts = grouped(columns, direction)
+        for sign, certainty in ((1, Certainty.SIGNIFICANT), (-1, Certainty.SIGNIFICANT), (0, Certainty.OPEN)):
+            if sign in parts:
+                yield Cause(kind=CauseKind.TIME, certainty=certainty, columns=tuple(parts[sign]))
 
 
-def _split(diff: OpDiff, columns: list[int]) -> list[Cause]:
-    mean = diff.differences.mean
-    least_s = MATERIAL_RATIO * diff.step_s
-    # Not what came or went with a place, nor what moved: its other half is in the rest.
-    seen = [
-        column
-        for column in columns
-        if diff.changes[column] in {ChangeClass.SLOWER, ChangeClass.FASTER}
-        and diff.q[column] <= CULPRIT_LEVEL
-        and abs(mean[column]) >= least_s
+def established(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
+    """Of all causes those that are facts or significant, and matter, with costs; those of one family become one."""
+    prior = prior_of_sums(diff.ops.deltas_s, diff.levels_s, diff.noise, [_columns(cause) for cause in causes])
+    weighed = _weighed(diff, causes, prior)
+    q = iter(benjamini_hochberg([cause.p for cause in weighed if cause.certainty is Certainty.OPEN]))
+    kept = [cause for cause in weighed if cause.certainty is not Certainty.OPEN or next(q) <= CULPRIT_LEVEL]
+    weighed = [by_part(diff, cause) for cause in _weighed(diff, _merged(diff, kept), prior)]
+    return [cause for cause in weighed if _most_s(cause) >= MATERIAL_RATIO * diff.step_s]
+
+
+def _most_s(cause: Cause) -> float:
+    """The size of its cost; of a fact whose cost is within the noise, what it may be at most."""
+    is_known = not (cause.is_exact and cause.is_within_noise)
+    return abs(cause.delta_s) if is_known else max(-cause.lower_s, cause.upper_s)
+
+
+def _columns(cause: Cause) -> IntArray:
+    return np.array(cause.columns, dtype=np.intp)
+
+
+def _weighed(diff: OpDiff, causes: Sequence[Cause], prior: VariancePrior | None) -> list[Cause]:
+    groups = [_columns(cause) for cause in causes]
+    if not groups:
+        return []
+    deltas_s = diff.ops.deltas_s
+    found = mean_differences(
+        np.stack([deltas_s[:, columns].sum(axis=1) for columns in groups], axis=1),
+        np.array([diff.levels_s[columns].sum() for columns in groups]),
+        noise_of_sums(deltas_s, diff.levels_s, diff.noise, groups, prior),
+        level=LEVEL,
+        # One cost of an event is taken for all ops, so its error adds up.
+        extra_error=np.array([diff.ops.overhead_error_s[columns].sum() for columns in groups]),
+    )
+    costs = zip(found.mean.tolist(), found.lower.tolist(), found.upper.tolist(), found.p.tolist(), strict=True)
+    return [
+        replace(cause, delta_s=delta_s, lower_s=lower_s, upper_s=upper_s, p=p)
+        for cause, (delta_s, lower_s, upper_s, p) in zip(causes, costs, strict=True)
     ]
-    slower, faster = [c for c in seen if mean[c] > 0], [c for c in seen if mean[c] < 0]
-    rest = sorted({*columns} - {*seen})
-    parts = ((slower, Certainty.SIGNIFICANT), (faster, Certainty.SIGNIFICANT), (rest, Certainty.OPEN))
-    return [Cause(kind=CauseKind.TIME, certainty=certainty, columns=tuple(part)) for part, certainty in parts if part]
+
+
+def _merged(diff: OpDiff, causes: Sequence[Cause]) -> list[Cause]:
+    """Where all that is known of a family points one way, single ops and their rest are one slowdown."""
+    result = [cause for cause in causes if cause.kind is not CauseKind.TIME]
+    times = (cause for cause in causes if cause.kind is CauseKind.TIME)
+    for parts in grouped(times, lambda cause: family_of(diff, cause.columns[0])).values():
+        if len({diff.mean_s(part.columns) > 0 for part in parts}) > 1:
+            result.extend(parts)
+            continue
+        columns = tuple(sorted(column for part in parts for column in part.columns))
+        result.append(Cause(kind=CauseKind.TIME, certainty=Certainty.SIGNIFICANT, columns=columns))
+    return result
+
+
+def by_part(diff: OpDiff, cause: Cause) -> Cause:
+    """The cause with those ops first that drive it most in its own direction."""
+    sign = math.copysign(1.0, cause.delta_s)
+    return replace(cause, columns=tuple(sorted(cause.columns, key=lambda column: -sign * diff.mean_s([column]))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedCost:
+    """A cost that left some ops (`falls`) and came to others (`rises`)."""
+
+    rises: tuple[Cause, ...]
+    falls: tuple[Cause, ...]
+
+    @property
+    def moved_s(self) -> float:
+        """Seconds that came."""
+        return sum(rise.delta_s for rise in self.rises)

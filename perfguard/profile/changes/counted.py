@@ -1,16 +1,25 @@
-"""A change between two op counts as a fact, with the rows that it explains."""
+"""Where two op counts differ, what of it no rule has explained yet, and changes with the rows that they explain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
+from typing import Any, TypeVar
 
-from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
+from perfguard.profile.libraries.implementations import class_of
 from perfguard.records.facts import Fact, Severity, Value, fact
-from perfguard.records.steps.ops import StepPhase
+from perfguard.records.steps.ops import OpCountChange, OpCountKind, OpCounts, StepPhase
 
-_NOTHING: Mapping[str, Value] = {}
+ALIGNMENT_BYTES = 64
+"""What torch and oneDNN align memory to. Counts of allocations must agree exactly; their bytes may differ by less than
+this for each allocation, which is a buffer rounded up in another version, and more than that is a change."""
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+_Sortable = TypeVar("_Sortable", bound=Any)
 
 
 class Rule(str, Enum):
@@ -29,75 +38,178 @@ class Rule(str, Enum):
     COMPILE = "compile"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Place:
+    """Part of a step, and pattern of the module's path; empty outside modules."""
+
+    phase: StepPhase
+    module: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class RowKey:
+    """What a row counts: an `OpCountRow` without its counts."""
+
+    kind: OpCountKind
+    place: Place
+    name: str
+    detail: str
+    implementation: str  # One spelling on both sides where only the spelling differs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How often something happens in a step of the baseline and of the candidate."""
+
+    before: int = 0
+    after: int = 0
+
+    @property
+    def change(self) -> int:
+        """How much more often in the candidate."""
+        return self.after - self.before
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(before=self.before + other.before, after=self.after + other.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Calls of the baseline (`lost`) that became other calls of the candidate (`gained`)."""
+
+    lost: RowKey
+    gained: RowKey
+    calls: int
+
+
+class Residue:
+    """The differing rows of two op counts, from which rules take what they explain.
+
+    A row is *open* while a part of its difference is unexplained. Counts of rows never change; what is open shrinks.
+    """
+
+    def __init__(self, before: OpCounts, after: OpCounts) -> None:
+        # Of each choice of oneDNN the spelling that comes first in the alphabet, whichever side has it.
+        names = sorted({row.implementation for row in (*before.rows, *after.rows)}, reverse=True)
+        spelling = {class_of(name): name for name in names}
+        counts: dict[RowKey, Counts] = defaultdict(Counts)
+        self._sizes: dict[RowKey, Counts] = defaultdict(Counts)
+        for side, op_counts in (("before", before), ("after", after)):
+            for row in op_counts.rows:
+                key = RowKey(
+                    kind=row.kind,
+                    place=Place(phase=row.phase, module=row.module),
+                    name=row.name,
+                    detail=row.detail,
+                    implementation=spelling[class_of(row.implementation)],
+                )
+                counts[key] += Counts(**{side: row.count})
+                self._sizes[key] += Counts(**{side: row.size_bytes})
+        self._counts = {key: counts[key] for key in sorted(counts)}
+        self._at = grouped(self._counts, lambda row: row.place)
+        self._open = {row: found.change for row, found in self._counts.items() if found.change or self._is_resized(row)}
+        self.differing = frozenset(self._open)
+        """All rows that differ, whatever has been explained."""
+
+    def _is_resized(self, row: RowKey) -> bool:
+        """Whether the bytes differ by more than alignment explains."""
+        counts = self._counts[row]
+        return abs(self._sizes[row].change) >= ALIGNMENT_BYTES * max(1, counts.before, counts.after)
+
+    def all(self, kind: OpCountKind, name: str) -> list[RowKey]:
+        """All rows of a name, equal ones too."""
+        return [row for row in self._counts if row.kind is kind and row.name == name]
+
+    def open(self, kind: OpCountKind) -> list[RowKey]:
+        """Open rows of a kind, sorted."""
+        return [row for row in self._open if row.kind is kind]
+
+    def change(self, row: RowKey) -> int:
+        """The unexplained part of a row's difference; 0 for a row that is not open."""
+        return self._open.get(row, 0)
+
+    def at(self, place: Place, kind: OpCountKind | None = None) -> list[RowKey]:
+        """All rows of a place, or those of a kind, equal ones too."""
+        return [row for row in self._at.get(place, ()) if kind is None or row.kind is kind]
+
+    def open_at(self, place: Place) -> list[RowKey]:
+        """Open rows of a place, sorted."""
+        return [row for row in self.at(place) if row in self._open]
+
+    def counts(self, rows: Iterable[RowKey]) -> Counts:
+        """Both sides' counts of these rows together."""
+        return sum((self._counts[row] for row in rows), Counts())
+
+    def sizes(self, rows: Iterable[RowKey]) -> Counts:
+        """Both sides' bytes of these rows together."""
+        return sum((self._sizes[row] for row in rows), Counts())
+
+    def take(self, rows: Iterable[RowKey]) -> frozenset[RowKey]:
+        """Explain these rows entirely; gives those that were open."""
+        return frozenset(row for row in rows if self._open.pop(row, None) is not None)
+
+    def op_changes(self, place: Place) -> Mapping[str, int]:
+        """The unexplained changes of the ops of a place, by name; 0 for an op whose details alone changed."""
+        changes: dict[str, int] = defaultdict(int)
+        for row in self.at(place, OpCountKind.OP):
+            if row in self._open:
+                changes[row.name] += self._open[row]
+        return changes
+
+    def pair(self, rows: Iterable[RowKey], by: Callable[[RowKey], Hashable]) -> list[Pair]:
+        """Explain open rows of one group by one another: fewer calls of one are more calls of another."""
+        pairs = []
+        for group in grouped(sorted(rows, reverse=True), by).values():
+            lost, gained = ([row for row in group if self.change(row) * sign > 0] for sign in (-1, 1))
+            while lost and gained:
+                calls = min(-self.change(lost[-1]), self.change(gained[-1]))
+                pairs.append(Pair(lost=lost[-1], gained=gained[-1], calls=calls))
+                for queue, explained in ((lost, calls), (gained, -calls)):
+                    self._open[queue[-1]] += explained
+                    if self._open[queue[-1]] == 0:
+                        del self._open[queue.pop()]
+        return pairs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change."""
+    """One change, and the differing rows that it explains, or a part of; also at other places, where effects show."""
 
-    rule: Rule
-    """Its kind."""
-    fact: Fact
-    """What changed."""
-    counts: Counts
-    """How often on either side."""
-    places: frozenset[Place]
-    """Where it happened; at least one."""
+    record: OpCountChange
     rows: frozenset[RowKey]
-    """Differing rows that it explains, entirely or in part; also at other places, where effects of it show."""
-
-    @property
-    def phase(self) -> StepPhase:
-        """The earliest phase: causes come before effects."""
-        return phases_of(self.places)[0]
-
-    @property
-    def module(self) -> str:
-        """Pattern of the module, or of the part of the model that all modules lie in; empty if that is all of it."""
-        path = common_module(place.module for place in self.places)
-        return path if len({place.module for place in self.places}) == 1 or "." in path else ""
 
 
 def changed(
     rule: Rule,
     code: str,
-    counts: Counts,
-    places: Iterable[Place],
     rows: frozenset[RowKey],
+    counts: Counts,
+    values: Mapping[str, Value],
     *,
-    values: Mapping[str, Value] = _NOTHING,
-    severity: Severity = Severity.NOTABLE,
-    **more: Value,
-) -> Change:
-    """A change with its fact."""
-    found = frozenset(places)
-    modules = {place.module for place in found}
-    told = change_fact(
-        code,
-        {"before": counts.before, "after": counts.after, **values, **more},
-        module=common_module(modules),
-        phases=phases_of(found),
-        places=len(modules),
-        severity=severity,
-    )
-    return Change(rule=rule, fact=told, counts=counts, places=found, rows=rows)
-
-
-def explained(
-    residue: Residue,
-    rule: Rule,
-    code: str,
-    rows: Iterable[RowKey],
-    *,
-    counts: Counts | None = None,
-    values: Mapping[str, Value] = _NOTHING,
+    places: Collection[Place] = (),
     severity: Severity | None = None,
-    **more: Value,
 ) -> Change:
-    """A change that explains rows entirely, at their places; its counts and severity are theirs where not given."""
-    rows = list(rows)
-    counts = residue.counts(rows) if counts is None else counts
-    severity = severity or severity_of(counts.change)
-    places, taken = {row.place for row in rows}, residue.take(rows)
-    return changed(rule, code, counts, places, taken, values={**values, **more}, severity=severity)
+    """A change with its fact, at the places of its rows unless others are given."""
+    places = set(places) or {row.place for row in rows}
+    modules, phases = {place.module for place in places}, phases_of(places)
+    path = common_module(modules)
+    found = change_fact(
+        code,
+        {"before": counts.before, "after": counts.after, **values},
+        module=path,
+        phases=phases,
+        places=len(modules),
+        severity=severity or severity_of(counts.change),
+    )
+    record = OpCountChange(
+        fact=found,
+        phase=phases[0],  # causes come before effects
+        module=path if len(modules) == 1 or "." in path else "",  # not where it is spread over all of the model
+        rule=rule.value,
+        before=counts.before,
+        after=counts.after,
+    )
+    return Change(record=record, rows=rows)
 
 
 def change_fact(
@@ -110,17 +222,7 @@ def change_fact(
     line: str | None = None,
     severity: Severity = Severity.NOTABLE,
 ) -> Fact:
-    """A fact about what a step executes.
-
-    Args:
-        code: `optimizer.unfused`, `copies.added`, …
-        values: `before` and `after` are counts of a step.
-        module: Pattern of the module, or of what all modules have in common; empty for none.
-        phases: Of the step, in order.
-        places: Number of modules.
-        line: `train.py:88`, where known.
-        severity: How much it matters.
-    """
+    """A fact about what a step executes in a number of modules (`places`); `module` is what these have in common."""
     names = tuple(phase.value for phase in phases)
     return fact(code, values, severity=severity, op=module or None, place=line, phases=names, places=places)
 
@@ -145,14 +247,26 @@ def phases_of(places: Iterable[Place]) -> tuple[StepPhase, ...]:
 
 def common_module(modules: Iterable[str]) -> str:
     """`ResNet.layer3` for all that is below it; empty where nothing is shared."""
-    shared: list[str] = []
-    for parts in zip(*(module.split(".") for module in modules), strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
+    levels = zip(*(module.split(".") for module in modules), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))
 
 
-def more_or_fewer(noun: str, change: int) -> dict[str, Value]:
-    """`extra_copies=2` or `fewer_copies=1`; nothing where there are as many."""
-    return {f"{'extra' if change > 0 else 'fewer'}_{noun}": abs(change)} if change else {}
+def grouped(items: Iterable[_Item], by: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Items by a key, in the order in which the keys first occur."""
+    groups: dict[_Key, list[_Item]] = defaultdict(list)
+    for item in items:
+        groups[by(item)].append(item)
+    return dict(groups)
+
+
+def calls_by(pairs: Iterable[Pair], what: Callable[[Pair], _Key]) -> Counter[_Key]:
+    """Calls of pairs by what they have in common."""
+    calls: Counter[_Key] = Counter()
+    for pair in pairs:
+        calls[what(pair)] += pair.calls
+    return calls
+
+
+def ranked(calls: Mapping[_Sortable, int]) -> list[_Sortable]:
+    """What is called most often first; of equals in the order of the alphabet."""
+    return sorted(calls, key=lambda name: (-calls[name], name))

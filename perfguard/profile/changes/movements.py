@@ -2,56 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from perfguard.profile.changes.counted import Change, Rule, explained, more_or_fewer
-from perfguard.profile.changes.op_names import COPIES, is_copy, short
-from perfguard.profile.changes.pairs import REORDER
-from perfguard.profile.changes.residue import Counts, Place, Residue, RowKey
+from perfguard.profile.changes.counted import Change, Counts, Place, Residue, RowKey, Rule, changed, grouped, ranked
+from perfguard.profile.changes.op_names import COPIES, REORDER, is_copy, short
 from perfguard.profile.op_counts.details import op_detail, primitive_detail
 from perfguard.records.facts import Severity, Value
 from perfguard.records.steps.ops import OpCountKind, StepPhase
-
-
-def reorders(residue: Residue) -> list[Change]:
-    """Reorders that nothing else explains: a change for each phase, more and fewer.
-
-    Places with as many reorders as before, between other layouts, follow from something else and are left.
-    """
-    found = []
-    for places in _changed_places(residue, filter(is_reorder, residue.open(OpCountKind.PRIMITIVE)), reorders_at):
-        counts = sum((reorders_at(residue, place) for place in places), Counts())
-        rows = [row for place in places for row in open_reorders(residue, place)]
-        moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
-        code, number = _code("reorders", counts), abs(counts.change)
-        found.append(explained(residue, Rule.REORDERS, code, rows, counts=counts, values=moved, number=number))
-    return found
-
-
-def other_reorders(residue: Residue) -> list[Change]:
-    """As many reorders as before, between other layouts."""
-    rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if is_reorder(row)]
-    counts = residue.counts(rows)
-    number, severity = max(counts.before, counts.after), Severity.NOTABLE
-    code = "reorders.changed"
-    return [explained(residue, Rule.REORDERS, code, rows, severity=severity, number=number)] if rows else []
-
-
-def copies(residue: Residue) -> list[Change]:
-    """Copies of tensors that nothing else explains: a change for each phase, more and fewer."""
-    found = []
-    for places in _changed_places(residue, filter(is_copying, residue.open(OpCountKind.OP)), copies_at):
-        counts = sum((copies_at(residue, place) for place in places), Counts())
-        rows = [row for place in places for row in open_copies(residue, place)]
-        telling = [row for row in rows if residue.change(row) * counts.change > 0] or rows
-        # The outermost op, which the code calls, and its most frequent tensor.
-        example = min(telling, key=lambda row: (COPIES.index(short(row.name)), -abs(residue.change(row)), row))
-        detail = op_detail(example.detail)
-        tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
-        values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
-        found.append(explained(residue, Rule.COPIES, _code("copies", counts), rows, counts=counts, values=values))
-    return found
 
 
 def is_reorder(row: RowKey) -> bool:
@@ -59,34 +17,79 @@ def is_reorder(row: RowKey) -> bool:
     return row.kind is OpCountKind.PRIMITIVE and row.name == REORDER
 
 
-def is_copying(row: RowKey) -> bool:
+def _is_copy(row: RowKey) -> bool:
     """Whether a row counts calls of an op that copies, a wrapper included."""
     return row.kind is OpCountKind.OP and is_copy(row.name)
 
 
-def open_reorders(residue: Residue, place: Place) -> list[RowKey]:
-    """Reorders of a place that are not explained."""
-    return [row for row in residue.open_at(place) if is_reorder(row)]
+MOVEMENTS: Mapping[str, Callable[[RowKey], bool]] = {"reorders": is_reorder, "copies": _is_copy}
+"""Which rows count them."""
 
 
-def open_copies(residue: Residue, place: Place) -> list[RowKey]:
-    """Copies of a place that are not explained."""
-    return [row for row in residue.open_at(place) if is_copying(row)]
+def reorders(residue: Residue) -> Iterable[Change]:
+    """Reorders that nothing else explains: a change for each phase, more and fewer."""
+    for rows, counts in _changed(residue, "reorders"):
+        moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
+        code, values = _code("reorders", counts), {**moved, "number": abs(counts.change)}
+        yield changed(Rule.REORDERS, code, residue.take(rows), counts, values)
 
 
-def reorders_at(residue: Residue, place: Place) -> Counts:
-    """All reorders of a place."""
-    return residue.counts(row for row in residue.at(place) if is_reorder(row))
+def other_reorders(residue: Residue) -> Iterable[Change]:
+    """As many reorders as before, between other layouts."""
+    rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if is_reorder(row)]
+    if rows:
+        counts = residue.counts(rows)
+        values: dict[str, Value] = {"number": max(counts.before, counts.after)}
+        taken = residue.take(rows)
+        yield changed(Rule.REORDERS, "reorders.changed", taken, counts, values, severity=Severity.NOTABLE)
 
 
-def copies_at(residue: Residue, place: Place) -> Counts:
-    """All copies of a place, as calls of the innermost op whose number changed.
+def copies(residue: Residue) -> Iterable[Change]:
+    """Copies of tensors that nothing else explains: a change for each phase, more and fewer."""
+    for rows, counts in _changed(residue, "copies"):
+        telling = [row for row in rows if residue.change(row) * counts.change > 0] or rows
+        # The outermost op, which the code calls, and its most frequent tensor.
+        example = min(telling, key=lambda row: (COPIES.index(short(row.name)), -abs(residue.change(row)), row))
+        detail = op_detail(example.detail)
+        tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
+        values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
+        yield changed(Rule.COPIES, _code("copies", counts), residue.take(rows), counts, values)
+
+
+def _code(noun: str, counts: Counts) -> str:
+    return f"{noun}.{'added' if counts.change > 0 else 'removed'}"
+
+
+def _changed(residue: Residue, noun: str) -> Iterable[tuple[list[RowKey], Counts]]:
+    """Open rows and all counts of the places with more movements in each phase, and of those with fewer.
+
+    Places with as many as before, of other tensors, follow from something else and are left.
+    """
+    places = sorted({row.place for kind in OpCountKind for row in residue.open(kind) if MOVEMENTS[noun](row)})
+    counts = {place: moved_at(residue, place, noun) for place in places}
+
+    places = [place for place in places if counts[place].change]
+    for there in grouped(places, lambda place: (place.phase, counts[place].change > 0)).values():
+        rows = [row for place in there for row in open_movements(residue, place, noun)]
+        yield rows, sum((counts[place] for place in there), Counts())
+
+
+def open_movements(residue: Residue, place: Place, noun: str) -> list[RowKey]:
+    """Reorders or copies of a place that are not explained."""
+    return [row for row in residue.open_at(place) if MOVEMENTS[noun](row)]
+
+
+def moved_at(residue: Residue, place: Place, noun: str) -> Counts:
+    """All reorders or copies of a place; copies as calls of the innermost op whose number changed.
 
     `contiguous` calls `clone` calls `copy_`, and that is one copy.
     """
-    changes = {short(op): change for op, change in residue.op_changes(place).items() if is_copy(op)}
-    counted = next((op for op in reversed(COPIES) if changes.get(op)), COPIES[-1])
-    return residue.counts(row for row in residue.at(place) if is_copying(row) and short(row.name) == counted)
+    rows = [row for row in residue.at(place) if MOVEMENTS[noun](row)]
+    if noun == "copies":
+        changes = {short(op): change for op, change in residue.op_changes(place).items() if is_copy(op)}
+        counted = next((op for op in reversed(COPIES) if changes.get(op)), COPIES[-1])
+        rows = [row for row in rows if short(row.name) == counted]
+    return residue.counts(rows)
 
 
 def around(places: Iterable[Place]) -> frozenset[Place]:
@@ -103,30 +106,20 @@ def around(places: Iterable[Place]) -> frozenset[Place]:
 
 def take_movements(residue: Residue, places: Iterable[Place]) -> tuple[dict[str, Value], frozenset[RowKey]]:
     """Explain the reorders and copies of these places by what else happened there; how many more, and the rows."""
-    reordered = copied = 0
-    rows: frozenset[RowKey] = frozenset()
+    more = Counter[str]()
+    taken: frozenset[RowKey] = frozenset()
     for place in places:
-        moved, copying = open_reorders(residue, place), open_copies(residue, place)
-        reordered += reorders_at(residue, place).change if moved else 0
-        copied += copies_at(residue, place).change if copying else 0
-        rows |= residue.take([*moved, *copying])
-    return {**more_or_fewer("reorders", reordered), **more_or_fewer("copies", copied)}, rows
+        for noun in MOVEMENTS:
+            rows = open_movements(residue, place, noun)
+            more[noun] += moved_at(residue, place, noun).change if rows else 0
+            taken |= residue.take(rows)
+    values = {name: value for noun in MOVEMENTS for name, value in more_or_fewer(noun, more[noun]).items()}
+    return values, taken
 
 
-def _code(noun: str, counts: Counts) -> str:
-    return f"{noun}.{'added' if counts.change > 0 else 'removed'}"
-
-
-def _changed_places(
-    residue: Residue, rows: Iterable[RowKey], counts_at: Callable[[Residue, Place], Counts]
-) -> list[Sequence[Place]]:
-    """The places of rows in groups: one for each phase, those with more and those with fewer apart."""
-    found: dict[tuple[StepPhase, bool], list[Place]] = defaultdict(list)
-    for place in sorted({row.place for row in rows}):
-        change = counts_at(residue, place).change
-        if change:
-            found[place.phase, change > 0].append(place)
-    return [*found.values()]
+def more_or_fewer(noun: str, change: int) -> dict[str, Value]:
+    """`extra_copies=2` or `fewer_copies=1`; nothing where there are as many."""
+    return {f"{'extra' if change > 0 else 'fewer'}_{noun}": abs(change)} if change else {}
 
 
 def _moved(residue: Residue, rows: Sequence[RowKey]) -> dict[str, Value]:
@@ -138,5 +131,5 @@ def _moved(residue: Residue, rows: Sequence[RowKey]) -> dict[str, Value]:
         written_bytes += detail.written_bytes * count
         if detail.tags:
             calls[detail.tags] += count
-    layouts = tuple(sorted(calls, key=lambda tags: (-calls[tags], tags)))
+    layouts: tuple[str, ...] = tuple(ranked(calls))
     return {"layouts": layouts, "written_bytes": written_bytes or None}

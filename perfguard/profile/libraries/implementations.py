@@ -7,47 +7,30 @@ Source: oneDNN include/oneapi/dnnl/dnnl_types.h, `dnnl_cpu_isa_t`, for the instr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 
 _X86 = (
-    ("sse41",),
-    ("avx",),
-    ("avx2",),
-    ("avx2_vnni",),
-    ("avx2_vnni_2",),
-    ("avx512_core",),
-    ("avx512_core_vnni",),
-    ("avx512_core_bf16",),
-    ("avx512_core_fp16", "avx10_1_512"),
-    ("avx512_core_amx", "avx10_1_512_amx"),
-    ("avx512_core_amx_fp16", "avx10_1_512_amx_fp16"),
+    "sse41 avx avx2 avx2_vnni avx2_vnni_2 avx512_core avx512_core_vnni avx512_core_bf16 avx512_core_fp16=avx10_1_512 "
+    "avx512_core_amx=avx10_1_512_amx avx512_core_amx_fp16=avx10_1_512_amx_fp16"
 )
-_ARM = (("asimd",), ("sve_128",), ("sve_256",), ("sve_512",))
-"""Instruction sets from the narrowest up; names of one line are one class, the first is how this project calls it."""
-
-_RANKS: Mapping[str, tuple[str, int]] = {
-    name: (architecture, rank)
-    for architecture, ladder in (("x86", _X86), ("arm", _ARM))
-    for rank, names in enumerate(ladder)
-    for name in names
+_ARM = "asimd sve_128 sve_256 sve_512"
+"""Instruction sets of x86 and of Arm from the narrowest up; the second name of a class is another one for the first."""
+_PLACES = {
+    name: (architecture, rank, names.split("=")[0])
+    for architecture, ladder in enumerate((_X86, _ARM))
+    for rank, names in enumerate(ladder.split())
+    for name in names.split("=")
 }
-_CLASSES: Mapping[str, str] = {name: names[0] for ladder in (_X86, _ARM) for names in ladder for name in names}
 
 
 class Turn(IntEnum):
     """How a second choice stands to a first; the opposite turn has the opposite sign."""
 
-    FALLBACK = 2
-    """From an optimised kernel to the reference or to a plain matrix product."""
-    LOWER = 1
-    """To narrower vectors, or from one fallback to the worse one."""
-    SIDEWAYS = 0
-    """Another kernel of the same instruction set, or one that cannot be ranked."""
-    HIGHER = -1
-    """To wider vectors, or from one fallback to the better one."""
-    RECOVERED = -2
-    """From a fallback back to an optimised kernel."""
+    FALLBACK = 2  # From an optimised kernel to the reference or to a plain matrix product
+    LOWER = 1  # To narrower vectors, or from one fallback to the worse one
+    SIDEWAYS = 0  # Another kernel of the same instruction set, or one that cannot be ranked
+    HIGHER = -1  # To wider vectors, or from one fallback to the better one
+    RECOVERED = -2  # From a fallback back to an optimised kernel
 
 
 def turn_of(before: str, after: str) -> Turn:
@@ -57,10 +40,10 @@ def turn_of(before: str, after: str) -> Turn:
         if min(depths) == 0:
             return Turn.FALLBACK if depths[1] else Turn.RECOVERED
         return Turn.LOWER if depths[1] > depths[0] else Turn.HIGHER
-    ranks = _rank_of(before), _rank_of(after)
-    if ranks[0] is None or ranks[1] is None or ranks[0][0] != ranks[1][0] or ranks[0] == ranks[1]:
+    first, second = _place_of(before), _place_of(after)
+    if first is None or second is None or first[0] != second[0] or first == second:
         return Turn.SIDEWAYS
-    return Turn.LOWER if ranks[1] < ranks[0] else Turn.HIGHER
+    return Turn.LOWER if second < first else Turn.HIGHER
 
 
 def class_of(implementation: str) -> str:
@@ -70,18 +53,15 @@ def class_of(implementation: str) -> str:
 
 def isa_class(name: str) -> str:
     """`avx512_core_fp16` for `avx10_1_512`, too; a name that is not known stays as it is."""
-    return _CLASSES.get(name, name)
+    return _PLACES[name][2] if name in _PLACES else name
 
 
 def _fallback_depth(implementation: str) -> int:
     """0 for an optimised kernel, 1 for a plain matrix product, 2 for the reference."""
-    families = implementation.split(":")
-    if any(family == "ref" or family.startswith("ref_") for family in families):
-        return 2
-    return 1 if any(family == "gemm" or family.startswith("gemm_") for family in families) else 0
+    families = {part.partition("_")[0] for part in implementation.split(":")}
+    return 2 if "ref" in families else int("gemm" in families)
 
 
-def _rank_of(implementation: str) -> tuple[str, int] | None:
-    """Architecture and place on its ladder; None for `any`, `uni` and what is not known."""
-    ranks = [_RANKS[part] for part in implementation.split(":") if part in _RANKS]
-    return ranks[-1] if ranks else None
+def _place_of(implementation: str) -> tuple[int, int, str] | None:
+    """Architecture, place on its ladder and name; None for `any`, `uni` and what is not known."""
+    return next((_PLACES[part] for part in reversed(implementation.split(":")) if part in _PLACES), None)

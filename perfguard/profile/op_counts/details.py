@@ -1,4 +1,4 @@
-"""The `detail` of op counts's row: written and read at one place, because stored op counts are compared with new ones.
+"""The `detail` of a row of op counts: written and read in one place, as stored op counts are compared with new ones.
 
 ```
 [2,64,56,56] [64,64,1,1] | f32 f32 | channels_last contiguous                     an op: shapes, dtypes, layouts
@@ -9,6 +9,7 @@ src:bf16::… wei:bf16:… dst:bf16::… | mb2_ic64… | attr-post-ops:eltwise_r
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,24 +19,9 @@ from perfguard.records.steps.ops import OpCountKind
 _SEPARATOR = " | "
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
 _FOLDER = re.compile(r"(?<![\w.])/(?:[^\s/:'\"]+/)+")
-_MEMORY_DTYPES = (
-    "f64",
-    "f32",
-    "bf16",
-    "f16",
-    "f8_e4m3",
-    "f8_e5m2",
-    "s64",
-    "s32",
-    "s8",
-    "u8",
-    "s4",
-    "u4",
-    "boolean",
-    "undef",
-)
-_JOINED = re.compile(rf"(?P<argument>\w+?)_(?P<dtype>{'|'.join(_MEMORY_DTYPES)})")
-"""Logs before version 1 join the dtype to the argument: `src_f32::blocked:acdb:f0`."""
+_DTYPE = "f64|f32|bf16|f16|f8_e4m3|f8_e5m2|s64|s32|s8|u8|s4|u4|boolean|undef"
+_MEMORY = re.compile(rf"(?P<argument>\w+?)[:_](?P<dtype>{_DTYPE})(:[^:]*:blocked:(?P<tag>[^:]*))?(:.*)?")
+"""`src:f32:p:blocked:acdb::f0`; logs before version 1 join the dtype to the argument: `src_f32::blocked:acdb:f0`."""
 _CHANNELS_LAST_TAGS = frozenset({"acdb", "acdeb"})
 """Of images and volumes; torch has no such format for three dimensions, where `acb` is a transposed matrix."""
 _BYTES = {"f64": 8, "s64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1}
@@ -45,12 +31,9 @@ _BYTES = {"f64": 8, "s64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2, "s8": 1, 
 class OpDetail:
     """An op's tensors, each part a list with one entry for each of them; empty where the trace has none."""
 
-    shapes: str
-    """`[2,64,56,56] [64,64,1,1]`."""
-    dtypes: str
-    """`bf16 bf16`."""
-    layouts: str
-    """`channels_last contiguous`."""
+    shapes: str  # `[2,64,56,56] [64,64,1,1]`
+    dtypes: str  # `bf16 bf16`
+    layouts: str  # `channels_last contiguous`
 
     @property
     def channels_last(self) -> int:
@@ -62,29 +45,26 @@ class OpDetail:
 class Memory:
     """One memory descriptor of a primitive."""
 
-    argument: str
-    """`src`, `wei`, `diff_dst`, …"""
-    dtype: str
-    """`f32`, `bf16`, …; `undef` for none."""
-    tag: str
-    """`acdb`, `aBcd16b`; empty where the format is not blocked."""
+    argument: str  # `src`, `wei`, `diff_dst`, …
+    dtype: str  # `f32`, `bf16`, …; `undef` for none
+    tag: str  # `acdb`, `aBcd16b`; empty where the format is not blocked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitiveDetail:
     """What a primitive worked on."""
 
-    memory: str
-    """Memory descriptors as logged."""
-    problem: str
-    """In benchdnn's syntax; arguments for MKL."""
-    attributes: str
-    """Post-ops, scales, maths mode; empty for none."""
+    memory: str  # Memory descriptors as logged
+    problem: str  # In benchdnn's syntax; arguments for MKL
+    attributes: str  # Post-ops, scales, maths mode; empty for none
 
     @property
     def descriptors(self) -> tuple[Memory, ...]:
         """The memory descriptors, read; what is none is passed over."""
-        return tuple(found for word in self.memory.split() if (found := _memory_of(word)) is not None)
+        words = map(_MEMORY.fullmatch, self.memory.split())
+        return tuple(
+            Memory(argument=word["argument"], dtype=word["dtype"], tag=word["tag"] or "") for word in words if word
+        )
 
     @property
     def dtypes(self) -> str:
@@ -110,14 +90,11 @@ class PrimitiveDetail:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the destination of a reorder, without its padding; 0 where they cannot be told."""
+        """Bytes of the destination of a reorder, without its padding; 0 where they are not known."""
         sizes = self.problem.split("x")
         if not self.descriptors or not all(size.isdigit() for size in sizes):
             return 0
-        size_bytes = _BYTES.get(self.descriptors[-1].dtype, 0)
-        for size in sizes:
-            size_bytes *= int(size)
-        return size_bytes
+        return _BYTES.get(self.descriptors[-1].dtype, 0) * math.prod(map(int, sizes))
 
 
 def op_detail_text(shapes: str, dtypes: str, layouts: str) -> str:
@@ -158,16 +135,3 @@ def channels_last_of(kind: OpCountKind, detail: str) -> int:
 def stable_reason(reason: str) -> str:
     """A compiler's reason without what differs from process to process or place to place: addresses, folders."""
     return " ".join(_FOLDER.sub("", _ADDRESS.sub("0x…", reason)).split())
-
-
-def _memory_of(word: str) -> Memory | None:
-    fields = word.split(":")
-    if len(fields) > 1 and fields[1] in _MEMORY_DTYPES:
-        argument, dtype, fields = fields[0], fields[1], fields[2:]
-    else:
-        joined = _JOINED.fullmatch(fields[0])
-        if joined is None:
-            return None
-        argument, dtype, fields = joined["argument"], joined["dtype"], fields[1:]
-    blocked = len(fields) > 2 and fields[1] == "blocked"
-    return Memory(argument=argument, dtype=dtype, tag=fields[2] if blocked else "")

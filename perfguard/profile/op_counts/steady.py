@@ -16,11 +16,19 @@ one row. Times, addresses, threads and order are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
+import numpy as np
+import numpy.typing as npt
+
+from perfguard.profile.libraries.join import JoinedStep
+from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.op_counts.details import op_detail_text, primitive_detail_text, stable_reason
+from perfguard.profile.trace.context import PHASES, Context
+from perfguard.profile.trace.events import EventKind
+from perfguard.profile.trace.trace import Trace
 from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepPhase
 
 CACHE_MISS = "cache_miss"
@@ -34,118 +42,19 @@ UNPLACED = "(unplaced)"
 ROW_ORDER = attrgetter("kind", "phase", "module", "name", "detail", "implementation")
 """Sorts rows; two rows of op counts differ in it."""
 
+BoolArray = npt.NDArray[np.bool_]
+
 _NOT_OPS = ("autograd::", "torch::autograd::", "profiler::", "perfguard::", "module:")
 _SCRATCHPAD = "attr-scratchpad:"
+_ATTEMPTS = "frames"
+"""Frames that the compiler looked at, whatever came of it: no property of the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedOp:
-    """Calls of one op at one place."""
-
-    phase: StepPhase
-    """Part of the step."""
-    module: str
-    """Path of the module, numbers and all; empty outside modules."""
-    op: str
-    """As in the trace; what is no op is passed over."""
-    shapes: str = ""
-    """`[2,64,56,56] [64,64,1,1]`."""
-    dtypes: str = ""
-    """`bf16 bf16`."""
-    layouts: str = ""
-    """`channels_last contiguous`."""
-    calls: int = 1
-    """How often."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedPrimitive:
-    """Executions of one primitive, or one that had to be made."""
-
-    phase: StepPhase
-    """Part of the step."""
-    module: str
-    """Path of the module; empty outside modules."""
-    primitive: str
-    """`convolution`; for MKL the routine."""
-    direction: str = ""
-    """benchdnn's word; empty where it has none."""
-    implementation: str = ""
-    """`brg_conv_fwd:avx512_core`; empty for MKL."""
-    memory: str = ""
-    """Memory descriptors as logged."""
-    problem: str = ""
-    """The problem; the routine's arguments for MKL."""
-    attributes: str = ""
-    """As logged; the scratchpad's mode is left out."""
-    made: bool = False
-    """Whether this was a creation that the primitive cache could not serve, not an execution."""
-    calls: int = 1
-    """How often."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedAllocation:
-    """Allocations at one place."""
-
-    phase: StepPhase
-    """Part of the step."""
-    module: str
-    """Path of the module; empty outside modules."""
-    size_bytes: int
-    """All of them together, as asked for."""
-    calls: int = 1
-    """How many."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileEvent:
-    """Something that torch.compile did."""
-
-    name: str
-    """`graph_break`, `recompile`, …"""
-    reason: str = ""
-    """Its own words."""
-    phase: StepPhase = StepPhase.FORWARD
-    """Part of the step."""
-    module: str = ""
-    """Path of the compiled module; empty where unknown."""
-    calls: int = 1
-    """How often."""
-
-
-_Counted = CountedOp | CountedPrimitive | CountedAllocation | CompileEvent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCounts:
-    """All that one steady step executed, in any order."""
-
-    ops: Sequence[CountedOp] = ()
-    """Ops."""
-    primitives: Sequence[CountedPrimitive] = ()
-    """Primitives of oneDNN, routines of MKL."""
-    allocations: Sequence[CountedAllocation] = ()
-    """Allocations."""
-    compile_events: Sequence[CompileEvent] = ()
-    """Events of the compiler."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteadyOpCounts:
-    """What several steps of one process have in common."""
-
-    op_counts: OpCounts
-    """Rows that every step counts alike."""
-    varying: tuple[OpCountRow, ...]
-    """Rows that they do not, with the largest count: nothing exact can be said of them. Empty for most models."""
-
-
-def op_counts_of(step: StepCounts, *, case_id: str, isa_class: str, torch: str) -> OpCounts:
-    """Count one step.
+def op_counts_of(rows: Iterable[OpCountRow], *, case_id: str, isa_class: str, torch: str) -> OpCounts:
+    """Add up what one step executed.
 
     Args:
-        step: What it executed.
+        rows: In any order, equal things any number of times, with the paths of their modules.
         case_id: The case.
         isa_class: The widest instruction set of the *machine*, in oneDNN's words. One that a variable caps is not it:
             the cap would make the op counts incomparable instead of showing what it did.
@@ -153,35 +62,12 @@ def op_counts_of(step: StepCounts, *, case_id: str, isa_class: str, torch: str) 
     """
     counts: Counter[OpCountRow] = Counter()
     sizes: Counter[OpCountRow] = Counter()
-    for op in step.ops:
-        if is_op(op.op):
-            counts[_op_row(op)] += op.calls
-    for primitive in step.primitives:
-        counts[_primitive_row(primitive)] += primitive.calls
-    for allocation in step.allocations:
-        row = _row(OpCountKind.ALLOCATION, allocation, ALLOCATIONS)
-        counts[row] += allocation.calls
-        sizes[row] += allocation.size_bytes
-    for event in step.compile_events:
-        row = _row(OpCountKind.COMPILE, event, event.name, stable_reason(event.reason))
-        counts[row] += event.calls
-    rows = (replace(row, count=count, size_bytes=sizes[row]) for row, count in counts.items() if count > 0)
-    return OpCounts(case_id=case_id, isa_class=isa_class, torch=torch, rows=sorted_rows(rows))
-
-
-def steady(steps: Sequence[OpCounts]) -> SteadyOpCounts:
-    """Keep what all steps of a process count alike.
-
-    Args:
-        steps: At least one; of one case, in any order.
-    """
-    first, *others = steps
-    common = set(first.rows).intersection(*(step.rows for step in others))
-    varying: dict[OpCountRow, OpCountRow] = {}
-    for row in (row for step in steps for row in step.rows if row not in common):
-        place = replace(row, count=0, size_bytes=0)
-        varying[place] = max(varying.get(place, row), row, key=attrgetter("count", "size_bytes"))
-    return SteadyOpCounts(op_counts=replace(first, rows=sorted_rows(common)), varying=sorted_rows(varying.values()))
+    for row in rows:
+        kind = replace(row, module=pattern_of(row.module), count=0, size_bytes=0)
+        counts[kind] += row.count
+        sizes[kind] += row.size_bytes
+    added = (replace(kind, count=count, size_bytes=sizes[kind]) for kind, count in counts.items() if count > 0)
+    return OpCounts(case_id=case_id, isa_class=isa_class, torch=torch, rows=sorted_rows(added))
 
 
 def sorted_rows(rows: Iterable[OpCountRow]) -> tuple[OpCountRow, ...]:
@@ -199,28 +85,97 @@ def is_op(name: str) -> bool:
     return "::" in name and not name.startswith(_NOT_OPS) and " " not in name
 
 
-def _op_row(op: CountedOp) -> OpCountRow:
-    return _row(OpCountKind.OP, op, op.op, op_detail_text(op.shapes, op.dtypes, op.layouts))
+def counts_of_steps(
+    trace: Trace, context: Context, joined: Sequence[JoinedStep] = (), compile_events: Mapping[str, int] | None = None
+) -> tuple[list[OpCountRow], ...]:
+    """What each step of a trace executed, for `op_counts_of`.
+
+    Args:
+        trace: With shapes; with memory, too, where allocations are to be counted.
+        context: Its context.
+        joined: The library calls of each of its steps, in their order; empty where none were logged.
+        compile_events: Counts of one step by `event` or `event: reason`; taken for all steps.
+    """
+    calls: Sequence[JoinedStep | None] = joined or [None] * context.windows.size
+    return tuple(
+        [
+            *_ops(trace, context, context.step == step),
+            *(_primitives(of_step) if of_step is not None else ()),
+            *_allocations(trace, context, context.step == step),
+            *_compile_events(compile_events or {}),
+        ]
+        for step, of_step in zip(range(context.windows.size), calls, strict=True)
+    )
 
 
-def _primitive_row(primitive: CountedPrimitive) -> OpCountRow:
-    name = f"{primitive.primitive} {primitive.direction}".rstrip()
-    if primitive.made:
-        # Not the problem: where shapes keep changing, it is another one in each step, and the count is what is steady.
-        return _row(OpCountKind.PRIMITIVE, primitive, CACHE_MISS, name)
-    attributes = " ".join(word for word in primitive.attributes.split() if not word.startswith(_SCRATCHPAD))
-    detail = primitive_detail_text(primitive.memory, primitive.problem, attributes)
-    return _row(OpCountKind.PRIMITIVE, primitive, name, detail, primitive.implementation)
+def _ops(trace: Trace, context: Context, in_step: BoolArray) -> Iterator[OpCountRow]:
+    counted = np.array([is_op(name) for name in trace.names], dtype=np.bool_)
+    chosen = np.flatnonzero(in_step & (trace.kind == EventKind.OP) & counted[trace.name])
+    columns = (context.phase, context.module, trace.name, trace.signature)
+    kinds, calls = np.unique(np.stack([column[chosen] for column in columns], axis=1), axis=0, return_counts=True)
+    for (phase, module, name, signature), count in zip(kinds.tolist(), calls.tolist(), strict=True):
+        tensors = trace.signatures[signature]
+        detail = op_detail_text(tensors.shapes, tensors.dtypes, tensors.layouts)
+        yield _row(OpCountKind.OP, PHASES[phase], context.modules[module], trace.names[name], detail, count=count)
 
 
-def _row(kind: OpCountKind, counted: _Counted, name: str, detail: str = "", implementation: str = "") -> OpCountRow:
-    """A row that counts nothing yet."""
+def _allocations(trace: Trace, context: Context, in_step: BoolArray) -> Iterator[OpCountRow]:
+    chosen = np.flatnonzero(in_step & (trace.kind == EventKind.ALLOCATION))
+    places = (context.phase[chosen].tolist(), context.module[chosen].tolist(), trace.size_bytes[chosen].tolist())
+    for phase, module, size_bytes in zip(*places, strict=True):
+        yield _row(OpCountKind.ALLOCATION, PHASES[phase], context.modules[module], ALLOCATIONS, size_bytes=size_bytes)
+
+
+def _primitives(joined: JoinedStep) -> Iterator[OpCountRow]:
+    """Executions and cache misses; that the cache held a primitive is the rule and not counted."""
+    for call, key in zip(joined.calls, joined.keys, strict=True):
+        if key is not None:
+            phase, module = key.phase, key.module
+        else:
+            phase, module = StepPhase.BACKWARD if call.direction.startswith("BWD") else StepPhase.FORWARD, UNPLACED
+        name = f"{call.primitive} {call.direction}".rstrip()
+        if call.executed:
+            detail = primitive_detail_text(call.memory, call.problem, _attributes(call))
+            yield _row(OpCountKind.PRIMITIVE, phase, module, name, detail, implementation=call.implementation)
+        elif call.cache_miss:
+            # Without the problem: where shapes keep changing, it is another one in each step, and the count is steady.
+            yield _row(OpCountKind.PRIMITIVE, phase, module, CACHE_MISS, name)
+
+
+def _attributes(call: PrimitiveCall) -> str:
+    """Algorithm and attributes but for the scratchpad's mode.
+
+    MKL's are settings of the process, threads above all, and no part of the work.
+    """
+    words = f"{call.auxiliary} {call.attributes}".split() if call.library == "onednn" else ()
+    return " ".join(word for word in words if not word.startswith(_SCRATCHPAD))
+
+
+def _compile_events(counts: Mapping[str, int]) -> Iterator[OpCountRow]:
+    for text, count in counts.items():
+        name, _, reason = text.partition(": ")
+        if name != _ATTEMPTS:
+            yield _row(OpCountKind.COMPILE, StepPhase.FORWARD, "", name, stable_reason(reason), count=count)
+
+
+def _row(
+    kind: OpCountKind,
+    phase: StepPhase,
+    module: str,
+    name: str,
+    detail: str = "",
+    *,
+    implementation: str = "",
+    count: int = 1,
+    size_bytes: int = 0,
+) -> OpCountRow:
     return OpCountRow(
         kind=kind,
-        phase=counted.phase,
-        module=pattern_of(counted.module),
+        phase=phase,
+        module=module,
         name=name,
         detail=detail,
         implementation=implementation,
-        count=0,
+        count=count,
+        size_bytes=size_bytes,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,30 +17,25 @@ from perfguard.records.steps.ops import OpKey
 class EventCost:
     """What the profiler costs, measured on empty events; in a step caches are colder."""
 
-    event_s: float = 0.0
-    """Seconds for the event of an op; 0 where it is not known."""
-    module_s: float = 0.0
-    """Seconds for the event of a module, which hooks open and close."""
-    own_share: float = 0.2
-    """Part of an op's event that falls into the op itself; the rest is its parent's."""
+    event_s: float = 0.0  # Seconds for the event of an op; 0 where it is not known
+    module_s: float = 0.0  # Seconds for the event of a module, which hooks open and close
+    own_share: float = 0.2  # Part of an op's event that falls into the op itself; the rest is its parent's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArmProfile:
     """The profiled and the unprofiled steps of one arm."""
 
-    profile: OpProfile
-    """Profiled steps."""
-    bare_s: FloatArray
+    profile: OpProfile  # Profiled steps
+    bare_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """Wall seconds of each unprofiled step, shape `(bare steps,)`; empty for a trace taken elsewhere."""
-    bare_thread_s: FloatArray
+    bare_thread_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """CPU seconds of the thread that ran the step, likewise."""
-    bare_process: IntArray
+    bare_process: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Which process each unprofiled step ran in, numbered as in `profile`."""
-    implementations: Mapping[OpKey, tuple[str, ...]]
+    implementations: Mapping[OpKey, tuple[str, ...]] = field(default_factory=dict)
     """What computed an op, as `runners` says, sorted; empty where it is not known of any."""
-    event_cost: EventCost
-    """What the profiler costs for an event, as measured on empty ones."""
+    event_cost: EventCost = EventCost()  # What the profiler costs for an event, as measured on empty ones
 
     @property
     def has_bare_steps(self) -> bool:
@@ -53,9 +48,7 @@ class ProcessPairs:
     """Processes of both arms whose steps were interleaved; position i of one belongs to position i of the other."""
 
     baseline: tuple[int, ...]
-    """Processes of the baseline."""
     candidate: tuple[int, ...]
-    """Processes of the candidate."""
 
     def __len__(self) -> int:
         return len(self.baseline)
@@ -69,8 +62,10 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
     Raises:
         MeasurementError: No process is left.
     """
-    both_bare = baseline.has_bare_steps and candidate.has_bare_steps
-    ours, theirs = _processes(baseline, bare=both_bare), _processes(candidate, bare=both_bare)
+    ours, theirs = (set(arm.profile.process.tolist()) for arm in (baseline, candidate))
+    if baseline.has_bare_steps and candidate.has_bare_steps:
+        ours &= set(baseline.bare_process.tolist())
+        theirs &= set(candidate.bare_process.tolist())
     common = tuple(sorted(ours & theirs))
     if common:
         return ProcessPairs(baseline=common, candidate=common)
@@ -80,8 +75,3 @@ def pair_processes(baseline: ArmProfile, candidate: ArmProfile) -> ProcessPairs:
         f"no process was profiled in both arms (baseline: {sorted(ours)}, candidate: {sorted(theirs)}); "
         "look into the logs of the workers, then profile again"
     )
-
-
-def _processes(arm: ArmProfile, *, bare: bool) -> set[int]:
-    profiled = {int(number) for number in np.unique(arm.profile.process)}
-    return profiled & {int(number) for number in np.unique(arm.bare_process)} if bare else profiled

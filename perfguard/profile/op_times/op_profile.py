@@ -10,19 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from perfguard.errors import MeasurementError
-from perfguard.profile.op_times.typical_steps import middle_steps
+from perfguard.profile.op_times.typical_steps import FloatArray, middle_steps
 from perfguard.profile.trace.context import NO_STEP, Context, context_of
 from perfguard.profile.trace.events import EventKind
-from perfguard.profile.trace.gaps import gaps_of
 from perfguard.profile.trace.nesting import IntArray
-from perfguard.profile.trace.op_keys import keyed
-from perfguard.profile.trace.phases import PhaseArray
-from perfguard.profile.trace.python_lines import LineTimes, main_lines, python_lines
-from perfguard.profile.trace.trace import TimeArray, Trace
+from perfguard.profile.trace.op_spans import LineTimes, gaps_of, keyed, main_lines, python_lines
+from perfguard.profile.trace.trace import Trace
 from perfguard.records.protocol import MODULE_PREFIX
 from perfguard.records.steps.ops import OpKey, OpTotal
 
-FloatArray = npt.NDArray[np.float64]
+_Numbers = npt.NDArray[np.integer]
 
 _NS_PER_S = 1e9
 
@@ -31,107 +28,67 @@ _NS_PER_S = 1e9
 class OpProfile:
     """Profiled steps of one arm. Time in no op is `PYTHON_OP` at its place, so that the keys make up the step."""
 
-    keys: tuple[OpKey, ...]
-    """Kinds of ops, each once."""
-    calls: IntArray
-    """Calls, shape `(steps, keys)`; of `PYTHON_OP` the annotations at its place."""
+    keys: tuple[OpKey, ...]  # Kinds of ops, each once
+    calls: IntArray  # Calls, shape `(steps, keys)`; of `PYTHON_OP` the annotations at its place
+    module_calls: IntArray  # Those of the calls that are events of modules, shape `(steps, keys)`
+    child_events: IntArray
+    """Events directly in it, shape `(steps, keys)`; over the keys they add up to the step's. A part of what the
+    profiler costs for an event is spent around it."""
     self_s: FloatArray
     """Seconds in it and in nothing below it, shape `(steps, keys)`; over the keys they add up to `wall_s`."""
-    events: IntArray
-    """Events inside the step's window, shape `(steps,)`; each costs the profiler time."""
-    wall_s: FloatArray
-    """Seconds of the step's window, profiled, shape `(steps,)`."""
-    process: IntArray
-    """Which process the step ran in, shape `(steps,)`."""
+    wall_s: FloatArray  # Seconds of the step's window, profiled, shape `(steps,)`
+    process: IntArray  # Which process the step ran in, shape `(steps,)`
     sources: Mapping[OpKey, str]
     """Line of the user's code that led to an op, where known; of time in no op the line that took most of it."""
-    module_calls: IntArray | None = None
-    """Those of the calls that are events of modules, shape `(steps, keys)`; None where it is not known."""
-    child_events: IntArray | None = None
-    """Events directly in it, shape `(steps, keys)`; over the keys they add up to `events`. A part of what the profiler
-    costs for an event is spent around it. None where it is not known."""
-    python_lines: LineTimes = field(default_factory=dict)
-    """Seconds of lines in no op, where known."""
+    python_lines: LineTimes = field(default_factory=dict)  # Seconds of lines in no op, where known
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Shares:
-    """The time of steps in shares that have one key each, shape `(shares,)`."""
-
-    event: IntArray
-    """Whose time it is."""
-    phase: PhaseArray
-    """Position in PHASES."""
-    self_ns: TimeArray
-    """How much."""
-    calls: IntArray
-    """1 where it counts as a call."""
-    modules: IntArray
-    """Those of the calls that are events of modules."""
-    children: IntArray
-    """How many events lie in it."""
+    @property
+    def events(self) -> IntArray:
+        """Events inside the step's window, shape `(steps,)`; each costs the profiler time."""
+        events: IntArray = self.child_events.sum(axis=1)
+        return events
 
 
 def profile_of(trace: Trace, process: int = 0, *, context: Context | None = None) -> OpProfile:
-    """The steps of one trace.
+    """The steps of one process's trace: of an op its own time; of what is none, the same in its phase, or in several.
 
-    Args:
-        trace: The trace.
-        process: Number of the process that it is of.
-        context: Of the trace, where it is known already.
+    `context` is the trace's, where it is known already.
     """
     context = context or context_of(trace)
-    shares = _shares(trace, context)
-    kinds = keyed(trace, context, shares.event, shares.phase)
-    shape = (context.windows.size, len(kinds.keys))
-    cell = context.step[shares.event] * shape[1] + kinds.key
+    tree, windows = context.tree, context.windows
+    counted = trace.kind != EventKind.ALLOCATION
+    whole = np.flatnonzero((context.is_op | ~context.is_outside) & counted & (context.step != NO_STEP))
+    gaps = gaps_of(trace, context)
+    event = np.concatenate([whole, gaps.event])
+    kinds = keyed(trace, context, event, np.concatenate([context.phase[whole], gaps.phase]))
+    shape = (windows.size, len(kinds.keys))
+    cell = context.step[event] * shape[1] + kinds.key
 
-    def table(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    def table(of_whole: _Numbers, of_gaps: _Numbers) -> npt.NDArray[np.int64]:
         # Sums of whole numbers below 2**53 are exact in floating point.
-        sums = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
+        sums = np.bincount(cell, weights=np.concatenate([of_whole, of_gaps]), minlength=shape[0] * shape[1])
         return sums.astype(np.int64).reshape(shape)
 
-    child_events = table(shares.children)
-    windows = context.windows
+    is_module = np.array([name.startswith(MODULE_PREFIX) for name in trace.names], dtype=np.int64)[trace.name]
     lines = python_lines(trace, context)
     return OpProfile(
         keys=kinds.keys,
-        calls=table(shares.calls),
-        self_s=table(shares.self_ns) / _NS_PER_S,
-        module_calls=table(shares.modules),
-        child_events=child_events,
-        events=child_events.sum(axis=1),
-        wall_s=(context.tree.end_ns[windows] - trace.start_ns[windows]) / _NS_PER_S,
+        calls=table(np.ones_like(whole), gaps.is_first),
+        self_s=table(tree.self_ns[whole], gaps.duration_ns) / _NS_PER_S,
+        module_calls=table(is_module[whole], gaps.is_first * is_module[gaps.event]),
+        child_events=table(tree.children(counted)[whole], gaps.ends_at_child),
+        wall_s=(tree.end_ns[windows] - trace.start_ns[windows]) / _NS_PER_S,
         process=np.full(windows.size, process, dtype=np.intp),
         sources={**kinds.sources, **main_lines(lines)},
         python_lines=lines,
     )
 
 
-def _shares(trace: Trace, context: Context) -> _Shares:
-    """Of an op its own time; of what is none, the same in its phase, or in several."""
-    counted = trace.kind != EventKind.ALLOCATION
-    whole = np.flatnonzero((context.is_op | ~context.is_outside) & counted & (context.step != NO_STEP))
-    gaps = gaps_of(trace, context)
-    is_module = np.array([name.startswith(MODULE_PREFIX) for name in trace.names], dtype=np.bool_)[trace.name]
-    return _Shares(
-        event=np.concatenate([whole, gaps.event]),
-        phase=np.concatenate([context.phase[whole], gaps.phase]),
-        self_ns=np.concatenate([context.tree.self_ns[whole], gaps.duration_ns]),
-        calls=np.concatenate([np.ones_like(whole), gaps.is_first]),
-        modules=np.concatenate([is_module[whole].astype(np.int64), gaps.is_first * is_module[gaps.event]]),
-        children=np.concatenate([context.tree.children(counted)[whole], gaps.ends_at_child]),
-    )
-
-
 def merge(profiles: Sequence[OpProfile]) -> OpProfile:
-    """All steps of several profiles of one arm, in the order given.
-
-    Args:
-        profiles: At least one; where two know the source of an op or the lines of a place, the first is right.
+    """All steps of several profiles of one arm, in order; sources and lines of the first profile that knows them.
 
     Raises:
-        MeasurementError: There is none.
+        MeasurementError: There is no profile.
     """
     if not profiles:
         raise MeasurementError("no step was profiled; look into the logs of the workers, then profile again")
@@ -145,18 +102,15 @@ def merge(profiles: Sequence[OpProfile]) -> OpProfile:
             rows[:, own] = table
         return np.concatenate(wide)
 
-    modules = [profile.module_calls for profile in profiles if profile.module_calls is not None]
-    children = [profile.child_events for profile in profiles if profile.child_events is not None]
     return OpProfile(
         keys=keys,
         calls=stacked([profile.calls for profile in profiles]),
+        module_calls=stacked([profile.module_calls for profile in profiles]),
+        child_events=stacked([profile.child_events for profile in profiles]),
         self_s=stacked([profile.self_s for profile in profiles]),
-        events=np.concatenate([profile.events for profile in profiles]),
         wall_s=np.concatenate([profile.wall_s for profile in profiles]),
         process=np.concatenate([profile.process for profile in profiles]),
         sources={key: source for profile in reversed(profiles) for key, source in profile.sources.items()},
-        module_calls=stacked(modules) if len(modules) == len(profiles) else None,
-        child_events=stacked(children) if len(children) == len(profiles) else None,
         python_lines={key: lines for profile in reversed(profiles) for key, lines in profile.python_lines.items()},
     )
 

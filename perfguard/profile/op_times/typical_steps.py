@@ -27,7 +27,8 @@ def typical_steps(values: FloatArray, process: IntArray, processes: tuple[int, .
     Returns:
         Shape `(processes,)` or `(processes, keys)`.
     """
-    return np.stack([_trimmed_mean(values[process == number]) for number in processes])
+    ordered = [np.sort(values[process == number], axis=0) for number in processes]
+    return np.stack([steps[_middle_third(len(steps))].mean(axis=0) for steps in ordered])
 
 
 def middle_steps(wall_s: FloatArray, process: IntArray) -> BoolArray:
@@ -43,13 +44,8 @@ def middle_steps(wall_s: FloatArray, process: IntArray) -> BoolArray:
 
 
 def leaves_steps_out(steps: int) -> bool:
-    """Whether what a process with so many steps usually takes is told by fewer than all."""
+    """Whether what a process with so many steps usually takes is the mean of fewer than all."""
     return _middle_third(steps) != slice(0, steps)
-
-
-def _trimmed_mean(values: FloatArray) -> FloatArray:
-    mean: FloatArray = np.sort(values, axis=0)[_middle_third(values.shape[0])].mean(axis=0)
-    return mean
 
 
 def _middle_third(steps: int) -> slice:

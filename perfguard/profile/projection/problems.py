@@ -1,66 +1,109 @@
 """The unique problems of a step: which ops it calls, with what arguments, how often and for how long.
 
 Only outermost ops count, and what they call belongs to them: replayed alone, they call it again.
+
+torch's profiler writes no sizes of lists of more than 30 tensors (`TENSOR_LIST_DISPLAY_LENGTH_LIMIT` in
+torch/csrc/profiler/util.h). A fused optimizer is called with lists of all parameters, of their gradients and of its
+moments, each as large as the parameter; and how large the parameters are follows from the accumulation of their
+gradients in the same step.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from perfguard.profile.op_times.overhead import COLD_AFTER_S
 from perfguard.profile.op_times.typical_steps import middle_steps
-from perfguard.profile.projection.parameter_lists import ACCUMULATION, TENSOR_LIST, ParameterSizes, parameter_sizes
-from perfguard.profile.trace.context import Context, context_of
-from perfguard.profile.trace.events import EventKind
-from perfguard.profile.trace.nesting import IntArray
-from perfguard.profile.trace.outermost_ops import outermost_ops
-from perfguard.profile.trace.phases import PHASES
-from perfguard.profile.trace.recorded_calls import RawCall, recorded_calls, same_work
-from perfguard.profile.trace.signatures import read_signature
-from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.profile.trace.context import PHASES, context_of
+from perfguard.profile.trace.events import EventKind, read_signature
+from perfguard.profile.trace.recorded_calls import RawCall, outermost_ops, recorded_calls, same_work
+from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.ops import StepPhase
 
+ACCUMULATION = "torch::autograd::AccumulateGrad"
+"""Node of autograd that adds a gradient to a parameter's; called with the gradient."""
+TENSOR_LIST = "TensorList"
+"""Type of an argument that is a list of tensors."""
+LONGEST_LIST = 30
+"""Tensors of the longest list whose sizes a trace holds."""
 _NS_PER_S = 1e9
-_NO_NAME = -1
+
+
+class _Lists(NamedTuple):
+    """The lists that an op is called with."""
+
+    like_parameters: tuple[int, ...]  # Arguments that have one tensor for each parameter, of its size
+    counts: int | None = None  # Argument that has one number for each parameter
+    optional: int | None = None
+    """Argument that is like the parameters only where a flag is true or a factor is not zero."""
+    switch: int = 0  # That flag or factor
+    increment: bool = False  # Whether it has such lists only where it adds 1 to them
+
+
+_ADAM = _Lists((0, 1, 2, 3), counts=5, optional=4, switch=11)
+_LISTS = {
+    "aten::_fused_adam_": _ADAM,
+    "aten::_fused_adamw_": _ADAM,
+    "aten::_fused_sgd_": _Lists((0, 1), optional=2, switch=4),
+    "aten::_fused_adagrad_": _Lists((0, 1, 2), counts=3),
+    "aten::_foreach_add_": _Lists((), counts=0, increment=True),
+    "aten::_foreach_norm": _Lists((0,)),
+    "aten::_foreach_mul_": _Lists((0,)),
+}
+"""As torch.optim and clip_grad_norm_ call them. Source: their schemas in native_functions.yaml."""
+
+
+def filled_lists(
+    parameters: Sequence[Sequence[int]], op: str, dims: Sequence[Any], types: Sequence[str], concrete: Sequence[str]
+) -> list[Any] | None:
+    """`Input Dims` of an op that is called for all parameters, lists filled in; None where not needed or known.
+
+    `parameters` are the sizes of the parameters that a step makes gradients of; the rest is as in the trace.
+    """
+    lists = _LISTS.get(op)
+    is_left_out = types[:1] == [TENSOR_LIST] and dims[:1] == [[]]
+    if lists is None or not is_left_out or len(parameters) <= LONGEST_LIST or len(dims) != len(types):
+        return None
+    if lists.increment and concrete[1:] != ["1"]:
+        return None
+    found = list(dims)
+    for index in lists.like_parameters:
+        found[index] = [list(size) for size in parameters]
+    (switch,) = concrete[lists.switch : lists.switch + 1] or [""]
+    if lists.optional is not None and switch.strip("0.") not in {"", "False"}:
+        found[lists.optional] = [list(size) for size in parameters]
+    if lists.counts is not None:
+        found[lists.counts] = [[] for _ in parameters]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """An op with one set of arguments. The four lists are as in the trace, one entry for each argument."""
 
-    op: str
-    """`aten::convolution`."""
-    dims: Sequence[Any]
-    """Sizes of a tensor, a list of those for a list of tensors, else empty."""
-    types: Sequence[str]
-    """C++ type of a tensor's elements, `TensorList`, `Scalar`, `ScalarList`, or empty."""
-    strides: Sequence[Any]
-    """Like `dims`; empty where the trace has none."""
-    concrete: Sequence[str]
-    """Texts of plain values, else empty."""
-    detail: str
-    """Shapes, dtypes and layouts of its tensors, for people."""
-    calls: float
-    """Calls in a step."""
-    observed_s: float
-    """Seconds of a step in all its calls, with everything that they call."""
+    op: str  # `aten::convolution`
+    dims: Sequence[Any]  # Sizes of a tensor, a list of those for a list of tensors, else empty
+    types: Sequence[str]  # C++ type of a tensor's elements, `TensorList`, `Scalar`, `ScalarList`, or empty
+    strides: Sequence[Any]  # Like `dims`; empty where the trace has none
+    concrete: Sequence[str]  # Texts of plain values, else empty
+    detail: str  # Shapes, dtypes and layouts of its tensors, for people
+    calls: float  # In a step
+    observed_s: float  # Seconds of a step in all its calls, with everything that they call
     events: float
     """Events of the profiler in these calls, themselves included: each adds its cost to the seconds."""
-    phases: tuple[StepPhase, ...]
-    """Where in the step it is called, in the order of a step."""
-    modules: tuple[str, ...]
-    """Modules that call it, sorted; without the calls outside of modules."""
-    assumed: tuple[str, ...] = ()
-    """What the trace does not tell and was filled in."""
+    phases: tuple[StepPhase, ...]  # Where in the step it is called, in the order of a step
+    modules: tuple[str, ...]  # Modules that call it, sorted; without the calls outside of modules
+    assumed: tuple[str, ...] = ()  # What the trace does not record and was filled in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +113,10 @@ class StepProblems:
     Seconds are means over the middle third of the steps, the same ones for all problems, so they never exceed the step.
     """
 
-    problems: tuple[Problem, ...]
-    """Longest first."""
-    wall_s: float
-    """Seconds of a step, profiled."""
-    events: float
-    """Events of the profiler in a step."""
+    problems: tuple[Problem, ...]  # Longest first
+    wall_s: float  # Seconds of a step, profiled
+    events: float  # Events of the profiler in a step
     steps: int
-    """Steps that were read."""
 
     @property
     def ops_s(self) -> float:
@@ -101,43 +140,35 @@ def read_problems(paths: Sequence[Path]) -> StepProblems:
 
 
 def without_profiler(step: StepProblems, *, bare_s: float | None, event_s: float, own_share: float) -> StepProblems:
-    """The same with the profiler's cost taken out of the ops; never less than nothing is left of one.
+    """The same with the profiler's cost taken out of the ops; no op gets less than zero seconds.
 
-    What profiled steps are longer by beyond their events is shared out as in `profile.overhead`.
+    What profiled steps are longer by beyond their events is shared out as in `profile.op_times.overhead`.
 
     Args:
         step: As profiled.
-        bare_s: Seconds of a step of the same work without the profiler; None where there is none: then it costs
-            nothing.
-        event_s: What an event costs, measured on empty ones; events never cost more than profiling adds to the step.
+        bare_s: Seconds of a step of the same work without the profiler; without it, the profiler costs nothing.
+        event_s: Cost of an event, measured on empty ones; events never cost more than profiling adds to the step.
         own_share: Part of that which lies in the event itself; the rest is in what is around it.
     """
     if bare_s is None:
         return step
     longer_s = max(0.0, step.wall_s - bare_s)
     cost_s = min(event_s, longer_s / step.events) if step.events else 0.0
-    left_s = [
-        max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls))
-        for problem in step.problems
-    ]
-    cooling_s = [
-        min(seconds, COLD_AFTER_S * problem.events) for seconds, problem in zip(left_s, step.problems, strict=True)
-    ]
     events_outside = max(0.0, step.events - sum(problem.events for problem in step.problems))
     outside_s = max(0.0, step.wall_s - step.ops_s - cost_s * events_outside)
+    left_s, cooling_s = [], []
+    for problem in step.problems:
+        left_s.append(max(0.0, problem.observed_s - cost_s * (problem.events - (1 - own_share) * problem.calls)))
+        cooling_s.append(min(left_s[-1], COLD_AFTER_S * problem.events))
     all_s = sum(cooling_s) + min(outside_s, COLD_AFTER_S * (events_outside + 1))
     cold_ratio = min(1.0, (longer_s - cost_s * step.events) / all_s) if all_s > 0 else 0.0
-    return replace(
-        step,
-        problems=_longest_first(
-            replace(problem, observed_s=seconds - cold_ratio * cooling)
-            for problem, seconds, cooling in zip(step.problems, left_s, cooling_s, strict=True)
-        ),
-    )
+    rows = zip(step.problems, left_s, cooling_s, strict=True)
+    problems = (replace(problem, observed_s=left - cold_ratio * cooling) for problem, left, cooling in rows)
+    return replace(step, problems=_longest_first(problems))
 
 
 def untold(problem: Problem) -> Fact | None:
-    """Why a trace does not tell enough to call an op again; None if it does."""
+    """Why a trace does not record enough to call an op again; None if it does."""
     if not problem.types:
         return fact("replay.no_arguments")
     lists = [index for index, kind in enumerate(problem.types) if kind == TENSOR_LIST]
@@ -150,11 +181,9 @@ def untold(problem: Problem) -> Fact | None:
 class _Sum:
     """What is known of one problem after some traces."""
 
-    first: RawCall
-    """Its first call."""
+    first: RawCall  # Its first call
     calls: int = 0
-    duration_ns: Counter[int] = field(default_factory=Counter)
-    """By number of the step."""
+    duration_ns: Counter[int] = field(default_factory=Counter)  # By number of the step
     events: int = 0
     phases: set[int] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
@@ -165,17 +194,24 @@ class _Tally:
 
     def __init__(self) -> None:
         self._sums: dict[RawCall, _Sum] = {}
-        self._parameters = ParameterSizes(sizes=())
+        self._parameters: list[Sequence[int]] = []
         self._walls_ns: list[int] = []
         self._events = 0
 
     def add(self, path: Path) -> None:
         trace = read_trace(path)
         context = context_of(trace)
-        tops, accumulations = outermost_ops(trace, context), _accumulations(trace, context)
+        tops = outermost_ops(trace, context)
+        # Where the first step adds gradients to those of its parameters.
+        accumulations = np.flatnonzero(trace.begins_with(ACCUMULATION) & (context.step == 0))
         calls = recorded_calls(path, trace, np.concatenate([tops, accumulations]))
-        self._parameters = parameter_sizes([calls[each] for each in accumulations.tolist() if each in calls])
-        lasts_ns, events = context.tree.end_ns - trace.start_ns, _events_in(trace, context)
+        gradients = (msgspec.json.decode(calls[each].dims) for each in accumulations.tolist() if each in calls)
+        self._parameters = [dims[0] for dims in gradients if dims]
+        lasts_ns = context.tree.end_ns - trace.start_ns
+        # How many events that cost the profiler time lie in each event, itself included.
+        costs = (trace.kind == EventKind.OP) | (trace.kind == EventKind.ANNOTATION)
+        before = np.append([0], np.cumsum(costs))
+        events = before[context.tree.stop] - before[:-1]
         for position in tops.tolist():
             call = calls.get(position, RawCall(name=trace.names[trace.name[position]]))
             found = self._sums.setdefault(same_work(call), _Sum(first=call))
@@ -208,7 +244,7 @@ class _Tally:
         call, steps = found.first, len(self._walls_ns)
         dims, types, concrete = _list_in(call.dims), _list_in(call.types), _list_in(call.concrete)
         # Of an op that is called several times in a step, each call may be for some of the parameters.
-        filled = self._parameters.filled(call.name, dims, types, concrete) if is_once else None
+        filled = filled_lists(self._parameters, call.name, dims, types, concrete) if is_once else None
         signature = read_signature(b",".join((msgspec.json.encode(filled or dims), call.types, call.strides)))
         return Problem(
             op=call.name,
@@ -226,28 +262,14 @@ class _Tally:
         )
 
 
-def _events_in(trace: Trace, context: Context) -> IntArray:
-    """How many events that cost the profiler time lie in each event, itself included."""
-    costs = (trace.kind == EventKind.OP) | (trace.kind == EventKind.ANNOTATION)
-    before = np.append([0], np.cumsum(costs))
-    events: IntArray = before[context.tree.stop] - before[:-1]
-    return events
-
-
-def _accumulations(trace: Trace, context: Context) -> IntArray:
-    """Where the first step adds gradients to those of its parameters."""
-    name = trace.names.index(ACCUMULATION) if ACCUMULATION in trace.names else _NO_NAME
-    return np.flatnonzero((trace.name == name) & (context.step == 0))
-
-
 def _longest_first(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda problem: (-problem.observed_s, problem.op, problem.detail)))
 
 
 def _list_in(encoded: bytes) -> list[Any]:
     """A list of the trace; empty for what is none."""
-    try:
+    with suppress(msgspec.DecodeError):
         value = msgspec.json.decode(encoded)
-    except msgspec.DecodeError:
-        return []
-    return value if isinstance(value, list) else []
+        if isinstance(value, list):
+            return value
+    return []

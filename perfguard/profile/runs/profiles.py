@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -11,54 +11,38 @@ from statistics import median
 import numpy as np
 
 from perfguard.errors import StoreError
-from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.libraries.onednn_verbose import VerboseLog, parse_verbose
-from perfguard.profile.libraries.runners import runners
-from perfguard.profile.op_counts.steady import CompileEvent, op_counts_of
-from perfguard.profile.op_counts.steps import counts_of_steps
+from perfguard.profile.libraries.join import implementations, join_step, primitive_totals, runners
+from perfguard.profile.libraries.verbose import parse_mkl_verbose, parse_verbose
+from perfguard.profile.op_counts.steady import counts_of_steps, op_counts_of
 from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
 from perfguard.profile.op_times.op_profile import merge, profile_of, totals
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import spans_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, fact
-from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal, StepPhase
+from perfguard.records.steps.ops import OpCounts, OpKey, OpTotal, PrimitiveTotal
 from perfguard.runner.process.arm_worker import ProfiledStep
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
-
-_ATTEMPTS = "frames"
-"""Frames that the compiler looked at, whatever came of it: no property of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedFindings:
     """What a `joined` step says."""
 
-    op_counts: OpCounts
-    """What the step executes."""
-    primitives: tuple[PrimitiveTotal, ...]
-    """Its calls of oneDNN and MKL."""
-    implementations: Mapping[OpKey, tuple[str, ...]]
-    """What oneDNN chose for each op."""
-    runners: Mapping[OpKey, tuple[str, ...]]
-    """What computed each op, as far as that is certain."""
-    notes: tuple[Fact, ...]
-    """What could not be read or placed."""
+    op_counts: OpCounts  # What the step executes
+    primitives: tuple[PrimitiveTotal, ...]  # Its calls of oneDNN and MKL
+    implementations: Mapping[OpKey, tuple[str, ...]]  # What oneDNN chose for each op
+    runners: Mapping[OpKey, tuple[str, ...]]  # What computed each op, as far as that is certain
+    notes: tuple[Fact, ...]  # What could not be read or placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmFindings:
     """Everything that profiling says of one arm and case."""
 
-    profile: ArmProfile
-    """Steps, for comparing."""
-    totals: tuple[OpTotal, ...]
-    """Ops of a typical step, largest first."""
-    joined: JoinedFindings | None
-    """None where no `joined` step was taken."""
-    notes: tuple[Fact, ...]
-    """What the reader should know."""
+    profile: ArmProfile  # Steps, for comparing
+    totals: tuple[OpTotal, ...]  # Ops of a typical step, largest first
+    joined: JoinedFindings | None  # None where no `joined` step was taken
 
 
 def read_arm(
@@ -71,15 +55,11 @@ def read_arm(
 ) -> ArmFindings:
     """Read all files of one arm and case.
 
-    Args:
-        case_id: The case.
-        processes: At least one with a traced step.
-        isa_class: The widest instruction set of the machine, in oneDNN's words.
-        torch: The arm's torch.
-        compile_events: What torch.compile did while the case was set up.
+    `isa_class` is the machine's widest instruction set in oneDNN's words, `torch` the arm's version. `compile_events`
+    are those of the set-up.
 
     Raises:
-        StoreError: A trace cannot be read.
+        StoreError: A trace or a log cannot be read.
         MeasurementError: There is no traced step.
     """
     merged = merge([profile_of(read_trace(files.trace), process=p.process) for p in processes for files in p.traced])
@@ -87,13 +67,11 @@ def read_arm(
     if where is not None:
         located = profile_of(read_trace(where.trace))
         merged = replace(merged, sources=located.sources, python_lines=located.python_lines)
-    joined_files = next((p.joined for p in processes if p.joined is not None), None)
-    joined = (
-        read_joined(case_id, joined_files, isa_class=isa_class, torch=torch, compile_events=compile_events)
-        if joined_files is not None
-        else None
-    )
-    implementations = joined.implementations if joined is not None else {}
+    files = next((p.joined for p in processes if p.joined is not None), None)
+    joined = None
+    if files is not None:
+        joined = read_joined(case_id, files, isa_class=isa_class, torch=torch, compile_events=compile_events)
+    chosen = joined.implementations if joined is not None else {}
     bare = [(p.process, step) for p in processes for step in p.bare]
     profile = ArmProfile(
         profile=merged,
@@ -105,25 +83,18 @@ def read_arm(
     )
     return ArmFindings(
         profile=profile,
-        totals=tuple(replace(total, implementations=implementations.get(total.key, ())) for total in totals(merged)),
+        totals=tuple(replace(total, implementations=chosen.get(total.key, ())) for total in totals(merged)),
         joined=joined,
-        notes=joined.notes if joined is not None else (),
     )
 
 
 def event_cost(steps: Sequence[ProfiledStep]) -> EventCost:
     """What the workers measured of the profiler: medians over the steps."""
-    unknown = EventCost()
-
-    def typical(values: Iterable[float | None], default: float) -> float:
-        known = [value for value in values if value is not None]
-        return median(known) if known else default
-
-    return EventCost(
-        event_s=typical((step.event_s for step in steps), unknown.event_s),
-        module_s=typical((step.module_s for step in steps), unknown.module_s),
-        own_share=typical((step.own_share for step in steps), unknown.own_share),
-    )
+    known = {
+        name: [value for step in steps if (value := getattr(step, name)) is not None]
+        for name in ("event_s", "module_s", "own_share")
+    }
+    return EventCost(**{name: median(values) for name, values in known.items() if values})
 
 
 def read_joined(
@@ -140,14 +111,17 @@ def read_joined(
     logs = (parse_verbose(lines), parse_mkl_verbose(lines))
     calls = sorted((call for log in logs for call in log.calls), key=lambda call: call.line)
     joined = join_step(spans_of(trace, context, 0), calls)
-    events = _compile_events(Counter(compile_events or {}) + Counter(files.step.compile_events))
+    malformed = sum(log.malformed for log in logs)
+    unreadable = fact("profile.unreadable_lines", lines=malformed)
+    unplaced = fact("profile.unplaced_calls", unplaced=joined.unplaced, calls=len(joined.calls))
+    events = Counter(compile_events or {}) + Counter(files.step.compile_events)
     (counts,) = counts_of_steps(trace, context, [joined], events)
     return JoinedFindings(
         op_counts=op_counts_of(counts, case_id=case_id, isa_class=isa_class, torch=torch),
         primitives=primitive_totals([joined]),
         implementations=implementations([joined]),
-        runners=runners([joined], () if any(log.malformed for log in logs) else files.step.logs),
-        notes=_notes(logs, joined),
+        runners=runners([joined], () if malformed else files.step.logs),
+        notes=(*((unreadable,) if malformed else ()), *((unplaced,) if joined.unplaced else ())),
     )
 
 
@@ -163,22 +137,3 @@ def logged_lines(log: Path | None) -> list[str]:
         return log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except OSError as error:
         raise StoreError(f"{log} cannot be read: {error.strerror}; profile again") from error
-
-
-def _notes(logs: Sequence[VerboseLog], joined: JoinedStep) -> tuple[Fact, ...]:
-    malformed = sum(log.malformed for log in logs)
-    notes = []
-    if malformed:
-        notes.append(fact("profile.unreadable_lines", lines=malformed))
-    if joined.unplaced:
-        notes.append(fact("profile.unplaced_calls", unplaced=joined.unplaced, calls=len(joined.calls)))
-    return tuple(notes)
-
-
-def _compile_events(counts: Mapping[str, int]) -> tuple[CompileEvent, ...]:
-    events = []
-    for text, count in sorted(counts.items()):
-        name, _, reason = text.partition(": ")
-        if name != _ATTEMPTS:
-            events.append(CompileEvent(name=name, reason=reason, phase=StepPhase.FORWARD, calls=count))
-    return tuple(events)

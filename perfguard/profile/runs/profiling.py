@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
-from perfguard.errors import InterruptedRunError, MeasurementError, UsageError
+from perfguard.codec import from_builtins
+from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.host.parsers.software import decode_software
+from perfguard.profile.advice.advise import advise
+from perfguard.profile.advice.evidence import Evidence, shortest_calls
 from perfguard.profile.advice.trials import Program
-from perfguard.profile.changes.balance import is_settled
+from perfguard.profile.changes.diff import is_settled
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.typical_steps import middle_steps
-from perfguard.profile.runs.findings import findings_for
 from perfguard.profile.runs.profiles import ArmFindings, read_arm, read_joined
 from perfguard.profile.runs.projection import project_cases
 from perfguard.records.facts import Fact, Severity, fact
@@ -23,8 +26,9 @@ from perfguard.records.protocol import Message
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
-from perfguard.records.steps.ops import OpCounts
+from perfguard.records.steps.ops import Attribution, OpCounts
 from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+from perfguard.records.steps.program import ProgramFacts
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.runner.measuring import aside, start_arms
 from perfguard.runner.process.starter import ProcessStarter
@@ -41,20 +45,14 @@ PROFILES = "profiles"
 class ProfileSize:
     """How much is profiled."""
 
-    processes: int = 4
-    """Fresh processes of each arm; intervals need two."""
+    processes: int = 4  # Fresh processes of each arm; intervals need two
     most_processes: int = 0
     """As many of both arms where those do not settle how much the steps differ; of no account where it is not more."""
-    steps: int = 6
-    """Profiled steps, and as many bare ones or more, in each process."""
-    most_steps: int = 0
-    """As many where they are short; of no account where it is less than `steps`."""
-    where: bool = True
-    """Whether source lines are looked for."""
-    replays: bool = False
-    """Whether ops are replayed alone, and what the machine can do at best is measured."""
-    seed: int | None = None
-    """Seed of data and hashes; None takes the run's."""
+    steps: int = 6  # Profiled steps, and as many bare ones or more, in each process
+    most_steps: int = 0  # As many where they are short; of no account where it is less than `steps`
+    where: bool = True  # Whether source lines are looked for
+    replays: bool = False  # Whether ops are replayed alone, and what the machine can do at best is measured
+    seed: int | None = None  # Seed of data and hashes; None takes the run's
 
 
 def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileReport:
@@ -66,24 +64,21 @@ def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileRe
     with open_session(request, mode="profile") as session:
         starter, _ = start_arms(session, {Arm.CANDIDATE: spec})
         found = run_profiles(session, starter, request.cases, (Arm.CANDIDATE,), size)
-        projections = _projections(session, starter, found, size)
-        isa_class = isa_of(request.fingerprint)
+        projections = project_cases(session, starter, found) if size.replays else {}
         cases = []
         for case in request.cases:
-            if (case.id, Arm.CANDIDATE) in found.processes and case.id not in found.problems:
+            processes = found.processes.get((case.id, Arm.CANDIDATE))
+            if processes is not None and case.id not in found.problems:
                 session.request.progress(fact("step.reading_traces", case_id=case.id))
-                arm = findings_of(found, case, Arm.CANDIDATE, isa_class)
-                advice = _advice(
-                    session,
-                    Program(case_id=case.id, arm=spec),
-                    arm,
-                    found.processes[case.id, Arm.CANDIDATE],
-                    ready=found.ready[Arm.CANDIDATE],
-                    isa_class=isa_class,
-                )
-                cases.append(profiled_case(case.id, arm, projections.get(case.id), advice))
+                arm = findings_of(found, case, Arm.CANDIDATE, isa_of(request.fingerprint))
+                target = Program(case_id=case.id, arm=spec)
+                advice = findings_for(session, target, arm, processes, found.ready[Arm.CANDIDATE])
+                cases.append(_profiled_case(case.id, arm, projections.get(case.id), advice))
+        if not cases and session.interrupts.asked:
+            raise MeasurementError("interrupted before a case was profiled")
         if not cases:
-            raise MeasurementError(_nothing(found, interrupted=session.interrupts.asked))
+            case_id, problem = next(iter(found.problems.items()))
+            raise MeasurementError(f"{case_id} cannot be profiled: {problem.reason}\n{problem.detail}".strip())
         problems = {case_id: problem.found for case_id, problem in found.problems.items()}
         return _report(session, found.ready[Arm.CANDIDATE], cases, problems)
 
@@ -102,12 +97,11 @@ def profile_user_script(
         raise UsageError(f"{script} is neither a case nor a file; see `perfguard list`, or give a script's path")
     with open_session(request, mode="profile") as session:
         starter, _ = start_arms(session, {Arm.CANDIDATE: spec})
-        folder = (session.folder.path / PROFILES / path.stem).absolute()
         profiling = ScriptProfiling(
             starter=starter,
             settings=session.settings,
             cpus=session.selection.cpus,
-            folder=folder,
+            folder=(session.folder.path / PROFILES / path.stem).absolute(),
             processes=size.processes,
             should_stop=lambda: session.interrupts.asked,
             progress=session.request.progress,
@@ -121,20 +115,17 @@ def profile_user_script(
             session.note(fact("profile.whole_script", severity=Severity.NOTABLE))
         for note in found.notes:
             session.note(fact("profile.script_ended", severity=Severity.NOTABLE, why=as_text(note)))
-        name = as_text(str(script))
-        problems = {} if found.failure is None else {name: _script_failed(as_text(found.failure))}
+        name, problems = as_text(str(script)), {}
+        if found.failure is not None:
+            error, _, rest = as_text(found.failure).partition("\n")
+            problems[name] = fact("profile.script_failed", severity=Severity.GRAVE, error=error, detail=rest or None)
         isa_class = isa_of(request.fingerprint)
         arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
-        projection = _projections(session, starter, steps, size).get(name)
+        projections = project_cases(session, starter, steps) if size.replays else {}
         target = Program(script=(name, *map(as_text, arguments)), arm=spec)
-        advice = _advice(session, target, arm, found.processes, ready=found.ready, isa_class=isa_class)
-        return _report(session, found.ready, [profiled_case(name, arm, projection, advice)], problems)
-
-
-def _script_failed(text: str) -> Fact:
-    error, _, detail = text.partition("\n")
-    return fact("profile.script_failed", severity=Severity.GRAVE, error=error, detail=detail or None)
+        advice = findings_for(session, target, arm, found.processes, found.ready)
+        return _report(session, found.ready, [_profiled_case(name, arm, projections.get(name), advice)], problems)
 
 
 def run_profiles(
@@ -171,62 +162,71 @@ def _is_settled(baseline: Sequence[ProfiledProcess], candidate: Sequence[Profile
     return is_settled(*bare) and is_settled(*traced)
 
 
-def _projections(
-    session: Session, starter: ProcessStarter, found: Profiled, size: ProfileSize
-) -> dict[str, CaseProjection]:
-    """By case id; empty where nothing is to be replayed."""
-    if not size.replays:
-        return {}
-    return {projection.case_id: projection for projection in project_cases(session, starter, found, Arm.CANDIDATE)}
-
-
-def _advice(
+def findings_for(
     session: Session,
     target: Program,
-    arm: ArmFindings,
+    found: ArmFindings,
     processes: Sequence[ProfiledProcess],
-    *,
     ready: Message,
-    isa_class: str,
+    *,
+    comparison: Attribution | None = None,
 ) -> tuple[Finding, ...]:
-    """Advice on what was profiled on the run's machine and CPUs."""
-    return findings_for(
-        target,
-        arm,
-        processes,
-        fingerprint=session.fingerprint,
-        ready=ready,
-        isa_class=isa_class,
-        cpus=len(session.selection.cpus),
+    """Advice on one profiled arm and case, the worst first; `comparison` is None where no baseline was profiled."""
+    joined = found.joined
+    faults = [step.minor_faults for process in processes for step in process.bare]
+    return advise(
+        Evidence(
+            target=target,
+            totals=found.totals,
+            primitives=joined.primitives if joined is not None else (),
+            op_counts=joined.op_counts if joined is not None else None,
+            event_s=found.profile.event_cost.event_s,
+            fingerprint=session.fingerprint,
+            software=decode_software(ready.get("software") or {}),
+            isa_class=isa_of(session.request.fingerprint),
+            threads=ready.get("torch_threads"),
+            cpus=len(session.selection.cpus),
+            faults=median(faults) if faults else None,
+            program=_program(processes),
+            shortest_call_s=shortest_calls(found.profile.profile),
+            comparison=comparison,
+        )
     )
 
 
-def profiled_case(
+def _program(processes: Sequence[ProfiledProcess]) -> ProgramFacts | None:
+    """What the first process that was asked said; None where that makes no sense: advice must not end a run."""
+    said = next((process.program for process in processes if process.program is not None), None)
+    if said is None:
+        return None
+    try:
+        return from_builtins(said, ProgramFacts, source="what the worker says of its program")
+    except StoreError:
+        return None
+
+
+def _profiled_case(
     case_id: str, findings: ArmFindings, projection: CaseProjection | None, advice: tuple[Finding, ...]
 ) -> ProfiledCase:
     """What is reported of one case and arm."""
     joined, profile = findings.joined, findings.profile
     primitives = joined.primitives if joined is not None else ()
-    bare, traced = (
-        wall_s[middle_steps(wall_s, process)]
-        for wall_s, process in (
-            (profile.bare_s, profile.bare_process),
-            (profile.profile.wall_s, profile.profile.process),
-        )
-    )
+    steps = profile.profile
+    bare = profile.bare_s[middle_steps(profile.bare_s, profile.bare_process)]
+    traced = steps.wall_s[middle_steps(steps.wall_s, steps.process)]
     return ProfiledCase(
         case_id=case_id,
         step_s=float(bare.mean()) if bare.size else None,
         profiled_step_s=float(traced.mean()),
-        processes=len(set(profile.profile.process.tolist())),
-        steps=int(profile.profile.wall_s.size),
+        processes=len(set(steps.process.tolist())),
+        steps=int(steps.wall_s.size),
         breakdown=break_down(findings.totals, primitives),
         ops=findings.totals,
         primitives=primitives,
         op_counts=joined.op_counts if joined is not None else None,
         projection=projection,
         findings=advice,
-        notes=findings.notes,
+        notes=joined.notes if joined is not None else (),
     )
 
 
@@ -267,13 +267,8 @@ def op_counts_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> 
 
 
 def isa_of(fingerprint: Fingerprint) -> str:
-    """The widest instruction set of a machine in oneDNN's words.
-
-    Args:
-        fingerprint: Without software: a variable may cap what oneDNN uses.
-    """
-    found = fingerprint.isa.onednn
-    return found.level if found is not None else "unknown"
+    """A machine's widest instruction set in oneDNN's words, by a fingerprint without software: variables may cap it."""
+    return fingerprint.isa.onednn.level if fingerprint.isa.onednn is not None else "unknown"
 
 
 def _torch_of(ready: Message) -> str:
@@ -296,10 +291,3 @@ def _report(
     )
     session.folder.write_json("profile.json", report)
     return report
-
-
-def _nothing(found: Profiled, *, interrupted: bool) -> str:
-    if interrupted:
-        return "interrupted before a case was profiled"
-    case_id, problem = next(iter(found.problems.items()))
-    return f"{case_id} cannot be profiled: {problem.reason}\n{problem.detail}".strip()

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 from perfguard.errors import MeasurementError, StoreError
-from perfguard.profile.projection.problems import Problem, StepProblems, read_problems, untold, without_profiler
-from perfguard.profile.projection.projection import project, projected_op
-from perfguard.profile.projection.roofline import roofline_point
+from perfguard.profile.libraries.benchdnn import (
+    PrimitiveProblem,
+    UnsupportedPrimitiveError,
+    benchdnn_options,
+    parse_benchdnn,
+    primitive_problems,
+    projected_primitive,
+)
+from perfguard.profile.libraries.verbose import parse_verbose
+from perfguard.profile.projection.problems import StepProblems, read_problems, untold, without_profiler
+from perfguard.profile.projection.projection import project, projected_op, roofline_point
 from perfguard.profile.projection.work import work_of
-from perfguard.profile.runs.primitive_projection import installed_benchdnn, project_primitives
-from perfguard.profile.runs.profiles import event_cost
+from perfguard.profile.runs.profiles import event_cost, logged_lines
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
-from perfguard.records.steps.projection import CaseProjection, Projected, RooflineCeilings, RooflinePoint
+from perfguard.records.steps.projection import CaseProjection, Projected, Projection, RooflineCeilings
 from perfguard.runner.measuring import aside
 from perfguard.runner.process.profiling_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
 from perfguard.runner.process.starter import ProcessStarter
-from perfguard.runner.profiling.benchdnn import Benchdnn
+from perfguard.runner.profiling.benchdnn import Benchdnn, BenchdnnFailure, find_benchdnn
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess
 from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying, replay_ops
 from perfguard.runner.session import Session
@@ -28,43 +35,28 @@ from perfguard.runner.session import Session
 DEFAULT_BUDGET_S = 30.0
 """Seconds for the replays of one case; as long again for benchdnn where it is installed."""
 _SLOWER = 1.5
-"""Times as long alone as in the step: beyond what scatter explains, so the reader is told."""
+"""Times as long alone as in the step: beyond what scatter explains, so it becomes a note."""
 _MOST_TRACES = 12
 """So many say what a step is made of; more only take longer to read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projecting:
-    """What a projection needs from outside."""
-
-    replaying: Replaying
-    """How ops are replayed."""
-    benchdnn: Benchdnn | None
-    """How primitives are; None where benchdnn is not installed."""
-
-
-def project_cases(
-    session: Session, starter: ProcessStarter, found: Profiled, arm: Arm, *, budget_s: float = DEFAULT_BUDGET_S
-) -> tuple[CaseProjection, ...]:
-    """Project every profiled case of an arm; one that cannot be projected is noted.
-
-    Args:
-        session: The run.
-        starter: Starts workers of the arm.
-        found: What profiling left.
-        arm: The arm.
-        budget_s: Seconds for the replays of each case.
-    """
+def project_cases(session: Session, starter: ProcessStarter, found: Profiled) -> dict[str, CaseProjection]:
+    """Project every profiled case of the candidate, by its id; one that cannot be projected is noted."""
+    arm = Arm.CANDIDATE
     replaying = Replaying(
         starter=starter,
         settings=session.settings,
         cpus=session.selection.cpus,
         arm=arm,
-        budget_s=budget_s,
+        budget_s=DEFAULT_BUDGET_S,
         should_stop=lambda: session.interrupts.asked,
     )
-    projecting = Projecting(replaying=replaying, benchdnn=installed_benchdnn(starter, arm))
-    projections: list[CaseProjection] = []
+    environment = starter.environments[arm]
+    path = find_benchdnn(environment)
+    benchdnn = None
+    if path is not None:
+        benchdnn = Benchdnn(path=path, environment=environment, cpus=starter.cpus, memory_node=starter.memory_node)
+    projections: dict[str, CaseProjection] = {}
     known: RooflineCeilings | None = None
     with aside(session.selection):
         for (case_id, role), processes in found.processes.items():
@@ -72,24 +64,26 @@ def project_cases(
                 continue
             session.request.progress(fact("step.replaying", case_id=case_id))
             try:
-                projections.append(project_case(case_id, processes, projecting, known=known))
-                known = projections[-1].ceilings
+                projections[case_id] = project_case(case_id, processes, replaying, benchdnn, known=known)
+                known = projections[case_id].ceilings
             except (StoreError, MeasurementError) as error:
                 values = {"error": str(error)}
                 session.note(fact("profile.not_projected", values, severity=Severity.NOTABLE, case_id=case_id))
-    return tuple(projections)
+    return projections
 
 
 def project_case(
-    case_id: str, processes: Sequence[ProfiledProcess], projecting: Projecting, *, known: RooflineCeilings | None = None
+    case_id: str,
+    processes: Sequence[ProfiledProcess],
+    replaying: Replaying,
+    benchdnn: Benchdnn | None,
+    *,
+    known: RooflineCeilings | None = None,
 ) -> CaseProjection:
     """Replay the problems of one case's step, those first that take longest, and add them up.
 
-    Args:
-        case_id: The case.
-        processes: What was profiled of it in the arm, at least one traced step.
-        projecting: What is needed from outside.
-        known: Ceilings of the same CPUs and threads; only those that are missing are measured.
+    Of ceilings that are `known` of the same CPUs and threads, only those that are missing are measured. `benchdnn` is
+    None where it is not installed.
 
     Raises:
         StoreError: A trace or a log cannot be read.
@@ -97,31 +91,38 @@ def project_case(
     """
     step, step_s = observed_step(processes)
     works = [work_of(problem) for problem in step.problems]
-    asked = [index for index, problem in enumerate(step.problems) if untold(problem) is None]
     missing = {work.dtype for work in works if work is not None} - set(known.flops_per_s if known else ())
-    replays = replay_ops(
-        [_recorded(step.problems[index]) for index in asked],
-        [dtype for dtype in CEILING_DTYPES if dtype in missing],
-        projecting.replaying,
-    )
-    times = dict(zip(asked, replays.ops, strict=True))
-    rows = [_row(problem, times.get(index)) for index, problem in enumerate(step.problems)]
+    asked = [
+        RecordedOp(op=each.op, dims=each.dims, types=each.types, strides=each.strides, concrete=each.concrete)
+        for each in step.problems
+        if untold(each) is None
+    ]
+    replays = replay_ops(asked, [dtype for dtype in CEILING_DTYPES if dtype in missing], replaying)
+    answers = iter(replays.ops)
+    reasons = map(untold, step.problems)
+    replayed = [next(answers) if reason is None else ReplayedOp(call_s=None, reason=reason) for reason in reasons]
+    rows = [
+        projected_op(problem, call_s=op.call_s, reason=op.reason, overload=op.overload or "", assumed=op.assumed)
+        for problem, op in zip(step.problems, replayed, strict=True)
+    ]
     ceilings = _highest(known, replays.ceilings)
-    points = (
-        roofline_point(problem, work, ceilings, alone_s=times[index].call_s if index in times else None)
-        for index, (problem, work) in enumerate(zip(step.problems, works, strict=True))
+    points = [
+        roofline_point(problem, work, ceilings, alone_s=op.call_s)
+        for problem, work, op in zip(step.problems, works, replayed, strict=True)
         if work is not None and ceilings is not None
-    )
+    ]
     log = next((p.joined.log for p in processes if p.joined is not None), None)
-    primitives = project_primitives(log, projecting.benchdnn, projecting.replaying, step_s=step_s)
+    primitives, notes = _project_primitives(log, benchdnn, replaying, step_s=step_s)
     return CaseProjection(
         case_id=case_id,
-        arm=projecting.replaying.arm,
+        arm=replaying.arm,
         ops=project(rows, step_s=step_s),
-        primitives=primitives.projection,
+        primitives=primitives,
         ceilings=ceilings,
-        roofline=_longest_first(point for point in points if point is not None),
-        notes=(*replays.notes, *_notes(ceilings, rows), *primitives.notes),
+        roofline=tuple(
+            sorted(filter(None, points), key=lambda point: (-point.calls * point.call_s, point.name, point.detail))
+        ),
+        notes=(*replays.notes, *_notes(ceilings, rows), *notes),
     )
 
 
@@ -142,24 +143,6 @@ def observed_step(processes: Sequence[ProfiledProcess]) -> tuple[StepProblems, f
     cost = event_cost([files.step for files in traced])
     adjusted = without_profiler(step, bare_s=bare_s, event_s=cost.event_s, own_share=cost.own_share)
     return adjusted, step.wall_s if bare_s is None else bare_s
-
-
-def _recorded(problem: Problem) -> RecordedOp:
-    return RecordedOp(
-        op=problem.op, dims=problem.dims, types=problem.types, strides=problem.strides, concrete=problem.concrete
-    )
-
-
-def _row(problem: Problem, replayed: ReplayedOp | None) -> Projected:
-    if replayed is None:
-        return projected_op(problem, call_s=None, reason=untold(problem))
-    return projected_op(
-        problem,
-        call_s=replayed.call_s,
-        reason=replayed.reason,
-        overload=replayed.overload or "",
-        assumed=replayed.assumed,
-    )
 
 
 def _highest(known: RooflineCeilings | None, measured: Ceilings | None) -> RooflineCeilings | None:
@@ -194,10 +177,31 @@ def _notes(ceilings: RooflineCeilings | None, rows: Sequence[Projected]) -> list
         )
     late = [row for row in rows if row.reason is not None and row.reason.code == OUT_OF_TIME.code]
     if late:
-        time_s = sum(row.observed_s for row in late)
-        notes.append(fact("projection.out_of_time", problems=len(late), time_s=time_s))
+        notes.append(fact("projection.out_of_time", problems=len(late), time_s=sum(row.observed_s for row in late)))
     return notes
 
 
-def _longest_first(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
-    return tuple(sorted(points, key=lambda point: (-point.calls * point.call_s, point.name, point.detail)))
+def _project_primitives(
+    log: Path | None, benchdnn: Benchdnn | None, replaying: Replaying, *, step_s: float
+) -> tuple[Projection | None, list[Fact]]:
+    """Run the primitives that oneDNN logged alone, the longest first, until the budget is used up; with notes."""
+    problems = primitive_problems(parse_verbose(logged_lines(log)).calls)
+    if not problems:
+        return None, []
+    if benchdnn is None:
+        return None, [fact("projection.no_benchdnn")]
+    ends = replaying.clock() + replaying.budget_s
+    rows = []
+    for problem in problems:
+        in_time = replaying.clock() < ends and not replaying.should_stop()
+        row = _alone(problem, benchdnn) if in_time else projected_primitive(problem, call_s=None, reason=OUT_OF_TIME)
+        rows.append(row)
+    return project(rows, step_s=step_s), []
+
+
+def _alone(problem: PrimitiveProblem, benchdnn: Benchdnn) -> Projected:
+    try:
+        found = parse_benchdnn(benchdnn.run(benchdnn_options(problem)))
+    except (UnsupportedPrimitiveError, BenchdnnFailure) as failure:
+        return projected_primitive(problem, call_s=None, reason=fact("replay.refused", error=str(failure)))
+    return projected_primitive(problem, call_s=found.call_s, reason=found.reason, implementation=found.implementation)

@@ -13,11 +13,11 @@ import numpy as np
 
 from perfguard.errors import UsageError
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.op_times.arm_profile import ArmProfile, EventCost
+from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.profile.op_times.op_profile import OpProfile, profile_of
-from perfguard.profile.trace.context import Context, context_of
+from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.names import Role, role_of
-from perfguard.profile.trace.trace import Trace, read_trace
+from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution
 
@@ -33,13 +33,9 @@ class _ReadTrace:
     """What is compared of a trace; its events are not kept."""
 
     profile: OpProfile
-    """Its ops."""
-    updates: float
-    """Updates of optimizers in a step, on average."""
-    has_shapes: bool
-    """Whether any op tells the shapes of its tensors."""
+    updates: float  # Updates of optimizers in a step, on average
+    has_shapes: bool  # Whether any op has the shapes of its tensors
     notes: tuple[Fact, ...]
-    """What the reader should know of the file."""
 
 
 def diff_traces(before: Path, after: Path) -> Attribution:
@@ -55,16 +51,15 @@ def diff_traces(before: Path, after: Path) -> Attribution:
         if not path.is_file():
             raise UsageError(f"{path} is no file; give two traces that torch.profiler exported (.json or .json.gz)")
     traces = _read_side_by_side(before, after) if _is_worth_a_process(before, after) else (_read(before), _read(after))
-    baseline, candidate = (_arm(trace.profile) for trace in traces)
+    baseline, candidate = (ArmProfile(profile=trace.profile) for trace in traces)
     attribution = attribute(f"{before.name} → {after.name}", baseline, candidate)
     notes = [*attribution.notes, *(note for trace in traces for note in trace.notes)]
-    updates = [trace.updates for trace in traces]
-    if updates[0] != updates[1]:
+    updates, updates_after = (trace.updates for trace in traces)
+    if updates != updates_after:
         names = {"before": before.name, "after": after.name}
-        other = fact(
-            "trace.other_updates", names, severity=Severity.NOTABLE, updates=updates[0], updates_after=updates[1]
+        notes.append(
+            fact("trace.other_updates", names, severity=Severity.NOTABLE, updates=updates, updates_after=updates_after)
         )
-        notes.append(other)
     if traces[0].has_shapes == traces[1].has_shapes:
         return replace(attribution, notes=tuple(notes))
     named = (before, after)[traces[0].has_shapes].name
@@ -100,27 +95,10 @@ def _read_side_by_side(before: Path, after: Path) -> tuple[_ReadTrace, _ReadTrac
 def _read(path: Path) -> _ReadTrace:
     trace = read_trace(path)
     context = context_of(trace)
+    is_update = np.array([role_of(name) is Role.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
     return _ReadTrace(
         profile=profile_of(trace, context=context),
-        updates=_updates_a_step(trace, context),
+        updates=float((is_update & (context.step >= 0)).sum()) / max(1, context.windows.size),
         has_shapes=any(signature.shapes for signature in trace.signatures),
         notes=trace.notes,
-    )
-
-
-def _updates_a_step(trace: Trace, context: Context) -> float:
-    """How often optimizers update in a step, on average."""
-    is_update = np.array([role_of(name) is Role.UPDATE for name in trace.names], dtype=np.bool_)[trace.name]
-    return float((is_update & (context.step >= 0)).sum()) / max(1, context.windows.size)
-
-
-def _arm(profile: OpProfile) -> ArmProfile:
-    nothing = np.array([], dtype=np.float64)
-    return ArmProfile(
-        profile=profile,
-        bare_s=nothing,
-        bare_thread_s=nothing,
-        bare_process=np.array([], dtype=np.int64),
-        implementations={},
-        event_cost=EventCost(),
     )

@@ -4,25 +4,127 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
 from perfguard.profile.trace.names import Role, module_of, role_of, role_of_frame
-from perfguard.profile.trace.nesting import BoolArray, IntArray, Tree, nest
-from perfguard.profile.trace.phases import INHERITED, OUTSIDE, Marks, PhaseArray, marks_of
+from perfguard.profile.trace.nesting import BoolArray, IndexArray, IntArray, TimeArray, Tree, nest
 from perfguard.profile.trace.sources import UNKNOWN, Course, distinct, sources_of
-from perfguard.profile.trace.trace import IndexArray, Trace
+from perfguard.profile.trace.trace import Trace
 from perfguard.records.protocol import STEP_WINDOW
+from perfguard.records.steps.ops import StepPhase
 
 RoleArray = npt.NDArray[np.int8]
+PhaseArray = npt.NDArray[np.int8]
 
+PHASES = tuple(StepPhase)
+"""Phases by their number in arrays."""
 NO_STEP = -1
 """Step of events outside all of them."""
 NO_EVENT = -1
 """Position of no event; the last one, where some arrays have an element for it."""
+_OUTSIDE = -1
+"""Number of no phase: of an event that lies in nothing that has one."""
 _ORDERS_OF_GRADIENTS = 3
+_LOAD, _FORWARD, _LOSS, _BACKWARD, _OPTIMIZER = range(len(PHASES))
+_NAMES_MODULE = np.array([role not in {Role.NONE, Role.STEP, Role.LOSS_OP, Role.LOADER} for role in Role])
+
+
+def _inherited() -> PhaseArray:
+    """Phase of an event by its parent's phase, the last for _OUTSIDE, and its own role."""
+    parents = np.array([*range(len(PHASES)), _OUTSIDE], dtype=np.int8)
+    table = np.repeat(parents[:, np.newaxis], len(Role), axis=1)
+    table[:, Role.STEP] = _OUTSIDE
+    # Not inside backward, where forward again is what checkpointing costs, nor in a data set, whose transforms may be
+    # modules.
+    for phase in (_OUTSIDE, _FORWARD, _OPTIMIZER):
+        table[phase, Role.MODULE] = _FORWARD
+        table[phase, Role.LOSS_MODULE] = _LOSS
+    table[_OUTSIDE, Role.LOSS_OP] = _LOSS
+    table[:, Role.GRADIENT] = _BACKWARD
+    table[:, Role.UPDATE] = _OPTIMIZER
+    table[:, Role.ZERO_GRAD] = _OPTIMIZER
+    table[:, Role.LOADER] = _LOAD
+    return table
+
+
+_INHERITED = _inherited()
+"""Phase of an event: `_INHERITED[phase of its parent, its own role]`."""
+
+
+class _Mark(IntEnum):
+    """What a step passes on its way."""
+
+    EDGE = 0  # The start or the end of the step
+    MODEL = 1
+    LOSS = 2
+    GRADIENT = 3
+    UPDATE = 4
+    NEXT_BACKWARD = 5
+    """The first gradient of a backward that follows another one of its step, as with several micro-batches."""
+
+
+_NO_MARK = -1
+_MARKS = {
+    Role.MODULE: _Mark.MODEL, Role.LOSS_MODULE: _Mark.LOSS, Role.LOSS_OP: _Mark.LOSS, Role.GRADIENT: _Mark.GRADIENT,
+    Role.UPDATE: _Mark.UPDATE,
+}  # fmt: skip
+_MARK_OF_ROLE = np.array([_MARKS.get(role, _NO_MARK) for role in Role], dtype=np.int8)
+
+_BETWEEN = np.array(
+    [
+        # next: EDGE    MODEL     LOSS      GRADIENT   UPDATE  NEXT_BACKWARD
+        [_FORWARD, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after EDGE
+        [_FORWARD, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after MODEL
+        [_LOSS, _FORWARD, _LOSS, _LOSS, _LOSS, _LOSS],  # after LOSS
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after GRADIENT
+        [_OPTIMIZER, _LOAD, _FORWARD, _FORWARD, _OPTIMIZER, _FORWARD],  # after UPDATE
+        [_OPTIMIZER, _LOAD, _FORWARD, _BACKWARD, _OPTIMIZER, _FORWARD],  # after NEXT_BACKWARD
+    ],
+    dtype=np.int8,
+)
+"""Phase between two marks. What precedes the model makes its input; what follows it makes a loss; what follows the
+gradients, such as clipping them, prepares the update. Without modules, all up to the loss is forward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Marks:
+    """Outermost events of each step that have a phase, in the trace's order; shape `(marks,)`."""
+
+    event: IntArray
+    step: IntArray
+    mark: PhaseArray  # Values of _Mark
+
+    def phase_at(self, positions: IntArray, steps: IntArray) -> PhaseArray:
+        """Phases of places in steps that lie in nothing that has one: each is just before a position in the trace."""
+        following = np.searchsorted(self.event, positions)
+        found: PhaseArray = _BETWEEN[self._mark_at(following - 1, steps), self._mark_at(following, steps)]
+        return found
+
+    def _mark_at(self, index: IntArray, steps: IntArray) -> PhaseArray:
+        """Marks, an edge where there is none of the same step."""
+        if not self.event.size:
+            return np.full(index.size, _Mark.EDGE, dtype=np.int8)
+        within = index.clip(0, self.event.size - 1)
+        is_there = (index == within) & (self.step[within] == steps)
+        found: PhaseArray = np.where(is_there, self.mark[within], np.int8(_Mark.EDGE))
+        return found
+
+
+def _marks_of(role: RoleArray, outermost: BoolArray, step: IntArray, sequence: TimeArray) -> Marks:
+    """The marks among all events: those that have a phase, and lie in no event that has one."""
+    event = np.flatnonzero(outermost & (step >= 0) & (_MARK_OF_ROLE[role] != _NO_MARK))
+    mark = _MARK_OF_ROLE[role[event]]
+    # The first gradient of a further backward of a step. Autograd counts up as it makes nodes, and a backward runs
+    # those that are ready from the highest number down, so a number above that of the gradient before begins another.
+    numbered = np.flatnonzero((mark == _Mark.GRADIENT) & (sequence[event] != NO_SEQUENCE))
+    rises = np.diff(sequence[event[numbered]]) > 0
+    in_one_step = np.diff(step[event[numbered]]) == 0
+    mark[numbered[1:][rises & in_one_step]] = _Mark.NEXT_BACKWARD
+    return Marks(event=event, step=step[event], mark=mark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,42 +132,24 @@ class Context:
     """Arrays in the trace's order, shape `(events,)`."""
 
     tree: Tree
-    """The nesting."""
-    windows: IntArray
-    """The event around each step, shape `(steps,)`."""
-    step: IntArray
-    """Position in `windows`, or `NO_STEP`."""
-    phase: PhaseArray
-    """Position in PHASES; of no meaning outside steps."""
+    windows: IntArray  # The event around each step, shape `(steps,)`
+    step: IntArray  # Position in `windows`, or `NO_STEP`
+    phase: PhaseArray  # Position in PHASES; of no meaning outside steps
     module: IndexArray
     """Position in `modules`. Of a backward op it is the module of the forward op that it belongs to."""
     modules: tuple[str, ...]
     """Paths of modules, classes of optimizers; the first is empty, for outside all of them."""
     source: IndexArray
     """Position in `sources`. Of a backward op it is that of its forward op, unless the backward is the user's code."""
-    sources: tuple[str, ...]
-    """`train.py:88`; the first is empty, for unknown."""
+    sources: tuple[str, ...]  # `train.py:88`; the first is empty, for unknown
     courses: Mapping[int, Course]
     """How the lines follow each other, by the number of the thread; empty where no trace of them is kept."""
     is_op: BoolArray
     """Whether the event's own time is an op's: not of annotations, modules, or autograd's engine."""
     is_outside: BoolArray
-    """Whether nothing around the event tells its phase, so that it goes by what comes before and after it. Time between
-    its children can then belong to several phases."""
-    marks: Marks
-    """What the phases of such places go by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Surroundings:
-    """What events are in, by the tree alone; one element more, for the event that is none."""
-
-    step_window: IntArray
-    """Outermost window around it."""
-    phase: PhaseArray
-    """By what it lies in."""
-    place: IntArray
-    """Innermost event around it that names a module: a module, a backward, an optimizer."""
+    """Whether nothing around the event has a phase, so that its own goes by what comes before and after it. Time
+    between its children can then belong to several phases."""
+    marks: Marks  # What the phases of such places go by
 
 
 def context_of(trace: Trace) -> Context:
@@ -76,14 +160,16 @@ def context_of(trace: Trace) -> Context:
     """
     tree = nest(trace)
     role = _roles(trace)
-    around = _surroundings(tree, role)
-    windows, step = _steps(around.step_window)
+    window, phase_at, place = _surroundings(tree, role)
+    inside = window[:-1] != NO_EVENT
+    windows = np.unique(window[:-1][inside])
+    step = np.where(inside, np.searchsorted(windows, window[:-1]), NO_STEP)
     forward = _forward_ops(trace, tree, role, step)
-    modules, module_at = _modules(trace, tree, role, around.place, forward)
+    modules, module_at = _modules(trace, tree, role, place, forward)
     sources = sources_of(trace)
-    phase = around.phase[:-1]
-    is_outside = phase == OUTSIDE
-    marks = marks_of(role, ~is_outside & (around.phase[tree.parent] == OUTSIDE), step, trace.sequence)
+    phase = phase_at[:-1]
+    is_outside = phase == _OUTSIDE
+    marks = _marks_of(role, ~is_outside & (phase_at[tree.parent] == _OUTSIDE), step, trace.sequence)
     stray = np.flatnonzero(is_outside & (step >= 0))
     phase[stray] = marks.phase_at(stray, step[stray])
     return Context(
@@ -91,9 +177,9 @@ def context_of(trace: Trace) -> Context:
         windows=windows,
         step=step,
         phase=phase,
-        module=module_at[around.place[:-1]],
+        module=module_at[place[:-1]],
         modules=modules,
-        source=_lines(sources.at_start, around.place[:-1], forward),
+        source=_lines(sources.at_start, place[:-1], forward),
         sources=sources.lines,
         courses=sources.courses,
         is_op=(trace.kind == EventKind.OP) & ((role == Role.NONE) | (role == Role.LOSS_OP)),
@@ -114,28 +200,21 @@ def _roles(trace: Trace) -> RoleArray:
     return found
 
 
-_NAMES_MODULE = np.array([role not in {Role.NONE, Role.STEP, Role.LOSS_OP, Role.LOADER} for role in Role])
+def _surroundings(tree: Tree, role: RoleArray) -> tuple[IntArray, PhaseArray, IntArray]:
+    """The outermost window around each event, its phase, and the innermost event around it that names a module.
 
-
-def _surroundings(tree: Tree, role: RoleArray) -> _Surroundings:
-    """Hand down what is around events, level by level."""
+    One element more, for the event that is none.
+    """
     size = role.size
     window = np.full(size + 1, NO_EVENT, dtype=np.intp)
-    phase = np.full(size + 1, OUTSIDE, dtype=np.int8)
+    phase = np.full(size + 1, _OUTSIDE, dtype=np.int8)
     place = np.full(size + 1, NO_EVENT, dtype=np.intp)
     for level in tree.levels:
         above, own = tree.parent[level], role[level]
         window[level] = np.where((own == Role.STEP) & (window[above] == NO_EVENT), level, window[above])
-        phase[level] = INHERITED[phase[above], own]
+        phase[level] = _INHERITED[phase[above], own]
         place[level] = np.where(_NAMES_MODULE[own], level, place[above])
-    return _Surroundings(step_window=window, phase=phase, place=place)
-
-
-def _steps(step_window: IntArray) -> tuple[IntArray, IntArray]:
-    """The windows in their order, and of each event the position of its own among them."""
-    inside = step_window[:-1] != NO_EVENT
-    windows = np.unique(step_window[:-1][inside])
-    return windows, np.where(inside, np.searchsorted(windows, step_window[:-1]), NO_STEP)
+    return window, phase, place
 
 
 def _forward_ops(trace: Trace, tree: Tree, role: RoleArray, step: IntArray) -> IntArray:
@@ -144,7 +223,7 @@ def _forward_ops(trace: Trace, tree: Tree, role: RoleArray, step: IntArray) -> I
     Autograd counts up when it makes a node, so of the ops with one number the last to start is the one that made it.
     """
     number, is_gradient = trace.sequence, (role == Role.GRADIENT) & (step >= 0)
-    # The node within a backward bears the same number, and is no forward op.
+    # The node within a backward has the same number, and is no forward op.
     is_node = (role[tree.parent] == Role.GRADIENT) & (number[tree.parent] == number) & (tree.parent >= 0)
     forward = np.full(role.size + 1, NO_EVENT, dtype=np.intp)
     gradients = np.flatnonzero(is_gradient)
@@ -154,15 +233,11 @@ def _forward_ops(trace: Trace, tree: Tree, role: RoleArray, step: IntArray) -> I
     made = made[np.argsort(number[made], kind="stable")]
     last = np.searchsorted(number[made], number[gradients], side="right") - 1
     known = (last >= 0) & (number[gradients] != NO_SEQUENCE) & (number[made[last]] == number[gradients])
-    forward[gradients] = _carried_on(np.where(known, made[last], NO_EVENT), step[gradients])
+    made_by, steps = np.where(known, made[last], NO_EVENT), step[gradients]
+    # Those without one take it from the backward before them in the same step.
+    before = np.maximum.accumulate(np.where(made_by >= 0, np.arange(made_by.size), NO_EVENT))
+    forward[gradients] = np.where((before >= 0) & (steps[before] == steps), made_by[before], NO_EVENT)
     return forward
-
-
-def _carried_on(values: IntArray, steps: IntArray) -> IntArray:
-    """Values with those before them of the same step, where they are negative."""
-    known = np.maximum.accumulate(np.where(values >= 0, np.arange(values.size), -1))
-    carried: IntArray = np.where((known >= 0) & (steps[known] == steps), values[known], NO_EVENT)
-    return carried
 
 
 def _modules(
@@ -205,8 +280,7 @@ def _lines(at_start: IndexArray, place: IntArray, forward: IntArray) -> IndexArr
     gradient = np.flatnonzero(forward[place] != NO_EVENT)
     if not at_start.any() or not gradient.size:
         return at_start
-    runs_no_own = at_start[gradient] == at_start[place[gradient]]
-    gradient = gradient[runs_no_own]
+    gradient = gradient[at_start[gradient] == at_start[place[gradient]]]
     made_by = forward[place[gradient]]
     lines: IndexArray = at_start.copy()
     # The forward of a gradient's gradient lies in a backward, whose line is known one round earlier.

@@ -1,7 +1,7 @@
 """The bytes of a trace file, plain or gzip, as lists of decoded events.
 
 They are read piece by piece, so that no file has to fit into memory. A killed process leaves a file that ends anywhere:
-what is whole is kept, and how much was left out is told.
+what is whole is kept, and what was left out is counted.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -37,7 +38,7 @@ _ATTEMPTS = 4
 _MOST_OBJECTS = 200
 """In one event that was cut off; each is tried as its end, which means reading all that stands before it."""
 _LAST_BYTES = 32
-"""A number or a name that is cut off is malformed, not truncated; that it stands at the end tells what happened."""
+"""A number or a name that is cut off is malformed, not truncated; its place at the end shows what happened."""
 
 
 class TraceFile(Generic[Event]):
@@ -45,14 +46,12 @@ class TraceFile(Generic[Event]):
 
     def __init__(self, path: Path, event: type[Event]) -> None:
         self.path = path
-        self.head = b""
-        """What stands before the events; known once the first list was read."""
-        self.tail = b""
-        """What stands after them; known at the end."""
+        self.head = self.tail = b""
+        """What stands before and after the events; known once the first and the last list were read."""
         self.dropped_bytes: int | None = None
         """Bytes of the event that a cut-off file ends in; None for a whole file."""
         self.is_damaged = False
-        """Whether it is a gzip file that cannot be unpacked to its end, which says no more where that is."""
+        """Whether it is a gzip file that cannot be unpacked to its end."""
         self._lacks_an_end = False
         self._decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
 
@@ -101,24 +100,19 @@ class TraceFile(Generic[Event]):
         )
 
     def _split(self, text: bytearray) -> tuple[list[Event], bytearray]:
-        """The events before a boundary near the end, and a bracket with the text after it.
+        """The events before a boundary near the end, and a bracket with the text after it; none without a boundary.
 
-        There are no events where no boundary was found. The text is a list that is not closed; what is decoded refers
-        to it, so it is closed in place instead of being copied.
+        The text is a list that is not closed; what is decoded refers to it, so it is closed in place, not copied.
         """
-        attempts = 0
-        for end in _ends_of_objects(text):
-            boundary = _BETWEEN_EVENTS.match(text, end)
-            if boundary:
-                try:
-                    return self._closed_at(end, text), bytearray(b"[") + text[boundary.end() :]
-                except msgspec.ValidationError as error:
-                    raise self._malformed(str(error)) from error
-                except msgspec.DecodeError:
-                    # A boundary of objects inside an event; or the events have ended, and this is what follows them.
-                    attempts += 1
-            if attempts == _ATTEMPTS:
-                break
+        boundaries = filter(None, (_BETWEEN_EVENTS.match(text, end) for end in _ends_of_objects(text)))
+        for boundary in islice(boundaries, _ATTEMPTS):
+            try:
+                return self._closed_at(boundary.start(), text), bytearray(b"[") + text[boundary.end() :]
+            except msgspec.ValidationError as error:
+                raise self._malformed(str(error)) from error
+            except msgspec.DecodeError:
+                # A boundary of objects inside an event; or the events have ended, and this is what follows them.
+                continue
         return [], text
 
     def _last(self, text: bytearray) -> list[Event]:
@@ -151,10 +145,11 @@ class TraceFile(Generic[Event]):
                 events = self._closed_at(end, text)
             except msgspec.DecodeError:
                 continue
-            self.dropped_bytes = len(text[end:-1].lstrip(_SEPARATORS))
-            return events
-        self.dropped_bytes = len(text[1:-1].lstrip(_SEPARATORS))
-        return []
+            break
+        else:
+            events, end = [], 1
+        self.dropped_bytes = len(text[end:-1].lstrip(_SEPARATORS))
+        return events
 
     def _closed_at(self, end: int, text: bytearray) -> list[Event]:
         replaced, text[end] = text[end], _CLOSING
@@ -187,7 +182,11 @@ class TraceFile(Generic[Event]):
                 yield inflater.decompress(packed, PIECE_BYTES)
             except zlib.error:
                 self.is_damaged = self._lacks_an_end = True
-                yield from _up_to_damage(before, packed)
+                # What comes before the damage, in small pieces: that in which it shows is lost.
+                with suppress(zlib.error):
+                    while packed:
+                        yield before.decompress(packed, _SMALL_BYTES)
+                        packed = before.unconsumed_tail
                 return
             packed = inflater.unconsumed_tail
             self._lacks_an_end = not inflater.eof
@@ -195,14 +194,6 @@ class TraceFile(Generic[Event]):
                 packed = inflater.unused_data
                 inflater = zlib.decompressobj(_GZIP_WINDOW)
             packed = packed or file.read(PIECE_BYTES)
-
-
-def _up_to_damage(inflater: Any, packed: bytes) -> Iterator[bytes]:
-    """What comes before the damage, in small pieces: that in which it shows is lost."""
-    with suppress(zlib.error):
-        while packed:
-            yield inflater.decompress(packed, _SMALL_BYTES)
-            packed = inflater.unconsumed_tail
 
 
 def _ends_of_objects(text: bytearray) -> Iterator[int]:

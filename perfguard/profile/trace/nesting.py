@@ -8,33 +8,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+IndexArray = npt.NDArray[np.int32]
 IntArray = npt.NDArray[np.intp]
 TimeArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 """Parent of an event that lies in no other; as a position the last one, where some arrays have an element for it."""
-
 _LATEST_NS = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spans:
+    """Events sorted by thread, then start, then the longest first; arrays of shape `(events,)`."""
+
+    thread: IndexArray  # Numbers of threads, from 0
+    start_ns: TimeArray  # Start, on the trace's clock
+    duration_ns: TimeArray  # Duration, not negative; 0 for allocations
+
+    @property
+    def end_ns(self) -> TimeArray:
+        """End, on the trace's clock."""
+        return self.start_ns + self.duration_ns
+
+    def thread_slices(self) -> list[slice]:
+        """The events of each thread."""
+        edges = np.flatnonzero(np.diff(self.thread, prepend=-1, append=-1))
+        return [slice(first, stop) for first, stop in pairwise(edges)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tree:
     """The nesting of events, arrays in their order and of shape `(events,)`."""
 
-    parent: IntArray
-    """The innermost event around it, or `NO_PARENT`."""
-    levels: tuple[IntArray, ...]
-    """Events by depth, from those that have no parent on; each in order."""
-    stop: IntArray
-    """One behind the last event that lies in it: all between are its descendants."""
-    end_ns: TimeArray
-    """End, not after the parent's nor after the start of what comes next in it."""
+    parent: IntArray  # The innermost event around it, or `NO_PARENT`
+    levels: tuple[IntArray, ...]  # Events by depth, from those that have no parent on; each in order
+    stop: IntArray  # One behind the last event that lies in it: all between are its descendants
+    end_ns: TimeArray  # End, not after the parent's nor after the start of what comes next in it
     self_ns: TimeArray
     """Time in it and in no event below; never negative, and the sum over a subtree is the time of its top."""
 
@@ -44,35 +58,19 @@ class Tree:
         return np.bincount(self.parent[counted] + 1, minlength=size + 1)[1 : size + 1]
 
 
-class OnThreads(Protocol):
-    """What is sorted by thread."""
-
-    @property
-    def thread(self) -> npt.NDArray[np.int32]:
-        """Numbers of threads."""
-
-
-class Spans(OnThreads, Protocol):
-    """What can be nested: sorted by thread, then start, then the longest first."""
-
-    @property
-    def start_ns(self) -> TimeArray:
-        """Start."""
-
-    @property
-    def duration_ns(self) -> TimeArray:
-        """Duration, not negative."""
-
-
 def nest(spans: Spans) -> Tree:
     """The nesting of events."""
     opens, closes = _bounds(spans)
-    threads = thread_slices(spans)
+    threads = spans.thread_slices()
     depth = np.empty(opens.size, dtype=np.int32)
     for events in threads:
         depth[events] = _depth_by_counting(opens[events], closes[events])
     levels, parent = _levels(depth)
-    misplaced = _open_until(closes, levels, parent)[parent] <= opens
+    # How long an event and all around it are open; one element more, for the parent that is none.
+    open_until = np.append(closes, _LATEST_NS)
+    for level in levels:
+        open_until[level] = np.minimum(open_until[level], open_until[parent[level]])
+    misplaced = open_until[parent] <= opens
     if misplaced.any():
         for events in threads:
             if misplaced[events].any():
@@ -93,12 +91,6 @@ def _bounds(spans: Spans) -> tuple[TimeArray, TimeArray]:
     """
     opens = 2 * spans.start_ns
     return opens, np.maximum(opens + 2 * (spans.duration_ns - 1), opens + 1)
-
-
-def thread_slices(events: OnThreads) -> list[slice]:
-    """The events of each thread."""
-    edges = np.flatnonzero(np.diff(events.thread, prepend=-1, append=-1))
-    return [slice(first, stop) for first, stop in pairwise(edges)]
 
 
 def _depth_by_counting(opens: TimeArray, closes: TimeArray) -> IntArray:
@@ -129,19 +121,11 @@ def _levels(depth: npt.NDArray[np.int32]) -> tuple[tuple[IntArray, ...], IntArra
     return tuple(levels), parent
 
 
-def _open_until(closes: TimeArray, levels: tuple[IntArray, ...], parent: IntArray) -> TimeArray:
-    """How long an event and all around it are open; one element more, for the parent that is none."""
-    until = np.append(closes, _LATEST_NS)
-    for level in levels:
-        until[level] = np.minimum(until[level], until[parent[level]])
-    return until
-
-
 def _fitted(spans: Spans, levels: tuple[IntArray, ...], parent: IntArray) -> tuple[TimeArray, IntArray]:
     """Ends that keep within the parent and before the next sibling, and where each subtree stops."""
     size = parent.size
     # One element more: for the parent that is none, and for the event after the last one.
-    end_ns = np.append(spans.start_ns + spans.duration_ns, _LATEST_NS)
+    end_ns = np.append(spans.end_ns, _LATEST_NS)
     start_ns = np.append(spans.start_ns, _LATEST_NS)
     thread = np.append(spans.thread, -1)
     stop = np.full(size + 1, size, dtype=np.intp)

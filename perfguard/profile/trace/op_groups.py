@@ -29,16 +29,12 @@ class Group(str, Enum):
     RANDOM = "random"
     VIEWS = "views and allocation"
     AUTOGRAD = "autograd"
-    OTHER = "other"
-    """Of ops that no rule knows."""
-    PYTHON = PYTHON_OP
-    """Of what is no op, such as an annotation."""
+    OTHER = "other"  # Of ops that no rule knows
+    PYTHON = PYTHON_OP  # Of what is no op, such as an annotation
 
 
 LIBRARY_GROUPS = frozenset({Group.MATMUL, Group.CONVOLUTION, Group.RECURRENT, Group.ATTENTION})
 """What torch leaves to oneDNN and MKL where it can."""
-
-
 _PATTERNS = {
     Group.VIEWS: r"""
         alias | arange | as_strided | broadcast_tensors | chunk | detach | diagonal | empty | empty_like
@@ -94,11 +90,7 @@ _NODE = re.compile(r".*Backward\d*")
 
 @lru_cache(maxsize=4096)
 def group_of(op: str) -> Group:
-    """The kind of work that an op does.
-
-    Args:
-        op: As in a trace: `aten::add_`, `torch::autograd::AccumulateGrad`, `ConvolutionBackward0`.
-    """
+    """The kind of work of an op of a trace: `aten::add_`, `torch::autograd::AccumulateGrad`, `ConvolutionBackward0`."""
     namespace, _, name = op.rpartition("::")
     if namespace == "torch::autograd" or (not namespace and _NODE.fullmatch(name)):
         return Group.AUTOGRAD

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_CPUS = 1 << 13
-"""No CPU or node id at or above this is believed: it is the most that Linux can be built for."""
+MAX_CPUS = 1 << 13  # No CPU or node id at or above this is believed: it is the most that Linux can be built for
 
 
 def parse_cpu_list(text: str) -> frozenset[int] | None:

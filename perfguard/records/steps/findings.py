@@ -8,8 +8,7 @@ from typing import Any
 from perfguard.records.facts import Fact
 from perfguard.records.steps.ops import OpKey, StepPhase
 
-PREFIX = "advice."
-"""What the codes of all findings begin with."""
+PREFIX = "advice."  # What the codes of all findings begin with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +19,13 @@ class Finding(Fact):
     the same finding in two arms has equal values. Its subject's `op` is the module, or what all its modules share.
     """
 
-    seen: tuple[Fact, ...]
-    """The evidence, with its numbers."""
-    phases: tuple[StepPhase, ...] = ()
-    """Where in the step; empty where it concerns the whole process."""
-    places: int = 0
-    """Modules that it concerns."""
-    ops: tuple[OpKey, ...] = ()
-    """The ops that it concerns, longest first, the longest few of them."""
-    share: float | None = None
-    """Part of the step that these ops take, all of them, not what can be saved; None where it cannot be told."""
-    command: str = ""
-    """Measures what following it brings; empty where only a trace is known."""
-    since_baseline: tuple[Fact, ...] = ()
-    """What of it is new since the baseline, where two arms were compared."""
+    seen: tuple[Fact, ...]  # The evidence, with its numbers
+    phases: tuple[StepPhase, ...] = ()  # Where in the step; empty where it concerns the whole process
+    places: int = 0  # Modules that it concerns
+    ops: tuple[OpKey, ...] = ()  # The ops that it concerns, longest first, the longest few of them
+    share: float | None = None  # Part of the step that all these ops take, not what can be saved; None where unknown
+    command: str = ""  # Measures what following it brings; empty where only a trace is known
+    since_baseline: tuple[Fact, ...] = ()  # What of it is new since the baseline, where two arms were compared
 
     @property
     def id(self) -> str:

@@ -27,18 +27,13 @@ class OpKey:
     """One kind of op at one place of the step. Ops of two profiles are aligned by it."""
 
     phase: StepPhase
-    """Part of the step."""
     module: str
     """Path of the module that called it, from the root's class: `ResNet.layer3.0.conv1`; for backward, of the forward
     op that it belongs to; the optimizer's class for updates; empty outside all of them."""
-    op: str
-    """`aten::convolution_backward`, an autograd or user annotation, or `PYTHON_OP`."""
-    shapes: str
-    """Of its tensors: `[2,64,56,56] [64,64,1,1]`; empty where the trace has none."""
-    dtypes: str
-    """Of its tensors, short: `bf16 bf16`; empty where the trace has none."""
-    layouts: str
-    """Of its tensors: `channels_last contiguous`, also `strided`; empty where the trace has none."""
+    op: str  # `aten::convolution_backward`, an autograd or user annotation, or `PYTHON_OP`
+    shapes: str  # Of its tensors: `[2,64,56,56] [64,64,1,1]`; empty where the trace has none
+    dtypes: str  # Of its tensors, short: `bf16 bf16`; empty where the trace has none
+    layouts: str  # Of its tensors: `channels_last contiguous`, also `strided`; empty where the trace has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,43 +41,27 @@ class OpTotal:
     """An op's part of a step, averaged over the profiled steps."""
 
     key: OpKey
-    """The op."""
-    calls: float
-    """Calls in a step."""
-    self_s: float
-    """Seconds of a step inside it and in no op below it, profiler included."""
-    source: str | None = None
-    """`train.py:88`, the innermost line outside libraries that led to it; None where unknown."""
-    implementations: tuple[str, ...] = ()
-    """What oneDNN chose for it, sorted: `brg_conv_fwd:avx512_core`."""
+    calls: float  # Calls in a step
+    self_s: float  # Seconds of a step inside it and in no op below it, profiler included
+    source: str | None = None  # `train.py:88`, the innermost line outside libraries that led to it; None where unknown
+    implementations: tuple[str, ...] = ()  # What oneDNN chose for it, sorted: `brg_conv_fwd:avx512_core`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitiveTotal:
     """One oneDNN (or MKL) problem of a step, averaged over the profiled steps."""
 
-    library: str
-    """`onednn` or `mkl`."""
-    primitive: str
-    """`convolution`, `matmul`, `reorder`, …; for MKL the routine, `sgemm`."""
-    direction: str
-    """`FWD_D`, `BWD_D`, `BWD_W`, `BWD_DW`, or empty where the primitive has none; benchdnn's words."""
-    implementation: str
-    """`brg_conv_fwd:avx512_core`; empty for MKL."""
-    memory: str
-    """Memory descriptors as logged: types, layouts, strides."""
-    problem: str
-    """The problem in benchdnn's syntax; the routine's arguments for MKL."""
-    calls: float
-    """Executions in a step."""
-    time_s: float
-    """Seconds in a step, as the library reports them; resolution 0.24 us a call."""
-    phase: StepPhase | None = None
-    """Part of the step, where the call could be placed."""
-    module: str = ""
-    """Module, likewise."""
-    op: str = ""
-    """ATen op that made the call, likewise."""
+    library: str  # `onednn` or `mkl`
+    primitive: str  # `convolution`, `matmul`, `reorder`, …; for MKL the routine, `sgemm`
+    direction: str  # `FWD_D`, `BWD_D`, `BWD_W`, `BWD_DW`, or empty where the primitive has none; benchdnn's words
+    implementation: str  # `brg_conv_fwd:avx512_core`; empty for MKL
+    memory: str  # Memory descriptors as logged: types, layouts, strides
+    problem: str  # The problem in benchdnn's syntax; the routine's arguments for MKL
+    calls: float  # Executions in a step
+    time_s: float  # Seconds in a step, as the library reports them; resolution 0.24 us a call
+    phase: StepPhase | None = None  # Part of the step, where the call could be placed
+    module: str = ""  # Module, likewise
+    op: str = ""  # ATen op that made the call, likewise
 
 
 class OpCountKind(str, Enum):
@@ -99,21 +78,13 @@ class OpCountRow:
     """One counted thing of a steady step. Rows of op counts are sorted and unique but for their counts."""
 
     kind: OpCountKind
-    """What is counted."""
     phase: StepPhase
-    """Part of the step."""
-    module: str
-    """Pattern of the module's path, numbers as `*`: `ResNet.layer3.*.conv1`."""
-    name: str
-    """Op, primitive with its direction (`convolution FWD_D`), `allocations`, or a compiler event (`graph_break`)."""
-    detail: str
-    """Shapes, dtypes and layouts of an op; layouts and problem of a primitive; reason of a compiler's event."""
-    implementation: str
-    """What the library chose; empty for all but primitives."""
-    count: int
-    """How often in one step."""
-    size_bytes: int = 0
-    """Bytes allocated in one step; 0 for all but allocations."""
+    module: str  # Pattern of the module's path, numbers as `*`: `ResNet.layer3.*.conv1`
+    name: str  # Op, primitive with direction (`convolution FWD_D`), `allocations`, or compiler event (`graph_break`)
+    detail: str  # Shapes, dtypes and layouts of an op; layouts and problem of a primitive; reason of a compiler's event
+    implementation: str  # What the library chose; empty for all but primitives
+    count: int  # How often in one step
+    size_bytes: int = 0  # Bytes allocated in one step; 0 for all but allocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,32 +92,23 @@ class OpCounts:
     """The exact, deterministic count of what a steady step of one case executes."""
 
     case_id: str
-    """The case."""
-    isa_class: str
-    """ISA that the libraries could choose from: `avx512_core_bf16`; op counts of other classes are not compared."""
-    torch: str
-    """Version; another one may rightly count otherwise, so changes then name the upgrade."""
-    rows: tuple[OpCountRow, ...]
-    """Sorted."""
+    isa_class: str  # ISA that the libraries could choose from: `avx512_core_bf16`; other classes are not compared
+    torch: str  # Version; another one may rightly count otherwise, so changes then name the upgrade
+    rows: tuple[OpCountRow, ...]  # Sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpCountChange:
     """One change between two op counts."""
 
-    fact: Fact
-    """What changed: `copies.added` with its counts, phases and module."""
+    fact: Fact  # What changed: `copies.added` with its counts, phases and module
     phase: StepPhase
-    """Part of the step."""
-    module: str
-    """Pattern of the modules' path; empty where it is spread over several."""
+    module: str  # Pattern of the modules' path; empty where it is spread over several
     rule: str
     """`implementation`, `reorders`, `copies`, `fusion`, `cache-misses`, `dtype`, `layout`, `shapes`, `calls`,
     `allocations`, `compile`: what kind of difference it is, worst first."""
-    before: int
-    """Count in the baseline's step."""
-    after: int
-    """Count in the candidate's step."""
+    before: int  # Count in the baseline's step
+    after: int  # Count in the candidate's step
 
 
 class ChangeClass(str, Enum):
@@ -168,59 +130,35 @@ class OpDelta:
     """One op in both arms."""
 
     key: OpKey
-    """The op."""
-    change: ChangeClass
-    """What happened to it."""
-    baseline_s: float
-    """Seconds in a step of the baseline, the profiler's own cost taken out."""
-    candidate_s: float
-    """The same of the candidate."""
-    delta_s: float
-    """Candidate minus baseline."""
-    lower_s: float
-    """Lower end of its 95 % interval over repeated interleaved steps; -inf where it is unknown."""
-    upper_s: float
-    """Upper end; inf where it is unknown."""
-    q: float
-    """p of H0 `no difference`, after Benjamini-Hochberg over the list; 1 where nothing can be said."""
-    baseline_calls: float
-    """Calls in a step of the baseline."""
-    candidate_calls: float
-    """The same of the candidate."""
-    source: str | None = None
-    """Line of the user's code, where known."""
-    detail: str = ""
-    """What changed about it: `brg_conv:avx512_core → ref:any`; empty where only times changed."""
+    change: ChangeClass  # What happened to it
+    baseline_s: float  # Seconds in a step of the baseline, the profiler's own cost taken out
+    candidate_s: float  # The same of the candidate
+    delta_s: float  # Candidate minus baseline
+    lower_s: float  # Lower end of its 95 % interval over repeated interleaved steps; -inf where it is unknown
+    upper_s: float  # Upper end; inf where it is unknown
+    q: float  # p of H0 `no difference`, after Benjamini-Hochberg over the list; 1 where nothing can be said
+    baseline_calls: float  # Calls in a step of the baseline
+    candidate_calls: float  # The same of the candidate
+    source: str | None = None  # Line of the user's code, where known
+    detail: str = ""  # What changed about it: `brg_conv:avx512_core → ref:any`; empty where only times changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBalance:
     """Where the difference between two steps went; `delta = ops + python + idle + unexplained`."""
 
-    baseline_s: float
-    """Step of the baseline, not profiled."""
-    candidate_s: float
-    """Step of the candidate, not profiled."""
-    delta_s: float
-    """Candidate minus baseline."""
-    lower_s: float
-    """Lower end of its 95 % interval; -inf where it is unknown."""
-    upper_s: float
-    """Upper end; inf where it is unknown."""
-    ops_s: float
-    """Sum of the ops' differences."""
-    python_s: float
-    """Difference of the time in no op, on the CPU: interpreter and dispatch."""
-    idle_s: float
-    """Difference of the time in which the step's thread did not run."""
-    unexplained_s: float
-    """What is left."""
-    overhead_ratio: float
-    """How much longer a profiled step of the baseline takes; never part of a verdict."""
-    unexplained_lower_s: float = -math.inf
-    """Lower end of the 95 % interval of what is left; -inf where it is unknown."""
-    unexplained_upper_s: float = math.inf
-    """Upper end; inf where it is unknown."""
+    baseline_s: float  # Step of the baseline, not profiled
+    candidate_s: float  # Step of the candidate, not profiled
+    delta_s: float  # Candidate minus baseline
+    lower_s: float  # Lower end of its 95 % interval; -inf where it is unknown
+    upper_s: float  # Upper end; inf where it is unknown
+    ops_s: float  # Sum of the ops' differences
+    python_s: float  # Difference of the time in no op, on the CPU: interpreter and dispatch
+    idle_s: float  # Difference of the time in which the step's thread did not run
+    unexplained_s: float  # What is left
+    overhead_ratio: float  # How much longer a profiled step of the baseline takes; never part of a verdict
+    unexplained_lower_s: float = -math.inf  # Lower end of the 95 % interval of what is left; -inf where it is unknown
+    unexplained_upper_s: float = math.inf  # Upper end; inf where it is unknown
 
     @property
     def is_in_doubt(self) -> bool:
@@ -232,24 +170,15 @@ class StepBalance:
 class Culprit:
     """What is to blame for a part of the step's difference: one or several ops with one cause."""
 
-    fact: Fact
-    """What changed: `optimizer.unfused` with its counts, module and line; that of the op counts where they show it."""
+    fact: Fact  # What changed: `optimizer.unfused` with counts, module and line; from the op counts where they show it
     change: ChangeClass
-    """Kind of change."""
     phase: StepPhase
-    """Part of the step."""
-    delta_s: float
-    """Its part of the step's difference."""
-    lower_s: float
-    """Lower end of the 95 % interval."""
+    delta_s: float  # Its part of the step's difference
+    lower_s: float  # Lower end of the 95 % interval
     upper_s: float
-    """Upper end."""
-    share: float
-    """Part of the step's difference, 1 for all of it; nan where either is within its noise."""
-    ops: tuple[OpKey, ...]
-    """The ops, largest difference first."""
-    phases: tuple[StepPhase, ...] = ()
-    """Parts of the step that each have a good part of it, in their order; empty where only `phase` is known."""
+    share: float  # Part of the step's difference, 1 for all of it; nan where either is within its noise
+    ops: tuple[OpKey, ...]  # The ops, largest difference first
+    phases: tuple[StepPhase, ...] = ()  # Those that each have a good part of it; empty where only `phase` is known
 
     @property
     def is_within_noise(self) -> bool:
@@ -262,18 +191,10 @@ class Attribution:
     """Which ops made a case's step slower or faster."""
 
     case_id: str
-    """The case."""
-    balance: StepBalance
-    """Where the difference went."""
-    culprits: tuple[Culprit, ...]
-    """What is to blame, largest part first; then certain changes whose cost is within the noise."""
-    deltas: tuple[OpDelta, ...]
-    """Every op, largest absolute difference first."""
-    op_count_changes: tuple[OpCountChange, ...]
-    """What changed by op counts, worst first."""
-    processes: int
-    """Pairs of processes that were profiled."""
-    steps: int
-    """Profiled steps of each arm, all processes together."""
-    notes: tuple[Fact, ...] = ()
-    """What to know before it is believed: a trace that was cut off, or one process of each arm."""
+    balance: StepBalance  # Where the difference went
+    culprits: tuple[Culprit, ...]  # What is to blame, largest part first; then certain changes of uncertain cost
+    deltas: tuple[OpDelta, ...]  # Every op, largest absolute difference first
+    op_count_changes: tuple[OpCountChange, ...]  # What changed by op counts, worst first
+    processes: int  # Pairs of processes that were profiled
+    steps: int  # Profiled steps of each arm, all processes together
+    notes: tuple[Fact, ...] = ()  # What to know before it is believed: a trace was cut off, or one process an arm

@@ -14,52 +14,35 @@ from perfguard.records.steps.ops import StepPhase
 class Roof(str, Enum):
     """Which of the two ceilings of a roofline binds."""
 
-    COMPUTE = "compute"
-    """Floating-point operations a second."""
-    MEMORY = "memory"
-    """Bytes a second."""
+    COMPUTE = "compute"  # Floating-point operations a second
+    MEMORY = "memory"  # Bytes a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflineCeilings:
     """What the measured CPUs do at best."""
 
-    flops_per_s: Mapping[str, float]
-    """Fastest matrix product, by dtype: `fp32`, `bf16`, `fp64`; other dtypes were not measured."""
-    bytes_per_s: float
-    """Fastest stream through memory, bytes read and written."""
-    threads: int
-    """Threads that both were measured with."""
-    is_beyond_caches: bool
-    """Whether the stream was long enough to come from memory; if not, the bandwidth may be the caches'."""
+    flops_per_s: Mapping[str, float]  # Fastest matrix product by dtype: `fp32`, `bf16`, `fp64`; no others are measured
+    bytes_per_s: float  # Fastest stream through memory, bytes read and written
+    threads: int  # Threads that both were measured with
+    is_beyond_caches: bool  # Whether the stream was too long for caches; if not, the bandwidth may be theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflinePoint:
     """One problem against the ceilings. All but `calls` is of one call."""
 
-    name: str
-    """The op, `aten::convolution`."""
-    detail: str
-    """Shapes, dtypes and layouts of its tensors."""
-    dtype: str
-    """What it computes in: `bf16`."""
-    calls: float
-    """Calls in a step."""
-    flops: float | None
-    """Floating-point operations; None for ops that are counted in bytes only."""
-    size_bytes: float
-    """Bytes that it must read and write, each once."""
-    call_s: float
-    """Seconds in the step."""
-    alone_s: float | None
-    """Seconds alone; None where it was not replayed."""
+    name: str  # The op, `aten::convolution`
+    detail: str  # Shapes, dtypes and layouts of its tensors
+    dtype: str  # What it computes in: `bf16`
+    calls: float  # Calls in a step
+    flops: float | None  # Floating-point operations; None for ops that are counted in bytes only
+    size_bytes: float  # Bytes that it must read and write, each once
+    call_s: float  # Seconds in the step
+    alone_s: float | None  # Seconds alone; None where it was not replayed
     roof: Roof
-    """The ceiling that binds."""
-    best_s: float
-    """Seconds that this ceiling allows."""
-    assumed: tuple[str, ...] = ()
-    """What the trace does not tell and had to be guessed for the numbers above."""
+    best_s: float  # Seconds that this ceiling allows
+    assumed: tuple[str, ...] = ()  # What the trace does not tell and had to be guessed for the numbers above
 
     @property
     def intensity(self) -> float | None:
@@ -91,26 +74,16 @@ class RooflinePoint:
 class Projected:
     """One unique problem of a step, and how long its calls take alone."""
 
-    name: str
-    """An op, `aten::convolution`, or a primitive with its direction, `convolution BWD_W`."""
-    detail: str
-    """Shapes, dtypes and layouts of an op; problem of a primitive."""
-    phases: tuple[StepPhase, ...]
-    """Where in the step it is called, in the order of a step; empty where unknown."""
-    modules: tuple[str, ...]
-    """Modules that call it, sorted; empty where unknown."""
-    calls: float
-    """Calls in a step."""
-    observed_s: float
-    """Seconds of a step in all its calls."""
-    projected_s: float | None
-    """The same number of calls, each as fast as alone; None where it was not replayed."""
+    name: str  # An op, `aten::convolution`, or a primitive with its direction, `convolution BWD_W`
+    detail: str  # Shapes, dtypes and layouts of an op; problem of a primitive
+    phases: tuple[StepPhase, ...]  # Where in the step it is called, in the order of a step; empty where unknown
+    modules: tuple[str, ...]  # Modules that call it, sorted; empty where unknown
+    calls: float  # Calls in a step
+    observed_s: float  # Seconds of a step in all its calls
+    projected_s: float | None  # The same number of calls, each as fast as alone; None where it was not replayed
     reason: Fact | None = None
-    """Why not."""
-    implementation: str = ""
-    """What was replayed: the op's overload, the primitive's implementation."""
-    assumed: tuple[str, ...] = ()
-    """What is not known of its calls and had to be guessed: `approximate='none'`."""
+    implementation: str = ""  # What was replayed: the op's overload, the primitive's implementation
+    assumed: tuple[str, ...] = ()  # What is not known of its calls and had to be guessed: `approximate='none'`
 
     @property
     def gap_s(self) -> float | None:
@@ -130,20 +103,13 @@ class Projection:
     `step_s = projected_s + lost_s + unreplayed_s + outside_s`.
     """
 
-    step_s: float
-    """Seconds of a step, not profiled where such steps were taken."""
-    ops_s: float
-    """Of these, seconds in ops or primitives."""
-    covered_s: float
-    """Of these, seconds in those that were replayed."""
-    projected_s: float
-    """What the replayed ones take alone, calls counted."""
-    kernel_ratio: float | None
-    """Kernel efficiency, `projected_s / covered_s`; None where nothing was replayed."""
-    framework_ratio: float | None
-    """Framework efficiency, `(projected_s + unreplayed_s) / step_s`: what could not be replayed counts as it is."""
-    problems: tuple[Projected, ...]
-    """Those that lose most first; those that were not replayed last, longest first."""
+    step_s: float  # Seconds of a step, not profiled where such steps were taken
+    ops_s: float  # Of these, seconds in ops or primitives
+    covered_s: float  # Of these, seconds in those that were replayed
+    projected_s: float  # What the replayed ones take alone, calls counted
+    kernel_ratio: float | None  # Kernel efficiency, `projected_s / covered_s`; None where nothing was replayed
+    framework_ratio: float | None  # `(projected_s + unreplayed_s) / step_s`: what could not be replayed counts as it is
+    problems: tuple[Projected, ...]  # Those that lose most first; those that were not replayed last, longest first
 
     @property
     def lost_s(self) -> float:
@@ -176,44 +142,29 @@ class CaseProjection:
     """How fast one case's step could be in one arm."""
 
     case_id: str
-    """The case."""
     arm: Arm
-    """The arm."""
-    ops: Projection
-    """Against torch's own ops, alone."""
-    primitives: Projection | None
-    """Against oneDNN's primitives in benchdnn; None where that is not installed or there are none."""
-    ceilings: RooflineCeilings | None
-    """What the CPUs do at best; None where it could not be measured."""
-    roofline: tuple[RooflinePoint, ...]
-    """Problems whose work is known, longest in the step first; empty without ceilings."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
+    ops: Projection  # Against torch's own ops, alone
+    primitives: Projection | None  # Against oneDNN's primitives in benchdnn; None where there is none of either
+    ceilings: RooflineCeilings | None  # What the CPUs do at best; None where it could not be measured
+    roofline: tuple[RooflinePoint, ...]  # Problems whose work is known, longest first; empty without ceilings
+    notes: tuple[Fact, ...] = ()  # What the reader should know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmCeiling:
     """A product of two square matrices."""
 
-    dtype: str
-    """`fp32`, `bf16` or `fp64`."""
-    size: int
-    """Rows and columns."""
-    call_s: float
-    """Seconds of the fastest product."""
-    flops_per_s: float
-    """Two floating-point operations for each multiplication with its addition."""
+    dtype: str  # `fp32`, `bf16` or `fp64`
+    size: int  # Rows and columns
+    call_s: float  # Seconds of the fastest product
+    flops_per_s: float  # Two floating-point operations for each multiplication with its addition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCeiling:
     """A pass over arrays in memory."""
 
-    kernel: str
-    """`copy` (reads one array, writes one) or `triad` (reads two, writes one)."""
+    kernel: str  # `copy` (reads one array, writes one) or `triad` (reads two, writes one)
     array_bytes: int
-    """Size of each array."""
-    call_s: float
-    """Seconds of the fastest pass."""
-    bytes_per_s: float
-    """Bytes read and written by the program; what the caches fetch before a write is not counted, as in STREAM."""
+    call_s: float  # Seconds of the fastest pass
+    bytes_per_s: float  # Read and written by the program, without fetches before writes, as in STREAM

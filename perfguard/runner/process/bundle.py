@@ -22,6 +22,8 @@ _MODULES = ("__init__.py", "errors.py", "units.py")
 _PACKAGES = ("records", "worker", "benchmarks")
 _OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}
 """Folders of `benchmarks` by their names in checkouts before 0.2."""
+_OLDER_PACKAGES = ("ops", "steps")
+"""Modules of `benchmarks` that were packages in checkouts before 0.2, with a module for each kind of factory."""
 _COMPILE_TIMEOUT_S = 120.0
 
 
@@ -83,6 +85,12 @@ def _adapt_older_checkout(target: Path) -> None:
             _copy_tree(target / "benchmarks" / old, target / "benchmarks" / new)
             (target / "model").mkdir(exist_ok=True)
             (target / "model" / "spec.py").write_text("from perfguard.records.spec import *\n")
+    for package in _OLDER_PACKAGES:
+        folder = target / "benchmarks" / package
+        if folder.is_dir():
+            modules = sorted(path.stem for path in folder.glob("[!_]*.py"))
+            imports = (f"from perfguard.benchmarks.{package}.{module} import *\n" for module in modules)
+            (folder / "__init__.py").write_text("".join(imports))
 
 
 def _pyperf_package() -> Path:

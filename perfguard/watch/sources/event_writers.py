@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -12,12 +13,7 @@ class WriterSearch:
     """Looks for the process that writes a recording, first where it was seen last."""
 
     def __init__(self, path: Path, proc: Path = Path("/proc")) -> None:
-        """Know of none yet.
-
-        Args:
-            path: The recording.
-            proc: Where the kernel describes processes.
-        """
+        """Know of no writer of this recording yet; `proc` is where the kernel describes processes."""
         self._path = path
         self._proc = proc
         self._seen: Path | None = None
@@ -40,12 +36,16 @@ class WriterSearch:
         return self._seen is not None
 
 
-def _writes(process: Path, wanted: os.stat_result) -> bool:
+def _descriptors(process: Path) -> list[Path]:
+    """What a process has open; nothing where it ended or belongs to somebody else."""
     try:
-        descriptors = list((process / "fd").iterdir())
-    except OSError:  # it ended, or belongs to somebody else
-        return False
-    return any(_is_open_for_writing(descriptor, wanted) for descriptor in descriptors)
+        return list((process / "fd").iterdir())
+    except OSError:
+        return []
+
+
+def _writes(process: Path, wanted: os.stat_result) -> bool:
+    return any(_is_open_for_writing(descriptor, wanted) for descriptor in _descriptors(process))
 
 
 def _is_open_for_writing(descriptor: Path, wanted: os.stat_result) -> bool:
@@ -61,22 +61,10 @@ def _is_open_for_writing(descriptor: Path, wanted: os.stat_result) -> bool:
 
 
 def recording_of(pid: int, runs: Path, proc: Path = Path("/proc")) -> Path | None:
-    """The run's folder below `runs` whose events a process has open; None where it has none, or has ended.
-
-    Args:
-        pid: The process.
-        runs: Folder of runs.
-        proc: Where the kernel describes processes.
-    """
-    try:
-        descriptors = list((proc / str(pid) / "fd").iterdir())
-    except OSError:
-        return None
-    for descriptor in descriptors:
-        try:
+    """The run's folder below `runs` whose events a process has open; None where it has none, or has ended."""
+    for descriptor in _descriptors(proc / str(pid)):
+        with suppress(OSError):
             path = descriptor.readlink()
-        except OSError:
-            continue
-        if path.name == "events.jsonl" and path.parent.parent == runs.resolve():
-            return path.parent
+            if path.name == "events.jsonl" and path.parent.parent == runs.resolve():
+                return path.parent
     return None

@@ -10,30 +10,25 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from perfguard.errors import StoreError, UsageError
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.units import printable
-from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES
-from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, TailUpdate
-from perfguard.watch.sources.line_reader import LineReader
+from perfguard.watch.sources.event_sources import EVENTS_FILE, MAX_FILE_BYTES, EventSource
+from perfguard.watch.sources.event_tail import MAX_POLL_BYTES, LineReader, TailUpdate
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 """Asks nothing: a reader has no terminal to type a password into, so keys or an agent must do."""
-RETRY_S = 5.0
-"""Between the end of a connection and the next try."""
+RETRY_S = 5.0  # Between the end of a connection and the next try
 _FILE_TIMEOUT_S = 20.0
 _HOST = re.compile(r"[A-Za-z0-9_.@:\[\]%][A-Za-z0-9_.@:\[\]%-]*")
 _ANEW = ("truncated", "has been replaced", "following new file", "following end of new file")
 """What `tail` says when the file is another one; what it then sends begins with that file."""
 
 
-class RemoteSource:
+class RemoteSource(EventSource):
     """A run's folder on another machine."""
-
-    folder: Path | None = None
-    is_live = True
 
     def __init__(
         self,
@@ -46,12 +41,8 @@ class RemoteSource:
     ) -> None:
         """Connect at the first poll.
 
-        Args:
-            host: As ssh understands it: HOST, USER@HOST, or a name of its configuration.
-            folder: The run's folder there.
-            ssh: Program and options; host and command come behind them.
-            clock: Monotonic seconds, for tries after a lost connection.
-            wall: Seconds since the epoch, to learn how far the other machine's clock is off.
+        The host is as ssh understands it: HOST, USER@HOST, or a name of its configuration. `ssh` are program and
+        options; `clock` gives monotonic seconds, `wall` seconds since the epoch.
 
         Raises:
             UsageError: The host is none.
@@ -72,7 +63,7 @@ class RemoteSource:
         """What has arrived; a lost connection is a problem, and tried again."""
         if self._process is None:
             if self._clock() < self._retry_at:
-                return TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
+                return self._nothing_new()
             self._connect()
         process = self._process
         if process is None or process.stdout is None or process.stderr is None:
@@ -85,9 +76,23 @@ class RemoteSource:
         if self._consumed_bytes and any(sign in complaints for sign in _ANEW):
             return self._begin_anew()
         if not piece and not complaints and has_ended:
-            return self._lost(self._no_connection(process.returncode))
-        update = self._take(piece) if piece else TailUpdate(is_cut=self._reader.is_inside_a_line)
-        return self._with_vanishing(update, complaints)
+            said, code = printable(self._said)[:160], process.returncode
+            return self._lost(
+                fact(
+                    "remote.no_connection",
+                    severity=Severity.NOTABLE,
+                    host=self._host,
+                    problem=said,
+                    exit_code=None if said else code,
+                    retry_s=RETRY_S,
+                )
+            )
+        update = self._take(piece) if piece else self._nothing_new()
+        if "No such file" in complaints and self._consumed_bytes and not self._is_gone:
+            self._is_gone = True
+            vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
+            return replace(update, problems=(*update.problems, vanished), is_gone=True)
+        return update
 
     def wall_s(self, now_s: float) -> float:
         """The other machine's clock, as far as its events tell: never earlier than it really is by their way here."""
@@ -108,15 +113,11 @@ class RemoteSource:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(2.0)
-        if process.poll() is None:
+        with process:  # closes the pipes and waits
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2.0)
             process.kill()
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
     def _connect(self) -> None:
         path = shlex.quote(str(self._path / EVENTS_FILE))
@@ -144,43 +145,20 @@ class RemoteSource:
             behind_s = now_s - seen.t_wall
             self._behind_s = behind_s if self._behind_s is None else min(self._behind_s, behind_s)
         restarted, self._is_anew = found.restarted or self._is_anew, False
-        return TailUpdate(
-            events=found.events,
-            problems=found.problems,
-            restarted=restarted,
-            has_more=len(piece) == MAX_POLL_BYTES,
-            is_cut=self._reader.is_inside_a_line,
-        )
+        return replace(found, restarted=restarted, has_more=len(piece) == MAX_POLL_BYTES)
 
     def _begin_anew(self) -> TailUpdate:
         self.close()
         self._reader, self._consumed_bytes, self._is_anew = LineReader(), 0, True
         return TailUpdate(problems=(fact("recording.rewritten", severity=Severity.NOTABLE, path=self.name),))
 
-    def _with_vanishing(self, update: TailUpdate, complaints: str) -> TailUpdate:
-        """The update, with what `tail` says of a file that it had and has no more."""
-        if "No such file" not in complaints or not self._consumed_bytes or self._is_gone:
-            return replace(update, is_gone=self._is_gone)
-        self._is_gone = True
-        vanished = fact("recording.vanished", severity=Severity.NOTABLE, path=self.name)
-        return replace(update, problems=(*update.problems, vanished), is_gone=True)
-
-    def _no_connection(self, exit_code: int | None) -> Fact:
-        said = printable(self._said)[:160]
-        return fact(
-            "remote.no_connection",
-            severity=Severity.NOTABLE,
-            host=self._host,
-            problem=said,
-            exit_code=None if said else exit_code,
-            retry_s=RETRY_S,
-        )
-
     def _lost(self, lost: Fact) -> TailUpdate:
         self.close()
         self._retry_at = self._clock() + RETRY_S
-        update = TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
-        return replace(update, problems=(lost,))
+        return replace(self._nothing_new(), problems=(lost,))
+
+    def _nothing_new(self) -> TailUpdate:
+        return TailUpdate(is_gone=self._is_gone, is_cut=self._reader.is_inside_a_line)
 
 
 def latest_remote_run(host: str, project: str, *, ssh: tuple[str, ...] = SSH) -> str:
@@ -206,11 +184,7 @@ def _checked(host: str) -> str:
 
 
 def _asked(host: str, command: str, ssh: tuple[str, ...]) -> bytes:
-    """What a command prints there.
-
-    Raises:
-        StoreError: It cannot be run, or fails.
-    """
+    """What a command prints there. Raises StoreError: it cannot be run, or fails."""
     try:
         done = subprocess.run(
             [*ssh, host, command], stdin=subprocess.DEVNULL, capture_output=True, timeout=_FILE_TIMEOUT_S, check=False
@@ -225,15 +199,8 @@ def _asked(host: str, command: str, ssh: tuple[str, ...]) -> bytes:
 
 def _available(descriptor: int, most_bytes: int) -> bytes:
     """What can be read without waiting."""
-    pieces: list[bytes] = []
-    left = most_bytes
-    while left > 0:
-        try:
-            piece = os.read(descriptor, left)
-        except BlockingIOError:
-            break
-        if not piece:
-            break
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+    found = bytearray()
+    with suppress(BlockingIOError):
+        while len(found) < most_bytes and (piece := os.read(descriptor, most_bytes - len(found))):
+            found += piece
+    return bytes(found)

@@ -14,42 +14,29 @@ from perfguard.records.run import Arm, Stage
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCountChange
 
-Level = Literal["info", "warning", "error"]
-"""How grave a line of the log is."""
+Level = Literal["info", "warning", "error"]  # How grave a line of the log is
 
 
 class RunState(str, Enum):
     """Whether anything more is to be expected of a run."""
 
-    WAITING = "waiting"
-    """Nothing to read yet."""
-    PREPARING = "preparing"
-    """Arms are started and looked at; no block has begun."""
-    MEASURING = "measuring"
-    """Blocks are being measured."""
-    FINISHED = "finished"
-    """It said that it ended."""
-    SILENT = "silent"
-    """No event for longer than its slowest block would explain, and no process holds it: it probably died."""
-    GONE = "gone"
-    """Its folder or its event file vanished."""
+    WAITING = "waiting"  # Nothing to read yet
+    PREPARING = "preparing"  # Arms are started and looked at; no block has begun
+    MEASURING = "measuring"  # Blocks are being measured
+    FINISHED = "finished"  # It said that it ended
+    SILENT = "silent"  # No event for longer than its slowest block explains, and no writer: it probably died
+    GONE = "gone"  # Its folder or its event file vanished
 
 
 class CaseState(str, Enum):
     """Where a case stands in a run."""
 
-    WAITING = "waiting"
-    """Not measured yet."""
-    MEASURING = "measuring"
-    """Its samples are being timed now."""
-    OPEN = "open"
-    """Measured, without an answer yet."""
-    MEASURED = "measured"
-    """Measured in a run that compares nothing, and has ended."""
-    ANSWERED = "answered"
-    """Has its answer, at a look or at the end."""
-    FAILED = "failed"
-    """Cannot be measured any more."""
+    WAITING = "waiting"  # Not measured yet
+    MEASURING = "measuring"  # Its samples are being timed now
+    OPEN = "open"  # Measured, without an answer yet
+    MEASURED = "measured"  # Measured in a run that compares nothing, and has ended
+    ANSWERED = "answered"  # Has its answer, at a look or at the end
+    FAILED = "failed"  # Cannot be measured any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,41 +44,23 @@ class CaseView:
     """One row of the table of cases."""
 
     case_id: str
-    """The case."""
-    name: str = ""
-    """The shortest name that tells it from the run's other cases; empty for its id."""
-    is_gating: bool
-    """Whether its regression fails the gate."""
+    name: str = ""  # The shortest name that tells it from the run's other cases; empty for its id
+    is_gating: bool  # Whether its regression fails the gate
     state: CaseState
-    """Where it stands."""
-    blocks: int
-    """Finished blocks (or rounds) that hold it and count."""
-    voided: int = 0
-    """Further ones, which the arm-blind rule leaves out."""
-    samples: int
-    """Timed samples of the arm that has fewer, warm-ups left out."""
-    baseline_s: float | None = None
-    """Median seconds of an iteration in the baseline; None before the first sample, and where there is one arm."""
-    candidate_s: float | None = None
-    """The same of the candidate, or of the only arm."""
-    log_ratio: float | None = None
-    """Effect so far on the log scale, candidate over baseline; None before two blocks."""
-    lower: float | None = None
-    """Lower end of its interval, log scale; provisional until the case is answered."""
+    blocks: int  # Finished blocks (or rounds) that hold it and count
+    voided: int = 0  # Further ones, which the arm-blind rule leaves out
+    samples: int  # Timed samples of the arm that has fewer, warm-ups left out
+    baseline_s: float | None = None  # Median seconds of an iteration; None before the first sample and with one arm
+    candidate_s: float | None = None  # The same of the candidate, or of the only arm
+    log_ratio: float | None = None  # Effect so far on the log scale, candidate over baseline; None before two blocks
+    lower: float | None = None  # Lower end of its interval, log scale; provisional until the case is answered
     upper: float | None = None
-    """Upper end."""
-    noise_ratio: float | None = None
-    """Standard deviation of the blocks' log-ratios (of the rounds' log medians where there is one arm)."""
-    outcome: str | None = None
-    """Value of Outcome once it was said; None before."""
-    reasons: tuple[Fact, ...] = ()
-    """Why it failed, or what the verdict rests on."""
-    op_counts: tuple[OpCountChange, ...] | None = None
-    """What changed by op counts; None where it was not counted."""
-    attribution: Attribution | None = None
-    """Which ops are to blame, where they were compared."""
-    findings: tuple[Finding, ...] = ()
-    """Advice on what the candidate does and the baseline does not, the worst first."""
+    noise_ratio: float | None = None  # SD of the blocks' log-ratios (of the rounds' log medians where there is one arm)
+    outcome: str | None = None  # Value of Outcome once it was said; None before
+    reasons: tuple[Fact, ...] = ()  # Why it failed, or what the verdict rests on
+    op_counts: tuple[OpCountChange, ...] | None = None  # What changed by op counts; None where it was not counted
+    attribution: Attribution | None = None  # Which ops are to blame, where they were compared
+    findings: tuple[Finding, ...] = ()  # Advice on what the candidate does and the baseline does not, the worst first
 
     @property
     def title(self) -> str:
@@ -104,99 +73,56 @@ class ArmView:
     """One side of the run."""
 
     arm: Arm
-    """Which side."""
-    text: str
-    """As typed."""
-    python: str
-    """Python version."""
-    torch: str | None
-    """torch version."""
-    source_id: str
-    """Identity of the source tree."""
-    commit: str | None = None
-    """Commit that it is, or was made from, where known."""
+    text: str  # As typed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far the run is."""
 
-    stage: Stage
-    """What is measured now."""
-    block: int | None
-    """Number of the present or last block, from 0; None before the first."""
-    blocks_finished: int
-    """Finished blocks, all stages."""
-    blocks_planned: int | None
-    """Blocks that the budget is expected to hold; None before the first one has ended."""
-    case_id: str | None
-    """Case whose samples are timed now, as far as events tell."""
-    sample_index: int | None
-    """Samples of that case timed in this block, both arms."""
-    elapsed_s: float
-    """Since the run started, by the event clock; by the wall where the run is live."""
+    stage: Stage  # What is measured now
+    block: int | None  # Number of the present or last block, from 0; None before the first
+    blocks_finished: int  # Finished blocks, all stages
+    blocks_planned: int | None  # Blocks that the budget is expected to hold; None before the first one has ended
+    case_id: str | None  # Case whose samples are timed now, as far as events tell
+    sample_index: int | None  # Samples of that case timed in this block, both arms
+    elapsed_s: float  # Since the run started, by the event clock; by the wall where the run is live
     budget_s: float
-    """Wall-clock budget of the run."""
-    left_s: float | None
-    """At most so many seconds are left; None where that is unknown or the run has ended."""
+    left_s: float | None  # At most so many seconds are left; None where that is unknown or the run has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """One line of the log; `perfguard.report.event_lines` has the words."""
 
-    seq: int
-    """The event's number; -1 for what the reader itself has to say."""
-    t_wall: float
-    """Seconds since the epoch."""
+    seq: int  # The event's number; -1 for what the reader itself has to say
+    t_wall: float  # Seconds since the epoch
     level: Level
-    """How grave it is."""
-    what: Event | Fact
-    """What happened; a fact where it is the reader that has something to say."""
+    what: Event | Fact  # What happened; a fact where it is the reader that has something to say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """Everything that a screen shows of a run, except the curves of one case. Equal views need no repaint."""
 
-    run_id: str | None
-    """Name of the run's folder; None before its first event."""
-    state: RunState
-    """Whether more is to be expected."""
-    mode: str = ""
-    """`paired` or `rounds`; empty before the first event."""
+    run_id: str | None  # Name of the run's folder; None before its first event
+    state: RunState  # Whether more is to be expected
+    mode: str = ""  # `paired` or `rounds`; empty before the first event
     suite: str = ""
-    """Suite or selection."""
-    command: tuple[str, ...] = ()
-    """The command line that started it."""
-    machine_id: str | None = None
-    """Identity of the machine."""
-    started_at: float | None = None
-    """Seconds since the epoch."""
-    arms: tuple[ArmView, ...] = ()
-    """Baseline first."""
-    is_identical: bool | None = None
-    """Whether both arms hash identical; None before it was found out."""
-    progress: Progress | None = None
-    """How far it is; None before the first event."""
-    cases: tuple[CaseView, ...] = ()
-    """In the order of the suite."""
-    outcome: str | None = None
-    """Value of GateOutcome, `measured` or `interrupted`; None while it runs."""
-    exit_code: int | None = None
-    """Exit code of the command; None while it runs."""
-    reasons: tuple[Fact, ...] = ()
-    """What the run concluded."""
-    notes: tuple[Fact, ...] = ()
-    """What the run's reader should know, in order."""
-    problems: tuple[Fact, ...] = ()
-    """What is wrong with the recording: cut, corrupt, foreign, vanished."""
-    log: tuple[LogLine, ...] = ()
-    """The latest lines, oldest first; at most a few thousand."""
-    steal_ratio: float | None = None
-    """Stolen time over wall time in the last finished block, worst measured CPU; None where unknown."""
-    control_ratio: float | None = None
-    """Last control workload over the run's median control workload, minus one: how far the host is off its own pace."""
+    command: tuple[str, ...] = ()  # The command line that started it
+    started_at: float | None = None  # Seconds since the epoch
+    arms: tuple[ArmView, ...] = ()  # Baseline first
+    is_identical: bool | None = None  # Whether both arms hash identical; None before it was found out
+    progress: Progress | None = None  # How far it is; None before the first event
+    cases: tuple[CaseView, ...] = ()  # In the order of the suite
+    outcome: str | None = None  # Value of GateOutcome, `measured` or `interrupted`; None while it runs
+    exit_code: int | None = None  # Exit code of the command; None while it runs
+    reasons: tuple[Fact, ...] = ()  # What the run concluded
+    notes: tuple[Fact, ...] = ()  # What the run's reader should know, in order
+    problems: tuple[Fact, ...] = ()  # What is wrong with the recording: cut, corrupt, foreign, vanished
+    log: tuple[LogLine, ...] = ()  # The latest lines, oldest first; at most a few thousand
+    steal_ratio: float | None = None  # Stolen over wall time in the last block, worst measured CPU; None where unknown
+    control_ratio: float | None = None  # Last control workload over the run's median, minus 1: how far the host is off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,43 +130,27 @@ class CaseSeries:
     """The curves of one case."""
 
     case_id: str
-    """The case."""
-    baseline_s: tuple[float, ...] = ()
-    """Samples of the baseline in the order of timing, seconds of an iteration, warm-ups left out."""
-    candidate_s: tuple[float, ...] = ()
-    """The same of the candidate, or of the only arm."""
-    block_log_ratios: tuple[float, ...] = ()
-    """One paired log-ratio for each finished block, candidate over baseline; empty where there is one arm."""
-    blocks: tuple[int, ...] = ()
-    """The number of the block of each of them, from 0."""
-    voided: frozenset[int] = frozenset()
-    """Those of them that the arm-blind rule leaves out of the effect."""
+    baseline_s: tuple[float, ...] = ()  # Samples in the order of timing, seconds of an iteration, without warm-ups
+    candidate_s: tuple[float, ...] = ()  # The same of the candidate, or of the only arm
+    block_log_ratios: tuple[float, ...] = ()  # One for each finished block, candidate over baseline; empty for one arm
+    blocks: tuple[int, ...] = ()  # The number of the block of each of them, from 0
+    voided: frozenset[int] = frozenset()  # Those of them that the arm-blind rule leaves out of the effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """One case in one recorded run, for a series over runs."""
 
-    run_id: str
-    """Name of the run's folder."""
-    t_wall: float
-    """When the run started, seconds since the epoch."""
+    run_id: str  # Name of the run's folder
+    t_wall: float  # When the run started, seconds since the epoch
     case_id: str
-    """The case."""
-    median_s: float
-    """Median seconds of an iteration in the candidate, or the only arm."""
-    spread_ratio: float | None
-    """Standard deviation between its blocks' log medians; None with fewer than two."""
-    source_id: str | None
-    """Identity of the source tree that was measured."""
+    median_s: float  # Median seconds of an iteration in the candidate, or the only arm
+    spread_ratio: float | None  # Standard deviation between its blocks' log medians; None with fewer than two
+    source_id: str | None  # Identity of the source tree that was measured
     machine_id: str | None
-    """Identity of the machine."""
     stack_id: str | None
-    """Identity of the software stack."""
-    outcome: str | None
-    """Value of Outcome where it was compared."""
-    commit: str | None = None
-    """Commit that the source tree is, or was made from, where known."""
+    outcome: str | None  # Value of Outcome where it was compared
+    commit: str | None = None  # Commit that the source tree is, or was made from, where known
 
     @property
     def spread_s(self) -> tuple[float, ...]:
@@ -254,11 +164,7 @@ class HistoryPoint:
 class History:
     """Series over the recorded runs."""
 
-    points: tuple[HistoryPoint, ...] = ()
-    """Sorted by time, then by case."""
-    baselines_s: dict[str, float] = field(default_factory=dict)
-    """Median of the stored baseline of `machine_id`, by case id."""
-    machine_id: str | None = None
-    """The machine that the stored baselines are of; None where that is not known."""
-    problems: Mapping[str, Fact] = field(default_factory=dict)
-    """What is wrong with the recordings of runs that could not be read, by run."""
+    points: tuple[HistoryPoint, ...] = ()  # Sorted by time, then by case
+    baselines_s: dict[str, float] = field(default_factory=dict)  # Stored medians of `machine_id`, by case id
+    machine_id: str | None = None  # The machine that the stored baselines are of; None where that is not known
+    problems: Mapping[str, Fact] = field(default_factory=dict)  # Why recordings of runs could not be read, by run

@@ -5,39 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from perfguard.config import LoadedConfig
 from perfguard.records.facts import Fact, Severity, fact
-from perfguard.records.machine.fingerprint import CheckResult, CpuSelection, Fingerprint
+from perfguard.records.machine.fingerprint import CpuSelection, Fingerprint
 from perfguard.records.steps.ops import OpDelta
-from perfguard.runner.doctor import check_host
-from perfguard.watch.run_files import (
-    host_of,
+from perfguard.watch.sources.event_sources import (
+    EVENTS_FILE,
+    EventSource,
+    ReplaySource,
     read_attribution,
     read_fingerprint,
     read_planned_rounds,
     read_selection,
-    selection_of,
 )
-from perfguard.watch.sources.event_sources import EVENTS_FILE, EventSource, ReplaySource
 from perfguard.watch.sources.event_tail import TailUpdate
 from perfguard.watch.sources.event_writers import WriterSearch
 from perfguard.watch.view.run import WatchedRun
 from perfguard.watch.view.run_view import CaseSeries, Level, LogLine, RunState, RunView
 
-__all__ = ["RunWatch", "doctor_rows", "host_of", "selection_of"]
-
-SILENCE_S = 60.0
-"""A run is not called silent before this, however short its blocks are."""
-SHORT_SILENCE_S = 3.0
-"""The same where its process was seen before and is gone."""
+SILENCE_S = 60.0  # A run is not called silent before this, however short its blocks are
+SHORT_SILENCE_S = 3.0  # The same where its process was seen before and is gone
 FIRST_SILENCE_S = 300.0
 """The same before its first block has ended: setting cases up and counting what they execute takes long."""
 _SLOWEST_BLOCKS = 2.0
-_SEARCH_EVERY_S = 10.0
-"""Between two searches for the process that writes: each may look through all processes."""
+_SEARCH_EVERY_S = 10.0  # Between two searches for the process that writes: each may look through all processes
 MAX_PROBLEMS = 50
-CUT = fact("recording.cut", severity=Severity.NOTABLE)
-"""Shown as long as it holds; the line may yet be completed."""
+CUT = fact("recording.cut", severity=Severity.NOTABLE)  # Shown as long as it holds; the line may yet be completed
 
 
 class RunWatch:
@@ -53,12 +45,8 @@ class RunWatch:
     ) -> None:
         """Know nothing yet.
 
-        Args:
-            source: Where the events come from.
-            clock: The reader's wall clock, seconds since the epoch.
-            listen: Hears every line of the log.
-            keep_off: Moves the reader away from the CPUs that a run measures on, once it is known which; says
-                what it did. Called for runs that measure on this machine only.
+        `clock` is the reader's wall clock, seconds since the epoch; `listen` hears every line of the log; `keep_off`
+        moves the reader away from the CPUs that a run on this machine measures on, and says what it did.
         """
         self.source = source
         self.replay = source if isinstance(source, ReplaySource) else None
@@ -93,10 +81,14 @@ class RunWatch:
             self._begin_anew()
         for seen in update.events:
             self._run.add(seen)
-        self._add_problems(update.problems, now)
+        for problem in update.problems:
+            if problem not in self._problems and len(self._problems) < MAX_PROBLEMS:
+                self._problems = (*self._problems, problem)
+                self._say("warning", problem, now)
         state = self._state(update, now)
-        if state is RunState.MEASURING and self._is_here:
-            self._step_aside(now)
+        if state is RunState.MEASURING and self._is_here and self._keep_off and (chosen := self.selection()):
+            keep_off, self._keep_off = self._keep_off, None
+            self._say("info", keep_off(chosen.cpus), now)
         view = self._run.view(
             state=state,
             now_wall=self.source.wall_s(now),
@@ -149,27 +141,11 @@ class RunWatch:
         self._rounds_planned = self._is_held = self._asked_at = self._deltas_of = None
         self._is_plan_read = self._was_held = False
 
-    def _add_problems(self, problems: tuple[Fact, ...], now: float) -> None:
-        """Say what is wrong, once, in a list of its own and in the log."""
-        for problem in problems:
-            if problem not in self._problems and len(self._problems) < MAX_PROBLEMS:
-                self._problems = (*self._problems, problem)
-                self._say("warning", problem, now)
-
     def _say(self, level: Level, what: Fact, now: float) -> None:
         """Put what the reader itself has to say behind what the run said last."""
         last = self._run.last
         t_wall = last.t_wall if last else self.source.wall_s(now)
         self._run.say(LogLine(seq=-1, t_wall=t_wall, level=level, what=what))
-
-    def _step_aside(self, now: float) -> None:
-        """Leave the measured CPUs alone, once the run's plan says which they are."""
-        if self._keep_off is None:
-            return
-        selection = self.selection()
-        if selection is not None:
-            keep_off, self._keep_off = self._keep_off, None
-            self._say("info", keep_off(selection.cpus), now)
 
     def _planned_rounds(self) -> int | None:
         """Rounds of a run with one arm, which only its plan tells; read once, and not from far away."""
@@ -218,12 +194,3 @@ class RunWatch:
         if self._writer is None and folder is not None:
             self._writer = WriterSearch(folder / EVENTS_FILE)
         return self._writer.has_writer() if self._writer is not None else None
-
-
-def doctor_rows(loaded: LoadedConfig) -> tuple[CheckResult, ...]:
-    """One row for each source of noise of this machine; takes a moment.
-
-    Raises:
-        UsageError: The configured CPUs cannot be used.
-    """
-    return check_host(loaded)

@@ -13,7 +13,7 @@ from perfguard.errors import StoreError
 from perfguard.integrations.github.api import Artifact, GitHub
 from perfguard.integrations.github.comments import MOST_GATES, comment_on, latest_artifacts
 from perfguard.integrations.github.connection import GitHubError, NotPermittedError
-from perfguard.integrations.github.events import WorkflowRunEvent
+from perfguard.integrations.github.job import WorkflowRunEvent
 from tests.commented_results import HEAD, PASSED, REGRESSED
 from tests.fake_github import REPOSITORY, FakeGitHub, refusal
 from tests.hostile_texts import assert_harmless, poisoned

@@ -10,8 +10,7 @@ from perfguard.records import events as happened
 from perfguard.records.events import Event
 from perfguard.records.facts import fact
 from perfguard.records.run import Arm
-from perfguard.watch.sources.event_tail import TailUpdate
-from perfguard.watch.sources.line_reader import SeenEvent
+from perfguard.watch.sources.event_tail import SeenEvent, TailUpdate
 from perfguard.watch.view.run_view import CaseState, CaseView, RunView
 from tests.tui_runs import RED, a_case, a_run, a_series, a_watch, an_attribution, an_open_case, some_deltas
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from perfguard.cli import progress as module
-from perfguard.cli.commands.calibrate import command as calibrate
-from perfguard.cli.commands.gate import command as gate
+from perfguard.cli.commands.calibrate import calibrate_command as calibrate
+from perfguard.cli.commands.measure import gate_command as gate
 from perfguard.cli.diagnostics import Verbosity
 from perfguard.cli.measuring import show
 from perfguard.cli.options import progress_options

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.cli.commands.baseline import print_changes
+from perfguard.cli.commands.baselines import print_changes
 from perfguard.config import load_config
 from perfguard.gate.stored.lookup import CountedBaseline, named_baseline
 from perfguard.gate.stored.update import changes_between

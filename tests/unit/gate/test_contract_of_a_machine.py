@@ -16,9 +16,8 @@ from perfguard.gate.calibration.aa_gates import (
     summarize,
 )
 from perfguard.gate.calibration.error_rate import CalibrationStatus, calibration_state, error_rate
-from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.calibration import Calibration, CaseSample, Pace
 from perfguard.records.facts import fact
-from perfguard.records.pace import Pace
 from perfguard.report.messages.catalog import describe
 from perfguard.stats.calibration import pooled_spread
 from perfguard.stats.power import sequential_mde

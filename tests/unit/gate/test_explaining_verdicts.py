@@ -15,7 +15,7 @@ from perfguard.config import Config, LoadedConfig
 from perfguard.gate.paired.explain import count_arms, explain
 from perfguard.gate.stored.lookup import StoredOpCounts
 from perfguard.host.probe import probe
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.profile.runs.profiling import isa_of
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CpuSelection

@@ -7,8 +7,8 @@ import pytest
 
 from perfguard.gate.calibration.machine_rates import planned_gating
 from perfguard.gate.plan import CaseNoise, Target, plan_cases, suite_minutes
+from perfguard.records.calibration import CasePace, Pace
 from perfguard.records.facts import Severity, fact
-from perfguard.records.pace import CasePace, Pace
 from perfguard.records.spec import Case, Gating
 from perfguard.stats.power import sequential_blocks
 from tests.calibrated_machines import plan_of

@@ -18,7 +18,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.report.terminal.fingerprint import render_fingerprint
 
 if TYPE_CHECKING:
-    from tests.unit.fingerprint.conftest import MemoryFiles
+    from tests.unit.host.conftest import MemoryFiles
 
 SCHEMA = Path(perfguard.__file__).parent / "schemas" / "fingerprint.schema.json"
 

@@ -14,7 +14,7 @@ from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprin
 from perfguard.report.terminal.fingerprint import render_fingerprint
 
 if TYPE_CHECKING:
-    from tests.unit.fingerprint.conftest import MemoryFiles
+    from tests.unit.host.conftest import MemoryFiles
 
 CPU = "sys/devices/system/cpu"
 STACK = SoftwareFacts(

@@ -19,7 +19,7 @@ from perfguard.records.machine.fingerprint import (
 )
 
 if TYPE_CHECKING:
-    from tests.unit.fingerprint.conftest import MemoryFiles
+    from tests.unit.host.conftest import MemoryFiles
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.changes.balance import balance_of
-from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.op_times.overhead import NO_OVERHEAD, charged_events, profiler_cost_s
-from tests.simulated_profiles import SILENCE, Arm, Noise, Op, op_key, profiled, python_key
+from tests.simulated_profiles import SILENCE, Arm, Noise, Op, children_of, op_key, profiled, python_key
 
 CONV, RELU = op_key("aten::convolution"), op_key("aten::relu", "Net.relu")
 PLAIN = Arm({CONV: Op(1, 5e-3), RELU: Op(1, 2e-3), python_key(): Op(1, 1e-3), python_key("Net"): Op(1, 2e-3)})
@@ -50,6 +49,18 @@ def test_time_in_ops_and_time_in_none_are_told_apart_and_nothing_is_left():
     assert balance.idle_s == pytest.approx(0, abs=1e-12)
     assert balance.unexplained_s == pytest.approx(0, abs=1e-9)
     assert balance.delta_s == pytest.approx(2.5e-3)
+
+
+def test_without_noise_nothing_is_unexplained_for_certain():
+    balance = balanced(*profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), SILENCE))
+    assert balance.unexplained_lower_s == pytest.approx(0, abs=1e-9)
+    assert balance.unexplained_upper_s == pytest.approx(0, abs=1e-9)
+
+
+def test_steps_of_an_arm_without_bare_ones_are_compared_with_windows():
+    baseline, candidate = profiled(PLAIN, PLAIN.with_ops({CONV: Op(1, 7e-3)}), replace(SILENCE, idle_ratio=0.5))
+    balance = balanced(baseline, without_bare_steps(candidate))
+    assert (balance.idle_s, balance.delta_s) == (0, pytest.approx(2e-3, rel=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -189,25 +200,18 @@ def test_every_event_of_a_step_is_charged_to_some_key(calls, own_share, annotati
     profile = profiled(arm, arm)[0].profile
     ops = sum(op.calls for key, op in arm.ops.items() if key in {CONV, RELU})
     annotations *= any(key not in {CONV, RELU} for key in arm.ops)
-    charged = charged_events(replace(profile, events=np.full(profile.events.shape, ops + annotations)), own_share)
+    children = children_of(profile.keys, profile.calls[0], annotations)
+    charged = charged_events(replace(profile, child_events=np.tile(children, (profile.process.size, 1))), own_share)
     np.testing.assert_allclose(charged.plain.sum(axis=1), ops + annotations)
     assert (charged.plain >= 0).all()
     assert not charged.modules.any()
 
 
-def test_the_cost_around_an_event_goes_to_the_nearest_place_above_it():
-    arm = Arm({RELU: Op(4, 1e-3), python_key(): Op(1, 1e-3), python_key("Net"): Op(1, 1e-3)})
-    profile = profiled(arm, arm)[0].profile
-    profile = replace(profile, events=np.full(profile.events.shape, 4))
-    np.testing.assert_allclose(charged_events(profile, 0.75).plain[0], [3.0, 0.0, 1.0])
-
-
-def test_where_the_parents_are_known_each_is_charged_for_its_children():
+def test_each_is_charged_for_its_children():
     arm = Arm({RELU: Op(4, 1e-3), CONV: Op(2, 1e-3), python_key(): Op(1, 1e-3)})
     profile = profiled(arm, arm)[0].profile
     children = np.tile([1, 0, 6], (profile.events.size, 1))
-    profile = replace(profile, events=np.full(profile.events.shape, 7), child_events=children)
-    charged = charged_events(profile, 0.75)
+    charged = charged_events(replace(profile, child_events=children), 0.75)
     np.testing.assert_allclose(charged.plain[0], [3.25, 1.5, 1.25 + 1])
 
 
@@ -225,7 +229,6 @@ def test_events_of_modules_are_charged_where_the_modules_are():
     arm = Arm({RELU: Op(4, 1e-3), python_key(): Op(1, 1e-3), python_key("Net"): Op(1, 1e-3)})
     profile = profiled(arm, arm)[0].profile
     modules = np.tile([0, 0, 1], (profile.events.size, 1))
-    profile = replace(profile, events=np.full(profile.events.shape, 6), module_calls=modules)
-    charged = charged_events(profile, 0.75)
+    charged = charged_events(replace(profile, module_calls=modules), 0.75)
     np.testing.assert_allclose(charged.modules[0], [0, 0, 1])
     np.testing.assert_allclose(charged.plain[0], [3.0, 1.0, 1.0])

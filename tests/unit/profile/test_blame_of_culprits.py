@@ -31,6 +31,21 @@ def test_a_faster_step_has_culprits_too():
     assert result.culprits[0].share == pytest.approx(2 / 1.5)
 
 
+def test_a_step_that_became_faster_by_next_to_nothing_has_the_culprits_of_a_slower_one():
+    """Nobody looks for what saved a thousandth."""
+    changed = {**slower(RELU, by_s=1e-4), **slower(INNER_CONV, by_s=-1.4e-4)}
+    result = found(NET.with_ops(changed))
+    assert -NET.step_s / 1000 < result.balance.upper_s < 0
+    assert all(culprit.delta_s > 0 for culprit in result.culprits)
+
+
+def test_the_largest_part_comes_first_and_shares_add_up():
+    changed = {**slower(RELU, by_s=1e-3), **slower(LAST_BACKWARD, by_s=4e-3), **slower(INNER_CONV, by_s=2e-3)}
+    result = found(NET.with_ops(changed))
+    assert [culprit.ops[0] for culprit in result.culprits] == [LAST_BACKWARD, INNER_CONV, RELU]
+    assert [culprit.share for culprit in result.culprits] == pytest.approx([4 / 7, 2 / 7, 1 / 7])
+
+
 def test_a_cost_that_moved_within_an_unchanged_step_is_labelled_and_not_blamed():
     result = found(NET.with_ops({**slower(RELU), **slower(INNER_CONV, by_s=-1e-3)}))
     assert result.culprits == ()

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.libraries.clock_offset import MAX_OFFSET_NS, clock_offset_ns
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.join import MAX_OFFSET_NS, clock_offset_ns
+from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.profile.trace.op_spans import OpSpans
 from perfguard.records.steps.ops import OpKey, StepPhase
 from tests.library_calls import BASE_NS, US, onednn_call

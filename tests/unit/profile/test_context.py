@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.profile.trace.context import NO_STEP, context_of
-from perfguard.profile.trace.phases import PHASES
+from perfguard.profile.trace.context import NO_STEP, PHASES, context_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.steps.ops import StepPhase
 from tests.profile_traces import TraceBuilder, training_step

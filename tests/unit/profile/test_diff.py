@@ -181,7 +181,8 @@ def test_a_process_that_only_one_arm_has_is_left_out():
         candidate.profile,
         calls=candidate.profile.calls[kept],
         self_s=candidate.profile.self_s[kept],
-        events=candidate.profile.events[kept],
+        module_calls=candidate.profile.module_calls[kept],
+        child_events=candidate.profile.child_events[kept],
         wall_s=candidate.profile.wall_s[kept],
         process=candidate.profile.process[kept],
     )

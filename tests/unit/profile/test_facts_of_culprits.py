@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from perfguard.profile.changes.attribution import attribute, is_worth_telling
-from perfguard.profile.changes.balance import balance_of
-from perfguard.profile.changes.causes import find_causes
-from perfguard.profile.changes.diff import diff_ops
+from perfguard.profile.changes.causes import MovedCost, established, find_causes
+from perfguard.profile.changes.diff import balance_of, diff_ops
 from perfguard.profile.changes.op_counts import classify
-from perfguard.profile.changes.weighing import MovedCost, established
 from perfguard.records.steps.ops import StepPhase
 from tests.op_count_rows import FORWARD, counts, op
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Noise, Op, fused_adam, op_key, profiled, python_key

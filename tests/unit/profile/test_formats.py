@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.integrations.formats.profiles import COLUMNS, to_collapsed, to_csv, to_speedscope
+from perfguard.integrations.formats.tables import OP_COLUMNS, collapsed_stacks, ops_csv, speedscope_profile
 from perfguard.records.steps.ops import PYTHON_OP, OpKey, OpTotal, StepPhase
 
 
@@ -26,15 +26,15 @@ TOTALS = (
 
 
 def test_collapsed_stacks_are_phase_module_and_op():
-    assert to_collapsed(TOTALS) == ("forward;ResNet;layer1;0;conv1;aten::convolution 150\nload;(python) 7\n")
+    assert collapsed_stacks(TOTALS) == ("forward;ResNet;layer1;0;conv1;aten::convolution 150\nload;(python) 7\n")
 
 
 def test_names_cannot_break_a_collapsed_stack():
-    assert to_collapsed([total("a;b c\n9", 5)]) == "forward;a:b_c_9 5\n"
+    assert collapsed_stacks([total("a;b c\n9", 5)]) == "forward;a:b_c_9 5\n"
 
 
 def test_speedscope_holds_a_sample_for_each_op():
-    document = json.loads(to_speedscope(TOTALS, name="model.resnet"))
+    document = json.loads(speedscope_profile(TOTALS, name="model.resnet"))
     (profile,) = document["profiles"]
     frames = document["shared"]["frames"]
     stacks = [[frames[index]["name"] for index in sample] for sample in profile["samples"]]
@@ -48,13 +48,13 @@ def test_speedscope_holds_a_sample_for_each_op():
 
 
 def test_frames_of_speedscope_are_shared():
-    frames = json.loads(to_speedscope(TOTALS, name=""))["shared"]["frames"]
+    frames = json.loads(speedscope_profile(TOTALS, name=""))["shared"]["frames"]
     assert len({json.dumps(frame, sort_keys=True) for frame in frames}) == len(frames)
 
 
 def test_a_table_has_a_row_for_each_op():
-    rows = list(csv.DictReader(io.StringIO(to_csv([total("aten::add", 1.5, implementations=("a", "b")), *TOTALS]))))
-    assert tuple(rows[0]) == COLUMNS
+    rows = list(csv.DictReader(io.StringIO(ops_csv([total("aten::add", 1.5, implementations=("a", "b")), *TOTALS]))))
+    assert tuple(rows[0]) == OP_COLUMNS
     assert rows[0]["op"] == "aten::add"
     assert float(rows[0]["self_s"]) == 1.5e-6
     assert rows[0]["implementations"] == "a b"
@@ -63,16 +63,16 @@ def test_a_table_has_a_row_for_each_op():
 
 
 def test_a_cell_that_looks_like_a_formula_is_text():
-    (row,) = csv.DictReader(io.StringIO(to_csv([total("=cmd()", 1)])))
+    (row,) = csv.DictReader(io.StringIO(ops_csv([total("=cmd()", 1)])))
     assert row["op"] == "'=cmd()"
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=4), st.floats(0, 1e9))
 def test_any_name_makes_a_readable_table_and_stack(names, self_us):
     found = [total(name, self_us, module=name) for name in names]
-    assert len(list(csv.reader(io.StringIO(to_csv(found))))) == len(names) + 1
-    for line in to_collapsed(found).splitlines():
+    assert len(list(csv.reader(io.StringIO(ops_csv(found))))) == len(names) + 1
+    for line in collapsed_stacks(found).splitlines():
         stack, _, count = line.rpartition(" ")
         assert stack.startswith("forward;")
         assert int(count) > 0
-    json.loads(to_speedscope(found, name=names[0]))
+    json.loads(speedscope_profile(found, name=names[0]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.profile.changes.attribution import attribute
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.records.steps.ops import ChangeClass
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, op_key, profiled
 

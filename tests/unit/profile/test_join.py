@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from perfguard.profile.libraries.join import JoinedStep, implementations, join_step, primitive_totals
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.libraries.onednn_verbose import parse_verbose
+from perfguard.profile.libraries.verbose import parse_mkl_verbose, parse_verbose
 from perfguard.profile.op_times.breakdown import break_down
 from perfguard.profile.op_times.op_profile import profile_of, totals
 from perfguard.profile.trace.context import context_of

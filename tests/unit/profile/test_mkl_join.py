@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.profile.libraries.mkl_join import place_by_size
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall
+from perfguard.profile.libraries.verbose import PrimitiveCall, parse_mkl_verbose
 from perfguard.profile.trace.op_spans import NO_OP, OpSpans
 from perfguard.records.steps.ops import OpKey, StepPhase
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
+from perfguard.profile.libraries.verbose import parse_mkl_verbose
 
 DATA = Path(__file__).parents[2] / "data" / "profile"
 REAL_LINES = [line for log in sorted(DATA.glob("*.log")) for line in log.read_text().splitlines(keepends=True)]

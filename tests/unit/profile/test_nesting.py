@@ -8,17 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.profile.trace import nesting
-from perfguard.profile.trace.nesting import nest
-from perfguard.profile.trace.trace import Frames
+from perfguard.profile.trace.nesting import Spans, nest
 
 
 def spans_of(*events):
     """Events as `(start, end)` or `(start, end, thread)`."""
     rows = sorted(((*event, 0)[:3] for event in events), key=lambda row: (row[2], row[0], row[0] - row[1]))
     start, end, thread = np.array(rows, dtype=np.int64).T
-    return Frames(
-        name=np.zeros(len(rows), np.int32), thread=thread.astype(np.int32), start_ns=start, duration_ns=end - start
-    )
+    return Spans(thread=thread.astype(np.int32), start_ns=start, duration_ns=end - start)
 
 
 def test_parents_and_own_times():

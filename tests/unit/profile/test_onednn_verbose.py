@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.libraries.onednn_verbose import direction_of, parse_verbose
+from perfguard.profile.libraries.verbose import parse_verbose
+from tests.library_calls import onednn_call
 
 DATA = Path(__file__).parents[2] / "data" / "profile"
 REAL_LINES = [line for log in sorted(DATA.glob("*.log")) for line in log.read_text().splitlines(keepends=True)]
@@ -225,7 +226,7 @@ def test_a_call_counts_although_the_clock_was_set_back_in_it():
     ],
 )
 def test_propagation_kinds_in_the_words_of_benchdnn(prop_kind, direction):
-    assert direction_of(prop_kind) == direction
+    assert onednn_call("matmul", 0, 1, prop_kind=prop_kind).direction == direction
 
 
 lines_of_logs = st.one_of(

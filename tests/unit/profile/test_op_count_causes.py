@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perfguard.profile.libraries.runners import NO_LIBRARY
+from perfguard.profile.libraries.join import NO_LIBRARY
 from perfguard.records.facts import Severity
 from tests.op_count_rows import (
     ADAM,

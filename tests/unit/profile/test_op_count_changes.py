@@ -135,6 +135,33 @@ def test_allocations_that_only_went_elsewhere_say_so():
     assert where(change) == (("forward",), "Net", 2)
 
 
+@pytest.mark.parametrize("there", [(5, 8192), (6, 4096)], ids=["other bytes", "other calls"])
+def test_allocations_that_changed_do_not_move_along(there):
+    def step(name, calls, size_bytes):
+        return [op("relu", module=f"Net.{name}"), allocation(calls, size_bytes, f"Net.{name}")]
+
+    rules = [rule for rule, _ in told(step("a", 5, 4096), step("b", *there))]
+    assert sorted(rules) == ["allocations", "calls"]
+    assert told(step("a", 5, 4096), step("b", 5, 4096)) == [("calls", "ops.moved")]
+
+
+def test_views_of_one_phase_are_two_changes_where_some_came_and_others_went():
+    found = changes([op("view", 10), op("expand", 2)], [op("view", 7), op("expand", 6)])
+    assert [(change.fact.code, said(change)["ops"], change.before, change.after) for change in found] == [
+        ("calls.added", ("expand",), 2, 6),
+        ("calls.removed", ("view",), 10, 7),
+    ]
+
+
+def test_executions_are_one_change_for_each_primitive_beside_ops_of_that_name():
+    before = [op("lstm"), conv(BRGEMM, 12), conv("brg", 4, primitive="matmul", direction="")]
+    after = [op("lstm"), conv(BRGEMM, 24), conv("brg", 3, primitive="matmul", direction="")]
+    assert [(said(change)["ops"], change.before, change.after) for change in changes(before, after)] == [
+        (("convolution FWD_D",), 12, 24),
+        (("matmul",), 4, 3),
+    ]
+
+
 # Cache misses, allocations, compiler
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.profile.libraries.join import JoinedStep
-from perfguard.profile.op_counts.steady import UNPLACED, op_counts_of, steady
-from perfguard.profile.op_counts.steps import counts_of_steps
+from perfguard.profile.op_counts.steady import UNPLACED, counts_of_steps, op_counts_of
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.steps.ops import OpCountKind, OpKey, StepPhase
@@ -79,15 +78,13 @@ def test_equal_steps_have_equal_counts(tmp_path):
     assert rows(first) == rows(second)
 
 
-def test_steps_that_differ_are_told_by_what_is_steady(tmp_path):
+def test_steps_that_differ_have_different_counts(tmp_path):
     builder = TraceBuilder()
     training_step(builder)
     with builder.step():
         builder.leaf("aten::randn", 9)
-    op_counts = [
-        op_counts_of(step, case_id="step.net", isa_class="avx2", torch="2.13.0") for step in counts(tmp_path, builder)
-    ]
-    assert steady(op_counts).varying
+    first, second = counts(tmp_path, builder)
+    assert rows(first) != rows(second)
 
 
 def test_allocations_are_counted_where_they_happen_and_memory_given_back_is_not(tmp_path):
@@ -107,7 +104,29 @@ def test_primitives_are_counted_at_the_place_of_their_op(tmp_path, one_step):
     (step,) = counts(tmp_path, one_step, joined=[joined((call(), CONV), (call(), CONV))])
     (row,) = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
     assert (row.phase, row.module, row.name, row.count) == (FORWARD, "Net.*.conv", "convolution FWD_D", 2)
+    assert row.implementation == call().implementation
     assert row.detail == "src:f32::blocked:acdb::f0 | mb2_ic3 | alg:convolution_direct"
+
+
+def test_attributes_of_a_primitive_count_but_for_the_scratchpad(tmp_path, one_step):
+    fused = call(attributes="attr-scratchpad:user attr-post-ops:eltwise_relu", auxiliary="")
+    (step,) = counts(tmp_path, one_step, joined=[joined((fused, CONV))])
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
+    assert row.detail == "src:f32::blocked:acdb::f0 | mb2_ic3 | attr-post-ops:eltwise_relu"
+
+
+def test_cache_misses_of_changing_shapes_are_one_row_with_the_number_of_them(tmp_path, one_step):
+    misses = [(call(operation="create:cache_miss", problem=f"l{length}"), CONV) for length in (80, 83)]
+    (step,) = counts(tmp_path, one_step, joined=[joined(*misses)])
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.PRIMITIVE]
+    assert (row.name, row.detail, row.implementation, row.count) == ("cache_miss", "convolution FWD_D", "", 2)
+
+
+def test_a_compilers_reason_keeps_neither_addresses_nor_folders_nor_line_breaks(tmp_path, one_step):
+    reason = "call of <f at 0x7f12ab34cd56>\n  at /home/ann/src/train.py:88"
+    (step,) = counts(tmp_path, one_step, compile_events={f"graph_break: {reason}": 2, "frames": 3})
+    (row,) = [row for row in rows(step) if row.kind is OpCountKind.COMPILE]
+    assert (row.name, row.detail, row.count) == ("graph_break", "call of <f at 0x…> at train.py:88", 2)
 
 
 def test_only_creations_that_missed_the_cache_count(tmp_path, one_step):

@@ -61,10 +61,6 @@ def test_leaves_contain_nothing():
     assert sorted(nest_of(*NESTED).leaves().tolist()) == [2, 3, 4]
 
 
-def test_an_op_that_is_outlived_by_what_follows_it_does_not_contain_it():
-    assert sorted(nest_of((0, 50, 0), (49, 80, 0)).leaves().tolist()) == [0, 1]
-
-
 def test_only_the_rows_asked_for_are_nested():
     spans = spans_of(*NESTED)
     assert Nest(spans, np.array([0, 1])).innermost(22 * US, 28 * US) == 1
@@ -75,12 +71,6 @@ def test_only_the_rows_asked_for_are_nested():
 def test_a_time_of_day_on_the_clock_of_the_trace():
     spans = spans_of((0, 1, 0), base_ns=1_790_857_026_000_000_000)
     assert spans.time_ns(1_790_857_026.0 + 4_427.5) == pytest.approx(4_427_500_000_000, abs=500)
-
-
-def test_the_row_of_no_op_has_no_key():
-    spans = spans_of((0, 1, 0))
-    assert spans.key_of(0) == KEY
-    assert spans.key_of(NO_OP) is None
 
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2)), max_size=12)

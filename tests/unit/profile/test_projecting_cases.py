@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.profile.runs.projection import Projecting, observed_step, project_case, project_cases
+from perfguard.profile.runs.projection import observed_step, project_case, project_cases
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
@@ -121,12 +121,12 @@ def process(tmp_path):
 def projecting(*, benchdnn=None, **settings):
     known = {"budget_s": 100.0, **settings}
     replaying = Replaying(starter=Starter(), settings=MeasureSettings(), cpus=(CPU,), arm=Arm.CANDIDATE, **known)
-    return Projecting(replaying=replaying, benchdnn=benchdnn)
+    return replaying, benchdnn
 
 
 def test_ops_are_projected_against_the_step_without_the_profiler(process):
     """Profiling adds 16 us to the step, 2 us for each of 8 events, half of it in the event."""
-    found = project_case("x", [process], projecting())
+    found = project_case("x", [process], *projecting())
     ops = found.ops
     assert ops.step_s == pytest.approx(204e-6)
     assert ops.ops_s == pytest.approx(164e-6)
@@ -144,7 +144,7 @@ def test_ops_are_projected_against_the_step_without_the_profiler(process):
 
 
 def test_the_roofline_is_of_the_highest_ceilings(process):
-    found = project_case("x", [process], projecting())
+    found = project_case("x", [process], *projecting())
     assert (found.ceilings.flops_per_s, found.ceilings.bytes_per_s) == ({"fp32": 100e9}, 10e9)
     product, relu = found.roofline
     assert (product.name, product.flops, product.size_bytes) == ("aten::mm", 2e6, 120e3)
@@ -155,14 +155,14 @@ def test_the_roofline_is_of_the_highest_ceilings(process):
 
 def test_ceilings_that_are_known_are_not_measured_again(process):
     known = RooflineCeilings(flops_per_s={"fp32": 300e9}, bytes_per_s=5e9, threads=1, is_beyond_caches=True)
-    assert project_case("x", [process], projecting(), known=known).ceilings == known
-    found = project_case("x", [process], projecting(), known=replace(known, flops_per_s={"bf16": 300e9})).ceilings
+    assert project_case("x", [process], *projecting(), known=known).ceilings == known
+    found = project_case("x", [process], *projecting(), known=replace(known, flops_per_s={"bf16": 300e9})).ceilings
     assert (found.flops_per_s, found.bytes_per_s) == ({"fp32": 100e9, "bf16": 300e9}, 10e9)
 
 
 def test_problems_that_have_no_time_left_are_told(process):
     seconds = iter([0.0, 0.0, *[1000.0] * 10])
-    found = project_case("x", [process], projecting(clock=lambda: next(seconds)))
+    found = project_case("x", [process], *projecting(clock=lambda: next(seconds)))
     assert [row.reason for row in found.ops.problems].count(OUT_OF_TIME) == 2
     (late,) = (note for note in found.notes if note.code == "projection.out_of_time")
     assert late.values["problems"] == 2
@@ -170,7 +170,7 @@ def test_problems_that_have_no_time_left_are_told(process):
 
 def test_ops_that_take_longer_alone_are_told(process, monkeypatch):
     monkeypatch.setitem(ALONE_S, "aten::relu", 500e-6)
-    found = project_case("x", [process], projecting())
+    found = project_case("x", [process], *projecting())
     (slower,) = (note for note in found.notes if note.code == "projection.slower_alone")
     assert slower.subject.op == "aten::relu"
     assert slower.values["alone_s"] == pytest.approx(500e-6)
@@ -178,7 +178,7 @@ def test_ops_that_take_longer_alone_are_told(process, monkeypatch):
 
 
 def test_without_benchdnn_the_projection_says_that_it_is_not_there(process):
-    found = project_case("x", [process], projecting())
+    found = project_case("x", [process], *projecting())
     assert found.primitives is None
     assert found.notes[-1] == fact("projection.no_benchdnn")
 
@@ -199,7 +199,7 @@ def benchdnn(tmp_path):
 
 
 def test_primitives_are_projected_by_benchdnn(process, benchdnn):
-    found = project_case("x", [process], projecting(benchdnn=benchdnn))
+    found = project_case("x", [process], *projecting(benchdnn=benchdnn))
     assert found.notes[-1] == fact("projection.bandwidth_of_caches")
     product, shuffle = found.primitives.problems
     assert (product.name, product.calls) == ("matmul", 2)
@@ -212,7 +212,7 @@ def test_primitives_are_projected_by_benchdnn(process, benchdnn):
 
 
 def test_primitives_have_a_budget_too(process, benchdnn):
-    found = project_case("x", [process], projecting(benchdnn=benchdnn, budget_s=0.0))
+    found = project_case("x", [process], *projecting(benchdnn=benchdnn, budget_s=0.0))
     assert all(row.reason == OUT_OF_TIME for row in found.primitives.problems)
 
 
@@ -246,7 +246,7 @@ def test_cases_that_cannot_be_projected_are_noted_and_the_others_are_projected(p
         request=SimpleNamespace(progress=lambda _: None),
         note=noted.append,
     )
-    projections = project_cases(session, starter, found, Arm.CANDIDATE)
-    assert [projection.case_id for projection in projections] == ["good"]
+    projections = project_cases(session, starter, found)
+    assert [projection.case_id for projection in projections.values()] == ["good"] == list(projections)
     (note,) = noted
     assert (note.code, note.subject.case_id, note.severity) == ("profile.not_projected", "bad", Severity.NOTABLE)

@@ -8,7 +8,7 @@ import pytest
 from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.op_times.op_profile import merge, profile_of
 from perfguard.profile.trace.context import context_of
-from perfguard.profile.trace.python_lines import changed_line, python_lines
+from perfguard.profile.trace.op_spans import changed_line, python_lines
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.steps.ops import PYTHON_OP
 from tests.profile_traces import TraceBuilder

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.projection.roofline import roofline_point
-from perfguard.profile.projection.work_amount import Work
+from perfguard.profile.projection.arguments import Work
+from perfguard.profile.projection.projection import roofline_point
 from perfguard.records.steps.projection import Roof, RooflineCeilings
 from tests.recorded_ops import problem, tensor
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.profile.changes.causes import CauseKind, find_causes
+from perfguard.profile.changes.causes import find_causes
 from perfguard.profile.changes.diff import diff_ops
-from perfguard.profile.changes.matches import find_twins
+from perfguard.profile.changes.paired_ops import CauseKind, find_twins
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from tests.culprit_network import CONV, NET, OPTIMIZER, contiguous, copy_in, found, module, slower, told
 from tests.simulated_profiles import BACKWARD, SILENCE, Arm, Op, fused_adam, op_key, profiled, python_key
@@ -166,7 +166,7 @@ def test_an_op_on_numbers_is_no_twin_of_one_on_tensors():
     diff = diff_ops(*profiled(NET.with_ops({steps: Op(9, 1e-3)}), NET.with_ops({decay: Op(9, 4e-3)}), SILENCE))
     counted = [column for column, change in enumerate(diff.changes) if change in (ChangeClass.NEW, ChangeClass.GONE)]
     assert len(counted) == 2
-    assert find_twins(diff.ops, diff.changes, counted) == ()
+    assert find_twins(diff.ops, diff.changes, counted) == []
 
 
 def test_without_modules_a_copy_of_another_shape_is_another_copy():

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfguard.profile.libraries.join import join_step
-from perfguard.profile.libraries.mkl_verbose import parse_mkl_verbose
-from perfguard.profile.libraries.onednn_verbose import PrimitiveCall, parse_verbose
-from perfguard.profile.libraries.runners import NO_LIBRARY, runners
+from perfguard.profile.libraries.join import NO_LIBRARY, join_step, runners
+from perfguard.profile.libraries.verbose import PrimitiveCall, parse_mkl_verbose, parse_verbose
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.op_spans import OpSpans, spans_of
 from perfguard.profile.trace.trace import read_trace

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfguard.profile.changes.balance import PRECISION, is_settled
+from perfguard.profile.changes.diff import PRECISION, is_settled
 
 
 def arms(rng, *, pairs=4, noise=0.0, effect=0.0, steps=9):
@@ -36,6 +36,13 @@ def test_the_limit_is_the_half_width_of_the_interval():
     d = PRECISION / (3.1824463 * np.sqrt(4 / 3) / 2)
     for factor, settled in ((0.99, True), (1.01, False)):
         ratios = np.exp(np.array([1, -1, 1, -1]) * d * factor)
+        assert is_settled([[1.0]] * 4, [[ratio] for ratio in ratios]) is settled
+
+
+def test_three_percent_to_either_side_are_enough():
+    for half_width, settled in ((0.029, True), (0.031, False)):
+        d = half_width / (3.1824463 * np.sqrt(4 / 3) / 2)
+        ratios = np.exp(np.array([1, -1, 1, -1]) * d)
         assert is_settled([[1.0]] * 4, [[ratio] for ratio in ratios]) is settled
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.profile.trace.signatures import NO_TENSORS, Signature, layout_of, read_signature
+from perfguard.profile.trace.events import NO_TENSORS, Signature, layout_of, read_signature
 
 
 def test_tensors_read_as_shapes_dtypes_and_layouts():

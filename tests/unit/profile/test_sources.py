@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.op_counts.steady import op_counts_of
-from perfguard.profile.op_counts.steps import counts_of_steps
+from perfguard.profile.op_counts.steady import counts_of_steps, op_counts_of
 from perfguard.profile.op_times.op_profile import profile_of
 from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.sources import sources_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.profile.libraries.tiling import Taker, share_out
+from perfguard.profile.libraries.mkl_join import Taker, share_out
 
 
 def taker(fits: str, *counts: int, has_enough: bool = False) -> Taker:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
 from perfguard.profile.trace import file as trace_file
-from perfguard.profile.trace.events import NO_SEQUENCE, EventKind
-from perfguard.profile.trace.signatures import NO_TENSORS, Signature
+from perfguard.profile.trace.events import NO_SEQUENCE, NO_TENSORS, EventKind, Signature
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.facts import fact
 from perfguard.records.protocol import STEP_WINDOW

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfguard
+from perfguard.profile.projection.arguments import broadcast
 from perfguard.profile.projection.problems import read_problems
-from perfguard.profile.projection.recorded_arguments import UnknownWorkError, broadcast
 from perfguard.profile.projection.work import work_of
 from tests.recorded_ops import plain, problem, tensor, tensors
 
@@ -199,7 +199,7 @@ def test_shapes_broadcast_to_the_larger_one(shape, cut):
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(UnknownWorkError):
+    with pytest.raises(ValueError, match="do not fit each other"):
         broadcast([(2, 3), (4,)])
 
 

@@ -12,13 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_json, with_nan
-from perfguard.integrations.github.workflow_commands import (
-    Annotation,
-    Level,
-    annotation_line,
-    annotations_of,
-    output_lines,
-)
+from perfguard.integrations.github.job import Annotation, Level, annotation_line, annotations_of, output_lines
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import Outcome

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.records.error_rate import CalibratedCase, CalibrationSummary, FalseAlarms
+from perfguard.records.calibration import CalibratedCase, CalibrationSummary, CasePace, FalseAlarms, Pace, PlannedCase
 from perfguard.records.estimate import Interval
 from perfguard.records.facts import fact
-from perfguard.records.pace import CasePace, Pace
-from perfguard.records.planning import PlannedCase
 from perfguard.report.terminal.calibration import render_calibration, render_plan
 from tests.calibrated_machines import plan_of
 from tests.printed_text import printed

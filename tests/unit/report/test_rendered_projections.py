@@ -18,8 +18,7 @@ from perfguard.records.steps.projection import (
     RooflineCeilings,
     RooflinePoint,
 )
-from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection
-from perfguard.report.terminal.roofline_chart import roofline_chart
+from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection, roofline_chart
 from perfguard.units import format_bandwidth, format_flops
 from tests.printed_text import printed
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from perfguard.cli.commands import list as listing
-from perfguard.cli.interchange import _series_table
+from perfguard.cli.commands import describe as listing
+from perfguard.cli.commands.interchange import _series_table
 from perfguard.records.result import CaseMeasured
 from perfguard.records.spec import Case
 from perfguard.records.steps.ops import OpTotal
@@ -85,7 +85,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_cell_is_folded(render, name, 
         assert max((cell_len(line) for line in printed([part], width).splitlines()), default=0) <= width
     for table in tables:
         lines = [line for line in printed([table], width).splitlines() if line.strip()]
-        assert len(lines) == table.rows + 2  # the heading and the line below it
+        assert len(lines) == len(table._rows) + 2  # the heading and the line below it
     assert tables or render is results
 
 

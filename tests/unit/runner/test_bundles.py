@@ -52,6 +52,20 @@ def test_of_a_perfguard_checkout_the_benchmarks_are_under_test(tmp_path):
     assert (tmp_path / "lib" / "perfguard" / "worker" / "serve.py").is_file()
 
 
+@pytest.mark.parametrize("former", ["ops", "kernels"])
+def test_an_older_checkout_has_its_factories_where_todays_catalog_looks_for_them(tmp_path, former):
+    benchmarks = tmp_path / "tree" / "perfguard" / "benchmarks"
+    (benchmarks / former).mkdir(parents=True)
+    (benchmarks / "catalog.py").write_text("")
+    (benchmarks / former / "__init__.py").write_text("")
+    (benchmarks / former / "linear.py").write_text(f"from perfguard.benchmarks.{former}.phases import made as linear\n")
+    (benchmarks / former / "phases.py").write_text("made = 'a factory of the checkout'\n")
+    build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
+    asked = "from perfguard.benchmarks import ops; print(ops.linear)"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path / "lib", capture_output=True, text=True)
+    assert done.stdout == "a factory of the checkout\n", done.stderr
+
+
 def test_a_bundle_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(MeasurementError, match="the worker bundle cannot be written to"):

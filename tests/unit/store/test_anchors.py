@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.store.anchors import FILES, anchor_place, files_of, freeze, has_anchor, remove
-from perfguard.store.baselines import BaselineStore
+from perfguard.store.baselines import FILES, BaselineStore, anchor_place, files_of, freeze, has_anchor, remove
 
 OLD = {name: f"old {name}".encode() for name in FILES}
 NEW = {name: f"new {name}".encode() for name in FILES}

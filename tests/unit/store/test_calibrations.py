@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.records.calibration import Calibration, CaseSample
+from perfguard.records.calibration import Calibration, CaseSample, PlannedCase
 from perfguard.records.facts import fact
-from perfguard.records.planning import PlannedCase
 from perfguard.store.calibrations import (
     banked_file,
     calibration_file,

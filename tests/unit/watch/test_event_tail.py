@@ -9,8 +9,7 @@ import pytest
 from perfguard.codec import encode_event
 from perfguard.records.events import EVENT_SCHEMA, Noted, RunFinished, RunStarted
 from perfguard.records.facts import recorded_text
-from perfguard.watch.sources.event_tail import EventTail
-from perfguard.watch.sources.line_reader import MAX_LINE_BYTES, MAX_PROBLEMS, LineReader
+from perfguard.watch.sources.event_tail import MAX_LINE_BYTES, MAX_PROBLEMS, EventTail, LineReader
 
 
 def note(number: int) -> bytes:

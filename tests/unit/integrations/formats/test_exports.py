@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError, UsageError
-from perfguard.integrations.formats import github_action, junit, open_metrics, tables
-from perfguard.integrations.formats.formats import WITH_SAMPLES, WRITERS, ExportRequest, export_run
-from perfguard.integrations.formats.recorded_arms import arms_of
-from perfguard.integrations.formats.series import RunExport
+from perfguard.integrations.formats import charts, ci_reports, tables
+from perfguard.integrations.formats.exporting import WITH_SAMPLES, WRITERS, arms_of, export_run
+from perfguard.integrations.formats.suites import RunExport
 from perfguard.records.case_names import split_case_id
 from perfguard.records.events import SampleTimed
 from perfguard.records.facts import fact, recorded_text
@@ -68,7 +67,7 @@ def cases_of(content: bytes) -> dict[str, ET.Element]:
 
 
 def test_a_regression_is_a_failure_a_crash_an_error_and_an_advisory_one_never_fails(paired):
-    cases = cases_of(junit.write(paired))
+    cases = cases_of(ci_reports.write_junit(paired))
     assert list(cases) == [verdict.case_id for verdict in paired.result.gate.verdicts]
     assert [child.tag for child in cases[SLOWER]] == ["failure"]
     assert cases[SLOWER].find("failure").get("type") == "regressed"
@@ -93,20 +92,20 @@ def test_a_regression_is_a_failure_a_crash_an_error_and_an_advisory_one_never_fa
     ],
 )
 def test_each_outcome_has_its_element(paired, outcome, element):
-    (case,) = cases_of(junit.write(judged(paired, outcome, gate=GateOutcome.PASS))).values()
+    (case,) = cases_of(ci_reports.write_junit(judged(paired, outcome, gate=GateOutcome.PASS))).values()
     assert [child.tag for child in case] == ([element] if element else [])
     advisory = judged(paired, outcome, gating=Gating.ADVISORY, gate=GateOutcome.PASS)
-    (case,) = cases_of(junit.write(advisory)).values()
+    (case,) = cases_of(ci_reports.write_junit(advisory)).values()
     assert [child.tag for child in case] == (["skipped"] if element else [])
 
 
 def test_a_gate_that_fails_for_no_cases_reason_has_a_test_of_its_own(paired):
-    cases = cases_of(junit.write(judged(paired, Outcome.UNCHANGED, gate=GateOutcome.HOST_UNSTABLE)))
+    cases = cases_of(ci_reports.write_junit(judged(paired, Outcome.UNCHANGED, gate=GateOutcome.HOST_UNSTABLE)))
     assert cases["gate"].find("skipped").get("type") == "host-unstable"
 
 
 def test_counts_are_those_of_the_cases(paired):
-    root = ET.fromstring(junit.write(paired))
+    root = ET.fromstring(ci_reports.write_junit(paired))
     (suite,) = root
     for element in (root, suite):
         assert int(element.get("tests")) == len(list(suite.iter("testcase")))
@@ -122,21 +121,21 @@ def test_a_run_that_compared_nothing_has_its_cases_and_an_error_where_one_failed
         problem=fact("case.raised", error="it crashed"),
     )  # fmt: skip
     result = replace(rounds.result, measured=(*rounds.result.measured, failed))
-    cases = cases_of(junit.write(replace(rounds, result=result)))
+    cases = cases_of(ci_reports.write_junit(replace(rounds, result=result)))
     assert cases["x"].find("error").text == "it crashed"
     assert float(cases[SAME].get("time")) == pytest.approx(0.00042, rel=0.05)
 
 
 def test_hostile_names_stay_text_in_every_format(paired):
     run = hostile(paired)
-    root = ET.fromstring(junit.write(run))
+    root = ET.fromstring(ci_reports.write_junit(run))
     assert "[31m" in next(root.iter("testcase")).get("name")
-    for line in open_metrics.write(run).decode().splitlines()[:-1]:
+    for line in ci_reports.write_open_metrics(run).decode().splitlines()[:-1]:
         assert line.startswith("# ") or POINT.match(line), line
-    (row,) = csv.DictReader(io.StringIO(tables.write_csv(run, samples=False).decode()))
+    (row,) = csv.DictReader(io.StringIO(tables.write_csv(run).decode()))
     assert row["case"].isprintable()
     for name in ("pyperf", "asv", "pytorch", "bencher", "github-action"):
-        found = export_run(ExportRequest(run=run, arm="candidate"), name).decode()
+        found = export_run(run, name).decode()
         assert "\x1b" not in json.dumps(json.loads(found), ensure_ascii=False)
         assert "\\u001b" not in found
 
@@ -148,19 +147,19 @@ def test_any_name_gives_xml_that_can_be_parsed(paired, name):
         paired.result.gate.verdicts[0], case_id=name, reasons=(recorded_text(name),), outcome=Outcome.REGRESSED
     )
     gate = replace(paired.result.gate, verdicts=(verdict,))
-    (case, *_) = cases_of(junit.write(replace(paired, result=replace(paired.result, gate=gate)))).values()
+    (case, *_) = cases_of(ci_reports.write_junit(replace(paired, result=replace(paired.result, gate=gate)))).values()
     assert case.get("name") is not None
 
 
 def test_a_formula_in_a_name_is_defused(paired):
     verdict = replace(paired.result.gate.verdicts[0], case_id="=1+1")
     run = replace(paired, result=replace(paired.result, gate=replace(paired.result.gate, verdicts=(verdict,))))
-    (row,) = csv.DictReader(io.StringIO(tables.write_csv(run, samples=False).decode()))
+    (row,) = csv.DictReader(io.StringIO(tables.write_csv(run).decode()))
     assert row["case"] == "'=1+1"
 
 
 def test_metrics_end_as_they_must_and_name_no_commit_and_no_run(paired):
-    text = open_metrics.write(paired).decode()
+    text = ci_reports.write_open_metrics(paired).decode()
     lines = text.splitlines()
     assert lines[-1] == "# EOF"
     assert paired.result.run_id not in text
@@ -171,7 +170,7 @@ def test_metrics_end_as_they_must_and_name_no_commit_and_no_run(paired):
 
 
 def test_each_family_is_in_one_piece_and_no_point_comes_twice(paired):
-    lines = [line for line in open_metrics.write(paired).decode().splitlines() if not line.startswith("#")]
+    lines = [line for line in ci_reports.write_open_metrics(paired).decode().splitlines() if not line.startswith("#")]
     families = [line.partition("{")[0] for line in lines]
     assert len({line.rpartition(" ")[0] for line in lines}) == len(lines)
     order = [name for index, name in enumerate(families) if index == 0 or families[index - 1] != name]
@@ -179,14 +178,14 @@ def test_each_family_is_in_one_piece_and_no_point_comes_twice(paired):
 
 
 def test_a_metric_with_a_unit_ends_with_it(paired):
-    for line in open_metrics.write(paired).decode().splitlines():
+    for line in ci_reports.write_open_metrics(paired).decode().splitlines():
         if line.startswith("# UNIT"):
             _, _, name, unit = line.split()
             assert name.endswith(f"_{unit}")
 
 
 def test_exactly_one_outcome_of_a_case_is_set(paired):
-    lines = open_metrics.write(paired).decode().splitlines()
+    lines = ci_reports.write_open_metrics(paired).decode().splitlines()
     for verdict in paired.result.gate.verdicts:
         points = [
             line for line in lines if line.startswith("perfguard_case_outcome{") and f'"{verdict.case_id}"' in line
@@ -197,7 +196,7 @@ def test_exactly_one_outcome_of_a_case_is_set(paired):
 
 
 def test_a_table_holds_each_verdict_with_its_numbers(paired):
-    rows = {row["case"]: row for row in csv.DictReader(io.StringIO(tables.write_csv(paired, samples=False).decode()))}
+    rows = {row["case"]: row for row in csv.DictReader(io.StringIO(tables.write_csv(paired).decode()))}
     for verdict in paired.result.gate.verdicts:
         row = rows[verdict.case_id]
         assert (row["outcome"], row["gating"]) == (verdict.outcome.value, verdict.gating.value)
@@ -207,7 +206,7 @@ def test_a_table_holds_each_verdict_with_its_numbers(paired):
 
 
 def test_a_table_of_samples_holds_every_sample_of_the_main_stage(paired):
-    rows = list(csv.DictReader(io.StringIO(tables.write_csv(paired, samples=True).decode())))
+    rows = list(csv.DictReader(io.StringIO(tables.write_csv(replace(paired, samples=True)).decode())))
     kept = {(row["case"], row["arm"], row["block"], row["index"]): float(row["value_s"]) for row in rows}
     assert len(kept) == len(rows)
     timed = [
@@ -223,8 +222,8 @@ def test_a_table_of_samples_holds_every_sample_of_the_main_stage(paired):
 def test_parquet_holds_the_same_table(paired):
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     for samples in (False, True):
-        table = parquet.read_table(io.BytesIO(tables.write_parquet(paired, samples=samples)))
-        rows = list(csv.DictReader(io.StringIO(tables.write_csv(paired, samples=samples).decode())))
+        table = parquet.read_table(io.BytesIO(tables.write_parquet(replace(paired, samples=samples))))
+        rows = list(csv.DictReader(io.StringIO(tables.write_csv(replace(paired, samples=samples)).decode())))
         assert table.column_names == list(rows[0])
         assert table.column("case").to_pylist() == [row["case"] for row in rows]
     assert str(table.schema.field("value_s").type) == "double"
@@ -233,11 +232,11 @@ def test_parquet_holds_the_same_table(paired):
 def test_without_pyarrow_there_is_a_sentence(paired, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install 'perfguard\[parquet\]'"):
-        tables.write_parquet(paired, samples=False)
+        tables.write_parquet(paired)
 
 
 def test_a_chart_gets_milliseconds_a_range_and_the_verdict(paired):
-    entries = json.loads(github_action.write(paired, paired.arms["candidate"]))
+    entries = json.loads(charts.write_github_action(paired))
     slowest = next(entry for entry in entries if entry["name"] == SLOWER)
     assert slowest["unit"] == "ms"
     assert slowest["value"] == pytest.approx(1e3 * 0.041 * 1.062, rel=0.02)
@@ -251,18 +250,18 @@ def test_samples_are_asked_only_of_tables(paired, name):
     if name in WITH_SAMPLES:
         return
     with pytest.raises(UsageError, match="csv and parquet"):
-        export_run(ExportRequest(run=paired, arm="candidate", samples=True), name)
+        export_run(replace(paired, samples=True), name)
 
 
 def test_an_arm_that_measured_nothing_is_named(rounds):
     with pytest.raises(StoreError, match="no measurement of its baseline; arms that measured: candidate"):
-        export_run(ExportRequest(run=rounds, arm="baseline"), "pyperf")
+        export_run(replace(rounds, arm="baseline"), "pyperf")
 
 
 def test_every_format_can_be_written_of_a_run_without_a_comparison(rounds):
     for name in WRITERS:
         if name != "parquet":
-            assert export_run(ExportRequest(run=rounds, arm="candidate"), name)
+            assert export_run(rounds, name)
 
 
 def test_a_sample_that_is_no_time_is_refused(paired):
@@ -271,7 +270,7 @@ def test_a_sample_that_is_no_time_is_refused(paired):
     for value in (float("nan"), float("inf"), 0.0, -1.0):
         events[index] = replace(events[index], value_s=value)
         with pytest.raises(StoreError, match="has a value of"):
-            arms_of(events, paired.result, perfguard="1")
+            arms_of(events, paired.result)
 
 
 def test_arms_are_told_apart(paired):

@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfguard.cli.commands.export import FORMATS as EXPORTED
-from perfguard.cli.commands.import_ import FORMATS as IMPORTED
+from perfguard.cli.commands.interchange import EXPORTED, IMPORTED
 from perfguard.errors import PerfguardError, StoreError
-from perfguard.integrations.formats.checks import MAX_NAME
-from perfguard.integrations.formats.exchange import MIN_PROCESSES, gate_objection, objections_of
-from perfguard.integrations.formats.formats import AUTO, READERS, WRITERS, import_suite
-from perfguard.integrations.formats.series import Objection
+from perfguard.integrations.formats.exporting import WRITERS
+from perfguard.integrations.formats.importing import (
+    AUTO,
+    MIN_PROCESSES,
+    READERS,
+    gate_objection,
+    import_suite,
+    objections_of,
+)
+from perfguard.integrations.formats.reading import MAX_NAME
+from perfguard.integrations.formats.suites import Objection
 from perfguard.stats.rounds import MIN_ROUNDS
 from tests.interchange_files import EXAMPLES, measured, read, suite_of
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
-from perfguard.integrations.formats import documents
-from perfguard.integrations.formats.documents import parse
+from perfguard.integrations.formats import reading
+from perfguard.integrations.formats.reading import parse
 
 
 def refused(content: bytes) -> str:
@@ -81,13 +81,13 @@ def test_a_number_of_very_many_digits_is_no_traceback():
 
 
 def test_a_file_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 100)
     assert parse(b" " * 98 + b"[]", source="x.json") == []
     assert "larger than" in refused(b" " * 99 + b"[]")
 
 
 def test_a_packed_file_that_grows_too_large_is_refused_before_it_is_unpacked_whole(monkeypatch):
-    monkeypatch.setattr(documents, "MAX_FILE_BYTES", 10_000)
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 10_000)
     assert "unpacked" in refused(gzip.compress(b" " * 5_000_000 + b"[]"))
 
 

@@ -10,8 +10,8 @@ import pytest
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
 from perfguard.integrations.formats import pyperf_json
-from perfguard.integrations.formats.exchange import compare_suites, import_files
-from perfguard.integrations.formats.series import Difference
+from perfguard.integrations.formats.importing import compare_suites, import_files
+from perfguard.integrations.formats.suites import Difference
 from perfguard.records.facts import fact
 from perfguard.records.verdict import Policy
 from tests.interchange_files import BENCHER, PYTEST, measured, suite_of

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from perfguard.errors import StoreError
-from perfguard.integrations.formats.exchange import comparison_objection
+from perfguard.integrations.formats.importing import comparison_objection
 from perfguard.records.facts import fact
 from tests.interchange_files import GOOGLE, PYTEST, read, series_of
 

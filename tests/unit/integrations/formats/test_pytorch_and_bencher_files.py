@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.errors import StoreError
-from perfguard.integrations.formats import bencher_metrics, pytorch_records
-from perfguard.integrations.formats.exchange import comparison_objection
-from perfguard.integrations.formats.series import process_medians
+from perfguard.integrations.formats import charts, pytorch_records
+from perfguard.integrations.formats.importing import comparison_objection
+from perfguard.integrations.formats.suites import process_medians
 from perfguard.records.facts import fact
 from tests.interchange_files import BENCHER, PYTORCH, measured, read, recorded, series_of, suite_of
 
@@ -77,9 +78,9 @@ def test_a_record_without_values_is_left_out_and_said_so():
 
 @pytest.mark.parametrize("arm", ["baseline", "candidate"])
 def test_the_medians_of_a_recorded_runs_processes_come_back_exactly(tmp_path, arm):
-    run = recorded("paired", tmp_path)
-    suite = run.arms[arm]
-    back = read(json.loads(pytorch_records.write(run, suite, arm=arm)))
+    run = replace(recorded("paired", tmp_path), arm=arm)
+    suite = run.suite
+    back = read(json.loads(pytorch_records.write(run)))
     assert [series.name for series in back.series] == [series.name for series in suite.series]
     assert (back.torch, back.machine_id) == (suite.torch, suite.machine_id)
     for before, after in zip(suite.series, back.series, strict=True):
@@ -89,7 +90,7 @@ def test_the_medians_of_a_recorded_runs_processes_come_back_exactly(tmp_path, ar
 
 def test_a_record_has_the_fields_that_the_database_has_columns_for(tmp_path):
     run = recorded("rounds", tmp_path)
-    record = json.loads(pytorch_records.write(run, run.arms["candidate"], arm="candidate"))[0]
+    record = json.loads(pytorch_records.write(run))[0]
     assert record["benchmark"] == {
         "name": "perfguard",
         "mode": "training",
@@ -116,7 +117,7 @@ def test_latency_is_in_nanoseconds_and_other_measures_keep_their_own_unit():
 @given(st.lists(st.floats(min_value=1e-9, max_value=1e3), min_size=1, max_size=9))
 def test_a_median_survives_bencher_and_lies_between_its_ends(medians):
     suite = suite_of(measured("x[a=1]", *((value,) for value in medians)))
-    written = json.loads(bencher_metrics.write(suite))
+    written = json.loads(charts.write_bencher(suite))
     jsonschema.validate(written, BMF_SCHEMA)
     back = series_of(read(written), "x[a=1]").summary
     assert back.median == pytest.approx(suite.series[0].summary.median)
@@ -130,6 +131,6 @@ def test_a_median_survives_bencher_and_lies_between_its_ends(medians):
 def test_nothing_to_write_is_said(tmp_path):
     nothing = suite_of(measured("x", (5.0,), unit="B"))
     with pytest.raises(StoreError, match="holds no times"):
-        bencher_metrics.write(nothing)
+        charts.write_bencher(nothing)
     with pytest.raises(StoreError, match="holds no times"):
-        pytorch_records.write(recorded("rounds", tmp_path), nothing, arm="candidate")
+        pytorch_records.write(replace(recorded("rounds", tmp_path), arms={"candidate": nothing}))

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from perfguard.cli.github_job import this_job
 from perfguard.errors import UsageError
-from perfguard.integrations.github.events import pull_request_of, read_event, workflow_run_of
+from perfguard.integrations.github.job import pull_request_of, read_event, this_job, workflow_run_of
 
 PULL = {
     "number": 7,

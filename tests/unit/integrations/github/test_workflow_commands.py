@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfguard.integrations.github.workflow_commands import (
+from perfguard.integrations.github.job import (
     MOST_ANNOTATIONS,
     Annotation,
     Level,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from perfguard.codec import from_builtins, to_json
 from perfguard.profile.advice.advise import advise
-from perfguard.profile.advice.evidence import Evidence
-from perfguard.profile.advice.tensors import largest, tensors_of
+from perfguard.profile.advice.evidence import Evidence, largest, tensors_of
 from perfguard.profile.advice.trials import Program, after_edit, arm_text, with_variables
 from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import ArmSpec, EnvProfile

@@ -8,7 +8,7 @@ import pytest
 from perfguard.profile.advice.evidence import LEAST_STEPS, shortest_calls
 from perfguard.profile.op_times.op_profile import OpProfile
 from perfguard.records.facts import Severity
-from perfguard.records.machine.software import SoftwareFacts
+from perfguard.records.machine.fingerprint import SoftwareFacts
 from perfguard.records.steps.ops import ChangeClass
 from perfguard.records.steps.program import DenormalCount
 from tests.finding_evidence import all_of, change, comparison, delta, elsewhere, op, place_of, program, seen_codes, told
@@ -158,7 +158,8 @@ def profile(self_s, calls=None):
         keys=(SLOW.key, elsewhere(SLOW, "Net.other").key),
         calls=calls,
         self_s=self_s,
-        events=np.ones(steps, dtype=np.int64),
+        module_calls=np.zeros_like(calls),
+        child_events=np.zeros_like(calls),
         wall_s=self_s.sum(axis=1),
         process=np.zeros(steps, dtype=np.int64),
         sources={},

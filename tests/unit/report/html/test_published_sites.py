@@ -10,7 +10,7 @@ import urllib.parse
 import pytest
 from click.testing import CliRunner
 
-from perfguard.cli.commands.publish import command
+from perfguard.cli.commands.runs import publish_command as command
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
 from perfguard.report.pages import site

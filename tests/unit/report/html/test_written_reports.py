@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from perfguard.cli.commands.report import command
+from perfguard.cli.commands.runs import report_command as command
 from perfguard.codec import to_json
 from perfguard.config import load_config
 from perfguard.errors import StoreError, UsageError
 from perfguard.gate.show import show_run
 from perfguard.records.facts import recorded_text
 from perfguard.report.pages.build import read_run, report_on
-from perfguard.report.pages.pages import write_page
 from perfguard.report.pages.raw_files import MOST_RAW_BYTES, arm_facts, raw_files
+from perfguard.report.pages.site import write_page
 from tests.html_reports import a_profile, a_project
 from tests.recorded_runs import DATA, SLOWER
 

@@ -13,7 +13,7 @@ from perfguard.records.run import Arm, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Policy
-from perfguard.watch.sources.line_reader import SeenEvent
+from perfguard.watch.sources.event_tail import SeenEvent
 from perfguard.watch.view.run import WatchedRun
 from perfguard.watch.view.run_view import RunState
 

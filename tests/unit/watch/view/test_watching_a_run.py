@@ -10,9 +10,9 @@ from perfguard.codec import encode_event
 from perfguard.records.events import BlockStarted, SampleTimed
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm, Stage
-from perfguard.watch.sources.event_sources import LocalSource, ReplaySource
+from perfguard.watch.sources.event_sources import LocalSource, ReplaySource, host_of, selection_of
 from perfguard.watch.view.run_view import CaseState, RunState
-from perfguard.watch.view.watching import RunWatch, host_of, selection_of
+from perfguard.watch.view.watching import RunWatch
 from tests.recorded_runs import BLOCKS, CASE_IDS, CONFIRMING, DATA, FAILING, NEW, NOISY, SAME, SLOWER, STARTED
 from tests.watched_runs import LINES, PAIRED, Clock, case_of, first, polled
 

@@ -1,1 +1,0 @@
-"""Benchmarks of whole training steps. Named by import string; only a worker imports them."""
