@@ -58,8 +58,7 @@ MAX_INTRUSION_RATIO = 0.05
 """An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
 than the smallest slowdown that a gate looks for."""
 
-MODES_MIXED = "modes.mixed"
-"""Code of `mode_fact`."""
+MODES_MIXED = "modes.mixed"  # Code of `mode_fact`
 
 MIX_LEVEL = 0.01
 """Two-sided level at which the mix of modes has changed. The times' own test has controlled false alarms before; this

@@ -25,14 +25,12 @@ from perfguard.stats.p_values import holm
 MOVED_SHARE = 0.5
 """From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
 
-SPEED_WORTH_TELLING = 0.02
-"""Change of the control workload's time that is said; a ratio."""
+SPEED_WORTH_TELLING = 0.02  # Change of the control workload's time that is said; a ratio
 
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""
 
-_FEW = 2
-"""One case that moved is a case, whatever the size of its suite."""
+_FEW = 2  # One case that moved is a case, whatever the size of its suite
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 

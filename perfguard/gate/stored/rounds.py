@@ -43,8 +43,7 @@ from perfguard.store.op_counts import load_op_counts, op_counts_file
 def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> tuple[ProcessStarter, Plan]:
     """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
 
-    Returns:
-        What starts more workers of the arm, and what was measured.
+    Gives what starts more workers of the arm, and what was measured.
     """
     starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
     plan = calibrate(session, starter, arms)
@@ -93,7 +92,7 @@ def gate_against_stored(
             session.note(fact("stored.cannot_pair", severity=Severity.NOTABLE))
             session.note(obstacle)
         else:
-            error_rate = gate_error_rate(session, screens=True).fact
+            error_rate, _ = gate_error_rate(session, screens=True)
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None

@@ -37,11 +37,8 @@ from perfguard.store.baselines import metadata_of
 from perfguard.store.op_counts import load_op_counts, op_counts_file, save_op_counts
 from perfguard.store.pyperf_files import read_suite
 
-MIN_ROUNDS = 4
-"""Fewer rounds say too little about the spread between them."""
-
-LEVEL = 0.95
-"""Of the interval of a difference between two baselines."""
+MIN_ROUNDS = 4  # Fewer rounds say too little about the spread between them
+LEVEL = 0.95  # Of the interval of a difference between two baselines
 
 _PUBLIC = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
 """What is kept of pyperf's metadata: nothing that names a host."""
