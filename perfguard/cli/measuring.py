@@ -19,7 +19,7 @@ from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case
 from perfguard.runner.session import Request
-from perfguard.runner.suites.selection import budget_of, load_catalog, selected_cases
+from perfguard.runner.suites import budget_of, load_catalog, selected_cases
 
 _LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
 """Notes that matter less than this are left out of the table."""

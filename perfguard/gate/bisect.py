@@ -35,7 +35,7 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git_bisect import GitBisect, Span, started_bisect
+from perfguard.runner.arms.git import GitBisect, Span, started_bisect
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.files import load_json, write_text

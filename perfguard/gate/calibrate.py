@@ -26,8 +26,7 @@ from perfguard.gate.calibration.machine_rates import (
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
-from perfguard.host.probe import probe
-from perfguard.host.software import query_software
+from perfguard.host.probe import probe, query_software
 from perfguard.records.calibration import AAGate, Calibration, CalibrationSummary, Scope
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.result import ArmSummary, RunResult

@@ -13,7 +13,7 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, UsageError
 from perfguard.records.allowance import LONGEST_DAYS, Allowance
 from perfguard.records.spec import Case
-from perfguard.runner.suites.selection import load_catalog
+from perfguard.runner.suites import load_catalog
 from perfguard.store.allowances import allow_file, impossible, load_allowances, one_line, save_allowances
 
 

@@ -22,7 +22,7 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
 from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 
 CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008

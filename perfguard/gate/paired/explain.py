@@ -28,7 +28,7 @@ from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCounts
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
 from perfguard.runner.session import Session
 

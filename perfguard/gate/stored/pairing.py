@@ -27,7 +27,7 @@ from perfguard.gate.rules.stored import (
     screen_drift,
 )
 from perfguard.gate.stored.lookup import commit_of
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint

@@ -24,7 +24,7 @@ from perfguard.gate.rules.rulings import (
 )
 from perfguard.gate.rules.stored import speed_note
 from perfguard.gate.stored.pairing import obstacle_to_pairing, pair_drifted, pair_open_cases, screen, with_verdicts
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
@@ -35,7 +35,7 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, GateResult, Outcome
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 

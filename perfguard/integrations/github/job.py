@@ -26,6 +26,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import culprit_texts
+from perfguard.report.lines import names_in
 from perfguard.report.messages.catalog import describe_all
 from perfguard.units import printable
 
@@ -212,18 +213,19 @@ def annotations_of(result: RunResult) -> tuple[Annotation, ...]:
     ranked = sorted(result.gate.verdicts, key=lambda v: (v.gating is Gating.ADVISORY, list(Outcome).index(v.outcome)))
     # Identical arms pass by construction; what noise hid of them is nothing to warn of.
     told = _LEVELS.keys() - ({Outcome.INCONCLUSIVE} if result.gate.identical else set())
-    remarks = [_remark(v, blamed.get(v.case_id)) for v in ranked if v.outcome in told]
+    names = names_in(result)
+    remarks = [_remark(v, names[v.case_id], blamed.get(v.case_id)) for v in ranked if v.outcome in told]
     return tuple(remark for level in Level for remark in [r for r in remarks if r.level is level][:MOST_ANNOTATIONS])
 
 
-def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
+def _remark(verdict: Verdict, name: str, attribution: Attribution | None) -> Annotation:
     level = _LEVELS[verdict.outcome]
     if verdict.gating is Gating.ADVISORY and level is Level.ERROR:
         level = Level.WARNING
     file, line = _place(attribution)
     return Annotation(
         level=level,
-        title=f"perfguard: {verdict.case_id} {verdict.outcome.value}",
+        title=f"perfguard: {name} {verdict.outcome.value}",
         message="\n".join([describe_all(verdict.reasons), *(culprit_texts(attribution) if attribution else ())]),
         file=file,
         line=line,

@@ -31,7 +31,7 @@ from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.steps.program import ProgramFacts
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.runner.measuring import aside, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess, Profiling, profile_cases
 from perfguard.runner.profiling.scripts import Script, ScriptProfiling, profile_script
 from perfguard.runner.session import Request, Session, open_session

@@ -49,9 +49,9 @@ _BEYOND = {
 """What it means that an op is faster than a ceiling."""
 
 
-def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
+def render_projection(projection: CaseProjection, *, name: str, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
     """A step against its ops alone, against oneDNN's primitives alone, and against the CPUs' ceilings."""
-    parts = texts(f"projection of {projection.case_id}", style="bold")
+    parts = texts(f"projection of {name}", style="bold")
     parts += _against(projection.ops, "op", rows)
     if projection.primitives is not None:
         parts += _against(projection.primitives, "primitive", rows)

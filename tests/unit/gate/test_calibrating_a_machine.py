@@ -28,9 +28,8 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder
-from perfguard.runner.session import Request, Session, choose_cpus
+from perfguard.runner.session import Interrupts, Request, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, plan_file
 from tests.compared_cases import judge
 

@@ -71,7 +71,7 @@ CASE = CaseProjection(
 
 
 def text_of(case, width=200):
-    return printed(render_projection(case), width)
+    return printed(render_projection(case, name=case.case_id), width)
 
 
 def test_the_step_is_shown_as_the_sum_of_its_parts():

@@ -45,7 +45,7 @@ def projections(name: str):
     problems = tuple(replace(problem, name=name) for problem in PROJECTION.ops.problems)
     points = tuple(replace(point, name=name) for point in PROJECTION.roofline)
     found = replace(PROJECTION, ops=replace(PROJECTION.ops, problems=problems), roofline=points)
-    return [*render_projection(found), *render_projection(a_projection(name))]
+    return [*render_projection(found, name=name), *render_projection(a_projection(name), name=name)]
 
 
 def results(name: str, width: int):
