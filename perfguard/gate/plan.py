@@ -114,8 +114,7 @@ def _require_possible(request: Request, gating: list[str], *, detect_ratio: floa
         raise UsageError(f"--power {100 * power:g}% cannot be planned for; use one from 50% to 99.9%")
 
 
-_Known = tuple[dict[str, CaseNoise], Pace, Fact]
-"""What is known of the suite: noise by case id, pace, and where it comes from."""
+_Known = tuple[dict[str, CaseNoise], Pace, Fact]  # Noise by case id, pace, and where both come from
 
 
 def _from_calibration(calibrated: Calibrated) -> _Known | None:

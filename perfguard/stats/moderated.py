@@ -20,13 +20,8 @@ from perfguard.stats.paired import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
-
-MIN_SERIES = 12
-"""Fewer series say nothing of each other: plain variances and Student's t."""
-
-ROUNDING = 1e-9
-"""Differences below this part of the level are rounding, not measurement."""
-
+MIN_SERIES = 12  # Fewer series say nothing of each other: plain variances and Student's t
+ROUNDING = 1e-9  # Differences below this part of the level are rounding, not measurement
 _NEWTON_STEPS = 50
 
 

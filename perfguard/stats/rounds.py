@@ -25,8 +25,7 @@ from perfguard.stats.paired import FloatArray, from_standard_error, positive_tim
 CONTROL_COEFFICIENTS = (0.0, 1.0, 2.0)
 """The range of how strongly a case may follow the control workload: not at all, as strongly, twice as strongly."""
 
-MIN_ROUNDS = 2
-"""Rounds on each side without which there is no between-round variance."""
+MIN_ROUNDS = 2  # Rounds on each side without which there is no between-round variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

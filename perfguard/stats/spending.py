@@ -18,16 +18,12 @@ from scipy import special
 
 from perfguard.stats.paired import FloatArray
 
-SMALLEST_LEVEL = 1e-15
-"""Sequential p-values are not resolved below this."""
-
+SMALLEST_LEVEL = 1e-15  # Sequential p-values are not resolved below this
 _LEVELS_IN_TABLE = 32
-_GRID_POINTS = 161
-"""Simpson nodes over the continuation region; 161 give five digits of the bounds."""
+_GRID_POINTS = 161  # Simpson nodes over the continuation region; 161 give five digits of the bounds
 _LOWEST_Z = -9.0
 _NEVER_Z = 40.0
-_LEAST_STEP = 1e-3
-"""Smallest relative growth of information between two analyses; closer ones count as the same data."""
+_LEAST_STEP = 1e-3  # Smallest relative growth of information between two analyses; closer ones count as the same data
 _BISECTIONS = 10
 _NEWTON_STEPS = 6
 

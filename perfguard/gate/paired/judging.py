@@ -8,12 +8,17 @@ from datetime import date
 
 from perfguard.config import Config
 from perfguard.gate.paired.allow_list import tags_of, utc_today
-from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import SequentialGate, without_estimate
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, confirm_signals, flagged_cases
-from perfguard.gate.rules.guards import different_results, guard_intrusion, guard_numerics
-from perfguard.gate.rules.modes import report_modes
 from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.rulings import (
+    allowance_notes,
+    apply_allowances,
+    different_results,
+    guard_intrusion,
+    guard_numerics,
+    report_modes,
+)
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, ArmsCompared, Event, InterimAnalysis

@@ -227,8 +227,8 @@ def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
     costly = next((found for found in findings if found.gating and found.outcome is Outcome.REGRESSED), None)
     if costly is None or outcome not in (Outcome.UNCHANGED, Outcome.INCONCLUSIVE, Outcome.IMPROVED):
         return ruled
-    values = {**costly.fact.values, "in_same_time": outcome is Outcome.UNCHANGED}
-    more = fact("signal.regressed", values, severity=Severity.GRAVE)
+    in_same_time = outcome is Outcome.UNCHANGED
+    more = fact("signal.regressed", costly.fact.values, severity=Severity.GRAVE, in_same_time=in_same_time)
     if outcome is Outcome.IMPROVED:
         return replace(ruled, reasons=(*verdict.reasons, more))
     return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))

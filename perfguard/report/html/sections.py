@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from perfguard.gate.rules.modes import MODES_MIXED, mode_fact
+from perfguard.gate.rules.rulings import MODES_MIXED, mode_fact
 from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.profile import ProfiledCase
