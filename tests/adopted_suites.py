@@ -10,7 +10,7 @@ from perfguard.records.plan import CasePlan, MeasureSettings
 from perfguard.records.spec import expand
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.process.arm_worker import ArmWorker
-from perfguard.runner.suites.discovery import Adopted, Suites, adopt
+from perfguard.runner.suites import Adopted, Suites, adopt
 from tests.real_workers import BOTH, greeted, measure, starter_in
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from perfguard.records.events import CaseFinished
 from perfguard.records.plan import CasePlan, MeasureSettings
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.measure import Measuring, measure_blocks
-from perfguard.runner.blocks.schedule import plan_blocks
+from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
 from tests.worker_replies import REFUSAL, QueuedReplies, ready
 
 CPUS = (2, 3)

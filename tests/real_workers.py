@@ -12,11 +12,10 @@ from perfguard.records.plan import ArmSpec, EnvProfile
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case, Phase
 from perfguard.runner.arms.resolve import ArmSettings, resolve_arm
-from perfguard.runner.blocks.measure import Measuring, measure_blocks
-from perfguard.runner.blocks.schedule import plan_block, plan_blocks
+from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_block, plan_blocks
 from perfguard.runner.measuring import needs_torch
 from perfguard.runner.process.arm_worker import ArmWorker
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,8 +13,8 @@ os.environ.update(TERM="xterm-256color", COLORTERM="truecolor", TEXTUAL_ANIMATIO
 os.environ.pop("NO_COLOR", None)
 
 from perfguard.tui.app import PerfguardApp
-from perfguard.tui.options import TuiOptions
-from perfguard.watch.sources.event_sources import ReplaySource, host_of, selection_of
+from perfguard.tui.launch import TuiOptions
+from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.tui_runs import a_history
 from tests.unit.tui.conftest import normalised
@@ -47,12 +47,7 @@ async def taken(at: float, keys: tuple[str, ...]) -> str:
     """One picture."""
     source = ReplaySource(RECORDING, clock=lambda: 0.0)
     source.seek(source.length_s * at)
-    options = TuiOptions(
-        interval_s=1.0,
-        read_history=a_history,
-        read_fingerprint=lambda: host_of(RECORDING),
-        read_cpus=lambda: selection_of(RECORDING),
-    )
+    options = TuiOptions(interval_s=1.0, read_history=a_history)
     app = PerfguardApp(RunWatch(source, clock=lambda: 0.0), options, clock=lambda: 0.0, cpu_clock=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         app.tick()

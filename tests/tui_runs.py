@@ -20,7 +20,7 @@ from perfguard.records.steps.ops import (
     StepBalance,
     StepPhase,
 )
-from perfguard.tui.options import Replay
+from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.run_view import (
     ArmView,
     CaseSeries,
@@ -312,7 +312,7 @@ class FakeWatch:
     ops: Mapping[str, tuple[OpDelta, ...]] = field(default_factory=dict)
     is_between_samples: bool = True
     is_behind: bool = False
-    replay: Replay | None = None
+    replay: ReplaySource | None = None
     polls: int = 0
 
     def poll(self) -> RunView | None:
@@ -324,6 +324,12 @@ class FakeWatch:
 
     def deltas(self, case_id: str) -> tuple[OpDelta, ...]:
         return self.ops.get(case_id, ())
+
+    def host(self) -> None:
+        return None
+
+    def selection(self) -> None:
+        return None
 
 
 def a_watch(*views: RunView) -> FakeWatch:

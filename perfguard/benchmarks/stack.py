@@ -24,8 +24,7 @@ class Prepared(NamedTuple):
     """A model in training mode and its optimizer, as the stack returned them: possibly other objects than given."""
 
     model: nn.Module
-    optimizer: Any
-    """None when none was given."""
+    optimizer: Any  # None when none was given
 
 
 def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str) -> Prepared:

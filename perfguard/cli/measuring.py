@@ -19,7 +19,7 @@ from perfguard.records.plan import DEFAULT_GATE, GateSettings, Injection
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Case
 from perfguard.runner.session import Request
-from perfguard.runner.suites.selection import budget_of, load_catalog, selected_cases
+from perfguard.runner.suites import budget_of, load_catalog, selected_cases
 
 _LEAST = {Verbosity.QUIET: Severity.GRAVE, Verbosity.NORMAL: Severity.NOTABLE, Verbosity.VERBOSE: Severity.INFO}
 """Notes that matter less than this are left out of the table."""
@@ -75,10 +75,7 @@ def _injected(text: str, cases: tuple[Case, ...]) -> list[tuple[str, Injection]]
 
 
 def judge(name: str, options: dict[str, Any], *, default_baseline: str | None) -> None:
-    """Measure both arms, print the verdicts and exit with their code.
-
-    Without a default baseline: the stored baseline where one fits, else the last commit.
-    """
+    """Measure both arms, print the verdicts and exit with their code; without a baseline, `default_gate` chooses it."""
     from perfguard.gate.choose import compare_or_gate, default_gate, gate_against_anchor
     from perfguard.runner.arms.resolve import parse_arm
 

@@ -20,7 +20,7 @@ from perfguard.records.events import RunStarted
 
 if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
-    from perfguard.tui.options import StartedCommand
+    from perfguard.tui.launch import StartedCommand
     from perfguard.watch.housekeeping import StartingThread
     from perfguard.watch.sources.event_sources import EventSource
     from perfguard.watch.view.run_view import LogLine
@@ -43,7 +43,6 @@ source_options = together(
         "--remote-project", metavar="DIR", help="The project's directory there.  [default: the home directory]"
     ),
 )
-"""Options on where a run is that is watched."""
 
 
 def find_source(loaded: LoadedConfig, options: dict[str, Any], *, may_wait: bool = False) -> EventSource:
@@ -81,10 +80,7 @@ def parse_speed(text: str) -> float:
 
 
 def stream(source: EventSource, *, follow: bool, is_plain: bool) -> int:
-    """Print a run's events as lines; gives the exit code of the run where it is followed to its end.
-
-    Plain lines have no colours and no signs beyond ASCII.
-    """
+    """Print a run's events as lines, plain ones in ASCII; gives the run's exit code where it is followed to its end."""
     from perfguard.watch.housekeeping import keep_off
     from perfguard.watch.view.run_view import RunState
     from perfguard.watch.view.watching import RunWatch
@@ -129,8 +125,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         os.environ.setdefault(name, "1")
     from perfguard.report.messages.catalog import describe
     from perfguard.runner.doctor import check_host
-    from perfguard.tui.launch import run_app
-    from perfguard.tui.options import TuiOptions
+    from perfguard.tui.launch import TuiOptions, run_app
     from perfguard.watch.housekeeping import StartingThread, keep_off
     from perfguard.watch.past_runs import read_history
     from perfguard.watch.sources.event_sources import UpcomingSource, read_selection
@@ -154,9 +149,7 @@ def show_tui(loaded: LoadedConfig, source: EventSource, options: dict[str, Any])
         keys=loaded.config.keys,
         housekeeping=describe(placed),
         read_history=lambda: read_history(loaded),
-        read_fingerprint=watch.host,
         read_checks=(lambda: check_host(loaded)) if is_local else None,
-        read_cpus=watch.selection,
         start_command=start,
         hint=hint if isinstance(source, UpcomingSource) else "",
     )
@@ -173,7 +166,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
     """What starts a command that the user asked for in the TUI, as `--tui` does."""
 
     def start(arguments: tuple[str, ...]) -> StartedCommand:
-        from perfguard.tui.options import StartedCommand
+        from perfguard.tui.launch import StartedCommand
         from perfguard.watch.detached import DetachedRun
         from perfguard.watch.housekeeping import keep_off
         from perfguard.watch.sources.event_sources import LocalSource
@@ -189,10 +182,7 @@ def _starter(loaded: LoadedConfig, starting: StartingThread) -> Callable[[tuple[
             return StartedCommand(sentence=said or f"it ended at once with exit code {run.exit_code()}")
         watch = RunWatch(LocalSource(folder), keep_off=partial(keep_off, spared={starting.id}))
         return StartedCommand(
-            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}",
-            watch=watch,
-            read_fingerprint=watch.host,
-            read_cpus=watch.selection,
+            sentence=f"started run {folder.name}, pid {run.pid}; its output is in {run.console}", watch=watch
         )
 
     return start
@@ -236,11 +226,9 @@ tui_option = click.option(
     callback=_measure_under_tui,
     help="Measure in a process of its own and watch it; quitting leaves the run alone.",
 )
-"""The option that measures in a process of its own and watches it here."""
 
 
 def _printer(*, is_plain: bool) -> Callable[[LogLine], None]:
-    """Prints lines as stdout can show them."""
     from perfguard.report.event_lines import plain_line
 
     encoding = sys.stdout.encoding or "ascii"

@@ -35,7 +35,7 @@ from perfguard.records.plan import ArmSpec
 from perfguard.records.result import RunResult
 from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Verdict
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git_bisect import GitBisect, Span, started_bisect
+from perfguard.runner.arms.git import GitBisect, Span, started_bisect
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.session import Request
 from perfguard.store.files import load_json, write_text
@@ -115,10 +115,8 @@ class _Gates:
     request: Request
     good: Commit
     run_gate: RunGate
-    path: Path
-    """File that keeps the answers."""
-    log: BisectionLog
-    """Its content; its answers grow."""
+    path: Path  # File that keeps the answers
+    log: BisectionLog  # Its content; its answers grow
 
     def compare_ends(self, bad: Commit) -> BisectionStep:
         """The good revision against the bad one; only an answer is kept, so that anything else is tried again."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfguard import __version__
 from perfguard.errors import ExitCode, MeasurementError
 from perfguard.gate.calibration.aa_gates import gates_of_scope, gates_of_suite, with_gates
 from perfguard.gate.calibration.error_rate import CalibrationState, scope_difference
@@ -27,8 +26,7 @@ from perfguard.gate.calibration.machine_rates import (
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.host.identity import stack_id
 from perfguard.host.parsers.software import decode_software
-from perfguard.host.probe import probe
-from perfguard.host.software import query_software
+from perfguard.host.probe import probe, query_software
 from perfguard.records.calibration import AAGate, Calibration, CalibrationSummary, Scope
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.result import ArmSummary, RunResult
@@ -41,15 +39,10 @@ from perfguard.runner.run_folder import read_events
 from perfguard.runner.session import Request, choose_cpus
 from perfguard.store.calibrations import banked_file, load_calibration, save_calibration
 
-LONGEST_PATH_PADDING = 96
-"""Characters; a folder's name must stay below 255."""
+LONGEST_PATH_PADDING = 96  # Characters; a folder's name must stay below 255
+LARGEST_ENVIRONMENT = 4096  # Bytes: the stack moves through every offset in a page
 
-LARGEST_ENVIRONMENT = 4096
-"""Bytes: the stack moves through every offset in a page."""
-
-
-RunGate = Callable[..., RunResult]
-"""Measures and judges one gate; `compare_arms`, or a fake of it."""
+RunGate = Callable[..., RunResult]  # Measures and judges one gate; `compare_arms`, or a fake of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +50,8 @@ class Calibrated:
     """What a calibration came to."""
 
     path: Path
-    scope: Scope
-    """What it was held against."""
-    calibration: Calibration | None
-    """All gates of this scope; None where there is none."""
+    scope: Scope  # What it was held against
+    calibration: Calibration | None  # All gates of this scope; None where there is none
     state: CalibrationState
     summary: CalibrationSummary | None
     error_rate: Fact
@@ -185,7 +176,7 @@ def _take_in(request: Request, calibration: Calibration | None, scope: Scope) ->
 
 
 def _store(request: Request, calibration: Calibration | None, gates: Sequence[AAGate], scope: Scope) -> Calibration:
-    merged = with_gates(calibration, gates, scope=scope, suite=request.suite, perfguard=__version__)
+    merged = with_gates(calibration, gates, scope=scope, suite=request.suite)
     merged = with_present_cases(merged, request) or merged
     save_calibration(calibration_place(request, scope.machine_id), merged)
     return merged

@@ -36,12 +36,10 @@ class Target:
 
     detect_ratio: float
     power: float
-    alpha: float
-    """Family-wise level of a gate."""
+    alpha: float  # Family-wise level of a gate
     budget_s: float
     max_blocks: int
-    min_blocks: int
-    """Blocks below which a gate decides nothing."""
+    min_blocks: int  # Blocks below which a gate decides nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +47,7 @@ class CaseNoise:
     """What is known of one case on the machine."""
 
     block_sd: float
-    margin_ratio: float
-    """Its margin, placebo floor included."""
+    margin_ratio: float  # Its margin, placebo floor included
 
 
 def plan_suite(request: Request, *, detect_ratio: float, power: float) -> SuitePlan:
@@ -117,8 +114,7 @@ def _require_possible(request: Request, gating: list[str], *, detect_ratio: floa
         raise UsageError(f"--power {100 * power:g}% cannot be planned for; use one from 50% to 99.9%")
 
 
-_Known = tuple[dict[str, CaseNoise], Pace, Fact]
-"""What is known of the suite: noise by case id, pace, and where it comes from."""
+_Known = tuple[dict[str, CaseNoise], Pace, Fact]  # Noise by case id, pace, and where both come from
 
 
 def _from_calibration(calibrated: Calibrated) -> _Known | None:

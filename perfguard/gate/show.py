@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from perfguard.config import LoadedConfig
@@ -142,12 +143,4 @@ def _replayed(loaded: LoadedConfig, start: RunStarted, events: Sequence[Event]) 
 
 
 def _summary(ready: ArmReady) -> ArmSummary:
-    return ArmSummary(
-        text=ready.text,
-        source_id=ready.source_id,
-        interpreter=ready.interpreter,
-        python=ready.python,
-        torch=ready.torch,
-        stack_id=ready.stack_id,
-        commit=ready.commit,
-    )
+    return ArmSummary(**{field.name: getattr(ready, field.name) for field in fields(ArmSummary)})

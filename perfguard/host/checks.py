@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfguard.host.parsers.parsing import parse_count, parse_float
 from perfguard.host.parsers.reading import open_tree
 from perfguard.host.parsers.software import ALLOCATORS, allocator
-from perfguard.records.facts import Fact, fact
+from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus, Fingerprint, QuotaState
 
@@ -21,18 +20,15 @@ _UNKNOWN, _NOT_APPLICABLE = CheckStatus.UNKNOWN, CheckStatus.NOT_APPLICABLE
 _STEAL_WARN_RATIO = 0.001
 _STEAL_FAIL_RATIO = 0.01
 _BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-_UNBOUND = ("disabled", "none", "false")
-"""Values of binding variables that bind nothing."""
+_UNBOUND = ("disabled", "none", "false")  # Values of binding variables that bind nothing
 _MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _UNREAD, _ON, _OFF, _NONE = (fact("doctor.unknown"), fact("doctor.on"), fact("doctor.off"), fact("doctor.none"))
 
-_Seen = tuple[CheckStatus, Fact, Fact | None]
-"""What a check says: how good it is, what was observed, how to fix it."""
+_Seen = tuple[CheckStatus, Fact, Fact | None]  # How good it is, what was observed, how to fix it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Host:
+class _Host(NamedTuple):
     fingerprint: Fingerprint
     environment: Mapping[str, str]
     threads: int
@@ -48,25 +44,21 @@ def run_checks(
     cpus: Iterable[int] | None,
     root: Path = Path("/"),
 ) -> tuple[CheckResult, ...]:
-    """All checks, in the order a person would fix them.
+    """All checks of a run on a host, in the order a person would fix them.
 
-    Args:
-        fingerprint: The host.
-        environment: Variables that the workers will see.
-        threads: Threads of a run; None for one a CPU of the mask.
-        cpus: The mask of a run; None where none was chosen, then all online CPUs count.
-        root: The machine, for the load of this moment.
+    `environment` is what the workers will see, `cpus` the mask (None: all online CPUs), `threads` None for one a CPU of
+    it. `root` is the machine, for the load of this moment.
     """
     mask = None if cpus is None else tuple(sorted(set(cpus)))
     with open_tree(root) as tree:
         load = parse_float((tree.text("proc/loadavg") or "").partition(" ")[0])
     width = len(mask) if mask is not None else fingerprint.topology.threads_online or 1
-    host = _Host(fingerprint=fingerprint, environment=environment, threads=threads or width, cpus=mask, load=load)
-    checks = {name: (why, *check(host)) for name, (why, check) in _CHECKS.items()}
-    return tuple(
-        CheckResult(id=name, status=status, observed=observed, why=why, fix=fix)
-        for name, (why, status, observed, fix) in checks.items()
-    )
+    host = _Host(fingerprint, environment, threads=threads or width, cpus=mask, load=load)
+    results = []
+    for name, (why, check) in _CHECKS.items():
+        status, observed, fix = check(host)
+        results.append(CheckResult(id=name, status=status, observed=observed, why=why, fix=fix))
+    return tuple(results)
 
 
 def _governor(host: _Host) -> _Seen:
@@ -91,9 +83,9 @@ def _turbo(host: _Host) -> _Seen:
 
 def _smt(host: _Host) -> _Seen:
     topology = host.fingerprint.topology
+    cores = [cpu.core for cpu in topology.cpus if host.cpus is None or cpu.id in host.cpus]
     if not topology.smt:
         return _off_is_good(topology.smt, None)
-    cores = [cpu.core for cpu in topology.cpus if host.cpus is None or cpu.id in host.cpus]
     if len(cores) == len(set(cores)):
         return _OK, fact("doctor.smt_unused"), None
     return _WARN, fact("doctor.smt_shared"), fact("doctor.fix_smt")
@@ -104,13 +96,10 @@ def _load(host: _Host) -> _Seen:
     online = host.fingerprint.topology.threads_online
     if load is None or online is None:
         return _UNKNOWN, _UNREAD, None
-    status = _OK
-    if load > 0.5 and load + host.threads > online + 0.5:
-        status = _FAIL
-    elif load + host.threads <= online + 0.5 and load > max(0.5, 0.05 * online):
-        status = _WARN
-    fix = fact("doctor.fix_load")
-    return status, fact("doctor.load", runnable=load, cpus=online), None if status is _OK else fix
+    is_full, observed = load + host.threads > online + 0.5, fact("doctor.load", runnable=load, cpus=online)
+    if load <= 0.5 or (not is_full and load <= 0.05 * online):
+        return _OK, observed, None
+    return _FAIL if is_full else _WARN, observed, fact("doctor.fix_load")
 
 
 def _steal(host: _Host) -> _Seen:
@@ -171,7 +160,7 @@ def _aslr(host: _Host) -> _Seen:
 
 def _allocator(host: _Host) -> _Seen:
     preload = host.environment.get("LD_PRELOAD", "")
-    named = next((name for mark, name in ALLOCATORS.items() if mark in preload), None)
+    named = next((name for name in ALLOCATORS if name in preload), None)
     software = host.fingerprint.software
     loaded = allocator(software) if software is not None else None
     if named is not None and loaded is not None and named != loaded:
@@ -194,14 +183,8 @@ def _threads(host: _Host) -> _Seen:
     counts = {name: parse_count(host.environment.get(name)) for name in _THREAD_COUNTS}
     too_many = tuple(f"{name}={count}" for name, count in counts.items() if count is not None and count > len(mask))
     binding = tuple(name for name in _BINDING if host.environment.get(name, _UNBOUND[0]).lower() not in _UNBOUND)
-    observed = fact(
-        "doctor.threads",
-        threads=host.threads,
-        cpus=len(mask),
-        cpu_list=format_cpu_list(mask),
-        too_many=too_many,
-        binding=binding,
-    )
+    use: dict[str, Value] = {"threads": host.threads, "cpus": len(mask), "cpu_list": format_cpu_list(mask)}
+    observed = fact("doctor.threads", use, too_many=too_many, binding=binding)
     if host.threads > len(mask) or too_many:
         return _FAIL, observed, fact("doctor.fix_threads", cpus=str(len(mask)))
     if binding:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfguard.errors import UsageError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
-from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Fingerprint, LogicalCpu, NumaNode, QuotaState
+from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Fingerprint, NumaNode, QuotaState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_Ranked = tuple[bool, int, int]
 _CLASS_ORDER = tuple(CoreClass)
 
 
@@ -22,14 +20,9 @@ def select_cpus(
 ) -> CpuSelection:
     """Choose the CPUs of a run.
 
-    Without `cpus`: one NUMA node, the fastest class of cores, one CPU of each, one core left to the system.
-
-    Args:
-        fingerprint: The machine.
-        cpus: A CPU list that is taken as it stands, `0-3,8`.
-        threads: How many threads; fewer than there are CPUs shrinks the mask.
-        numa: The node to stay on.
-        available: The process's own affinity, read before torch was ever imported.
+    `cpus` is a CPU list that is taken as it stands, `0-3,8`. Without it: one NUMA node, the fastest class of cores, one
+    CPU of each, one core left to the system. Fewer `threads` than CPUs shrink the mask. `available` is this
+    process's affinity, read before torch was ever imported.
 
     Raises:
         UsageError: A CPU is offline or not allowed, a node has none, or more threads are asked for than CPUs.
@@ -43,9 +36,7 @@ def select_cpus(
     return _automatic(fingerprint, threads, node, usable, is_asked_for=numa is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Core:
-    id: int
+class _Core(NamedTuple):
     core_class: CoreClass
     cpus: tuple[int, ...]
 
@@ -91,8 +82,7 @@ def _refuse_unusable(fingerprint: Fingerprint, asked: frozenset[int], available:
     ):
         bad = asked - frozenset(good) if good is not None else frozenset[int]()
         if bad:
-            noun = "CPU" if len(bad) == 1 else "CPUs"
-            verb = "is" if len(bad) == 1 else "are"
+            noun, verb = ("CPU", "is") if len(bad) == 1 else ("CPUs", "are")
             raise UsageError(f"{noun} {format_cpu_list(bad)} {verb} {problem}; choose from {_shown(good)}.")
 
 
@@ -100,9 +90,15 @@ def _automatic(
     fingerprint: Fingerprint, threads: int | None, node: NumaNode | None, usable: frozenset[int], *, is_asked_for: bool
 ) -> CpuSelection:
     on_node = usable & frozenset(node.cpus or ()) if node is not None else usable
-    cores = _best_class(_cores(fingerprint, on_node))
-    left = _left_to_system(cores, threads)
-    ranked = _in_order([core for core in cores if core is not left], with_siblings=(threads or 0) > len(cores))
+    found = _cores(fingerprint, on_node)
+    # Classes are never mixed: threads would wait for the slowest core.
+    best = min((core.core_class for core in found), key=_CLASS_ORDER.index)
+    cores = [core for core in found if core.core_class is best]
+    # The lowest core takes most interrupts.
+    left = None if len(cores) < 2 or (threads or 0) >= len(cores) else cores[0]
+    used = [core for core in cores if core is not left]
+    siblings = [cpu for core in used for cpu in core.cpus[1:]] if (threads or 0) > len(cores) else []
+    ranked = (*(core.cpus[0] for core in used), *siblings)
     limit = _quota(fingerprint)
     asked = threads if threads is not None or limit is None else min(limit, len(ranked))
     chosen = _shrink(ranked, asked, "the machine has" if node is None else f"NUMA node {node.id} has")
@@ -130,36 +126,10 @@ def _cores(fingerprint: Fingerprint, usable: frozenset[int]) -> list[_Core]:
     places = {cpu.id: cpu for cpu in fingerprint.topology.cpus}
     members: dict[int, list[int]] = {}
     for cpu in sorted(usable):
-        place: LogicalCpu | None = places.get(cpu)
-        members.setdefault(cpu if place is None or place.core is None else place.core, []).append(cpu)
-    return [
-        _Core(id=core, core_class=_class_of(places.get(cpus[0])), cpus=tuple(cpus))
-        for core, cpus in sorted(members.items(), key=lambda item: item[1][0])
-    ]
-
-
-def _class_of(cpu: LogicalCpu | None) -> CoreClass:
-    return CoreClass.PERFORMANCE if cpu is None else cpu.core_class
-
-
-def _best_class(cores: list[_Core]) -> list[_Core]:
-    """Classes are never mixed: threads would wait for the slowest core."""
-    best = min((core.core_class for core in cores), key=_CLASS_ORDER.index)
-    return [core for core in cores if core.core_class is best]
-
-
-def _left_to_system(cores: list[_Core], threads: int | None) -> _Core | None:
-    """The lowest core, which takes most interrupts, unless every core was asked for."""
-    if len(cores) < 2 or (threads is not None and threads >= len(cores)):
-        return None
-    return cores[0]
-
-
-def _in_order(cores: list[_Core], *, with_siblings: bool) -> tuple[int, ...]:
-    """One CPU of each core; siblings behind them, and only when there are more threads than cores."""
-    first = tuple(core.cpus[0] for core in cores)
-    siblings = (cpu for core in cores for cpu in core.cpus[1:])
-    return (*first, *siblings) if with_siblings else first
+        core = places[cpu].core if cpu in places else None
+        members.setdefault(cpu if core is None else core, []).append(cpu)
+    classes = {cpu: place.core_class for cpu, place in places.items()}
+    return [_Core(classes.get(cpus[0], CoreClass.PERFORMANCE), tuple(cpus)) for cpus in sorted(members.values())]
 
 
 def _shrink(cpus: tuple[int, ...], threads: int | None, owner: str) -> tuple[int, ...]:
@@ -182,7 +152,10 @@ def _quota(fingerprint: Fingerprint) -> int | None:
 def _node(fingerprint: Fingerprint, numa: int | None, usable: frozenset[int]) -> NumaNode | None:
     nodes = fingerprint.topology.numa_nodes
     if numa is None:
-        return max(nodes, key=lambda node: _node_rank(node, usable), default=None) if _knows(nodes, usable) else None
+        # Those with memory first, most CPUs, lowest number.
+        counts = {node: len(usable & frozenset(node.cpus or ())) for node in nodes}
+        ranks = {(node.memory_bytes != 0, count, -node.id): node for node, count in counts.items() if count}
+        return ranks[max(ranks)] if ranks else None
     asked = next((node for node in nodes if node.id == numa), None)
     if asked is None:
         known = ", ".join(str(node.id) for node in nodes) or "none"
@@ -192,22 +165,12 @@ def _node(fingerprint: Fingerprint, numa: int | None, usable: frozenset[int]) ->
     return asked
 
 
-def _knows(nodes: Iterable[NumaNode], usable: frozenset[int]) -> bool:
-    return any(usable & frozenset(node.cpus or ()) for node in nodes)
-
-
-def _node_rank(node: NumaNode, usable: frozenset[int]) -> _Ranked:
-    """Nodes without any of the CPUs last, then those with memory first, most CPUs, lowest number."""
-    count = len(usable & frozenset(node.cpus or ()))
-    return count > 0 and node.memory_bytes != 0, count, -node.id
-
-
 def _selection(
     fingerprint: Fingerprint, chosen: tuple[int, ...], *, housekeeping: tuple[int, ...], reason: Fact
 ) -> CpuSelection:
     holding = [node for node in fingerprint.topology.numa_nodes if set(chosen) & set(node.cpus or ())]
     node = holding[0] if len(holding) == 1 and set(chosen) <= set(holding[0].cpus or ()) else None
-    classes = {_class_of(cpu) for cpu in fingerprint.topology.cpus if cpu.id in chosen}
+    classes = {cpu.core_class for cpu in fingerprint.topology.cpus if cpu.id in chosen}
     several = len(fingerprint.topology.numa_nodes) > 1
     allowed = fingerprint.limits.allowed_nodes
     may_bind = node is not None and several and node.memory_bytes != 0 and (allowed is None or node.id in allowed)

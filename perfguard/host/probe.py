@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
+import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,9 @@ from perfguard.host.identity import machine_id, stack_id
 from perfguard.host.parsers.cgroup import read_limits
 from perfguard.host.parsers.cpu import parse_cpuinfo, processors_by_id, read_cpu
 from perfguard.host.parsers.isa import measured_isa, read_isa
+from perfguard.host.parsers.parsing import parse_words
 from perfguard.host.parsers.reading import open_tree
+from perfguard.host.parsers.software import decode_software
 from perfguard.host.parsers.state import read_state
 from perfguard.host.parsers.topology import online_cpus, read_caches, read_topology
 from perfguard.records.facts import Fact, fact
@@ -23,10 +28,13 @@ from perfguard.records.machine.fingerprint import AmxPermission, Fingerprint, So
 if TYPE_CHECKING:
     from perfguard.host.parsers.parsing import Files
 
-
 _SYS_ARCH_PRCTL = 158
 _ARCH_REQ_XCOMP_PERM = 0x1023
 _XFEATURE_XTILEDATA = 18
+_REPORTER = Path(__file__).parents[1] / "worker" / "torch_env.py"
+_RUN_REPORTER = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+_MAX_ERROR = 250
+_TIMEOUT_S = 180.0
 
 
 def amx_permission() -> AmxPermission:
@@ -46,16 +54,16 @@ def fill_from_host(found: Fingerprint) -> Fingerprint:
     cpu, topology, state = found.cpu, found.topology, found.state
     if cpu.brand is None:
         cpu = replace(cpu, brand=_brand())
-    if topology.threads_online is None or topology.cores is None:
-        topology = replace(
-            topology,
-            threads_online=topology.threads_online or _count(logical=True),
-            cores=topology.cores or _count(logical=False),
-        )
-    if state.memory_bytes is None:
-        state = replace(state, memory_bytes=_memory())
-    if state.kernel is None:
-        state = replace(state, kernel=os.uname().release)
+    threads, cores, memory_bytes = topology.threads_online, topology.cores, state.memory_bytes
+    with suppress(Exception):
+        if None in {threads, cores, memory_bytes}:
+            import psutil
+
+            threads = threads or psutil.cpu_count(logical=True)
+            cores = cores or psutil.cpu_count(logical=False)
+            memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
+    topology = replace(topology, threads_online=threads, cores=cores)
+    state = replace(state, memory_bytes=memory_bytes, kernel=state.kernel or os.uname().release)
     return replace(found, cpu=cpu, topology=topology, state=state)
 
 
@@ -69,30 +77,10 @@ def _brand() -> str | None:
     return None
 
 
-def _count(*, logical: bool) -> int | None:
-    with suppress(Exception):
-        import psutil
-
-        count = psutil.cpu_count(logical=logical)
-        return int(count) if count else None
-    return None
-
-
-def _memory() -> int | None:
-    with suppress(Exception):
-        import psutil
-
-        return int(psutil.virtual_memory().total)
-    return None
-
-
 def probe(root: Path = Path("/"), *, software: SoftwareFacts | None = None) -> Fingerprint:
-    """The fingerprint of the machine at a root.
+    """The fingerprint of the machine at a root, `/` for this one, with what the interpreter under test said of itself.
 
-    Args:
-        root: `/` for this machine; else a recorded one, a folder or tarball, and then nothing of this machine
-            enters the answer.
-        software: What the interpreter under test said of itself.
+    Of a recorded machine, a folder or tarball, nothing of this machine enters the answer.
 
     Raises:
         FingerprintError: The root holds no machine.
@@ -128,50 +116,61 @@ def read_fingerprint(
         state=read_state(files, online or ()),
         software=software,
     )
-    return _with_ids(replace(found, notes=notes_for(found)))
+    return _with_ids(replace(found, notes=_notes(found)))
 
 
 def _with_ids(found: Fingerprint) -> Fingerprint:
     return replace(found, machine_id=machine_id(found), stack_id=stack_id(found.software))
 
 
-def notes_for(found: Fingerprint) -> tuple[Fact, ...]:
+def _notes(found: Fingerprint) -> tuple[Fact, ...]:
     """The most important first."""
-    return (*_about_cpu(found), *_about_topology(found), *_about_state(found))
-
-
-def _about_cpu(found: Fingerprint) -> list[Fact]:
-    notes = []
-    if found.cpu.vendor is None:
-        notes.append(fact("host.no_vendor"))
-    if found.isa.features is None:
-        notes.append(fact("host.no_isa_flags"))
-    if found.cpu.architecture in {"aarch64", "arm"}:
-        notes.append(fact("host.arm"))
-    elif found.cpu.architecture not in {"x86_64", None}:
-        notes.append(fact("host.architecture", architecture=found.cpu.architecture))
-    if found.cpu.vendor in {"AuthenticAMD", "HygonGenuine"}:
-        notes.append(fact("host.amd"))
-    return notes
-
-
-def _about_topology(found: Fingerprint) -> list[Fact]:
-    topology = found.topology
-    notes = []
-    if topology.cores is None:
-        notes.append(fact("host.no_cores"))
-    if found.cpu.hypervisor:
-        notes.append(fact("host.virtual"))
-    if found.cpu.architecture == "aarch64" and topology.hybrid:
-        notes.append(fact("host.arm_core_classes"))
+    cpu, topology = found.cpu, found.topology
+    is_arm, other = cpu.architecture in {"aarch64", "arm"}, fact("host.architecture", architecture=cpu.architecture)
     empty = tuple(node.id for node in topology.numa_nodes if node.cpus == ())
-    if empty:
-        notes.append(fact("host.nodes_without_cpus", nodes=empty))
     bare = tuple(node.id for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0)
-    if bare:
-        notes.append(fact("host.nodes_without_memory", nodes=bare))
-    return notes
+    notes = (
+        (cpu.vendor is None, fact("host.no_vendor")),
+        (found.isa.features is None, fact("host.no_isa_flags")),
+        (is_arm, fact("host.arm")),
+        (not is_arm and cpu.architecture not in {"x86_64", None}, other),
+        (cpu.vendor in {"AuthenticAMD", "HygonGenuine"}, fact("host.amd")),
+        (topology.cores is None, fact("host.no_cores")),
+        (cpu.hypervisor, fact("host.virtual")),
+        (cpu.architecture == "aarch64" and topology.hybrid, fact("host.arm_core_classes")),
+        (empty, fact("host.nodes_without_cpus", nodes=empty)),
+        (bare, fact("host.nodes_without_memory", nodes=bare)),
+        (not found.state.frequency, fact("host.no_cpufreq")),
+    )
+    return tuple(note for applies, note in notes if applies)
 
 
-def _about_state(found: Fingerprint) -> list[Fact]:
-    return [] if found.state.frequency else [fact("host.no_cpufreq")]
+def query_software(
+    python: Path, *, environment: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S
+) -> SoftwareFacts:
+    """What an interpreter, which needs torch but not perfguard, says of itself in a process of its own.
+
+    `environment` is its whole environment, None this process's own. `problem` of the answer says why it is empty when
+    the interpreter could not be asked.
+    """
+    command = (str(python), "-c", _RUN_REPORTER, str(_REPORTER))
+    try:
+        done = subprocess.run(
+            command,
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        problem = fact("host.interpreter_not_started", interpreter=str(python), error=parse_words(str(error)))
+        return SoftwareFacts(problem=problem)
+    try:
+        answer: object = json.loads(done.stdout.decode("utf-8", errors="replace").strip().rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        tail = done.stderr.decode("utf-8", errors="replace").strip().rpartition("\n")[2]
+        said = parse_words(tail[:_MAX_ERROR])
+        problem = fact("host.interpreter_failed", interpreter=str(python), status=done.returncode, error=said)
+        return SoftwareFacts(problem=problem)
+    return decode_software(answer)

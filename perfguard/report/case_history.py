@@ -17,16 +17,11 @@ from perfguard.watch.view.run_view import History, HistoryPoint
 class CaseHistory:
     """One case in all recorded runs."""
 
-    case_id: str
-    """The case."""
-    title: str
-    """The shortest name that tells it from the other cases."""
-    points: tuple[HistoryPoint, ...]
-    """Sorted by time; never empty."""
-    baseline_s: float | None
-    """Median of its stored baseline; None without one."""
-    baseline_machine_id: str | None = None
-    """The machine that the stored baseline is of."""
+    case_id: str  # The case
+    title: str  # The shortest name that distinguishes it from the other cases
+    points: tuple[HistoryPoint, ...]  # Sorted by time; never empty
+    baseline_s: float | None  # Median of its stored baseline; None without one
+    baseline_machine_id: str | None = None  # The machine that the stored baseline is of
 
     @property
     def latest(self) -> HistoryPoint:
@@ -35,27 +30,26 @@ class CaseHistory:
 
     @property
     def reference(self) -> str | None:
-        """What the newest run is told against: `stored baseline`, else `run before`; None with neither.
+        """What the newest run is compared with: `stored baseline`, else `run before`; None with neither.
 
         Both are of the newest run's machine: a time of another one says nothing of a change.
         """
-        return self._reference[0]
+        return self._reference[0] if self._reference else None
 
     @property
     def log_ratio(self) -> float | None:
         """The newest run against `reference`; None without one."""
-        before_s = self._reference[1]
-        return None if before_s is None else math.log(self.latest.median_s / before_s)
+        return math.log(self.latest.median_s / self._reference[1]) if self._reference else None
 
     @property
-    def _reference(self) -> tuple[str, float] | tuple[None, None]:
+    def _reference(self) -> tuple[str, float] | None:
         latest = self.latest
-        is_here = latest.machine_id is not None and latest.machine_id == self.baseline_machine_id
-        before_s = next((p.median_s for p in self.points[-2::-1] if p.machine_id == latest.machine_id), None)
-        name, value_s = (
-            ("stored baseline", self.baseline_s) if self.baseline_s and is_here else ("run before", before_s)
-        )
-        return (None, None) if not value_s or value_s <= 0 or latest.median_s <= 0 else (name, value_s)
+        if self.baseline_s and latest.machine_id is not None and latest.machine_id == self.baseline_machine_id:
+            name, value_s = "stored baseline", self.baseline_s
+        else:
+            before = (point.median_s for point in self.points[-2::-1] if point.machine_id == latest.machine_id)
+            name, value_s = "run before", next(before, 0.0)
+        return (name, value_s) if value_s > 0 and latest.median_s > 0 else None
 
 
 def histories_of(history: History) -> tuple[CaseHistory, ...]:
@@ -78,27 +72,20 @@ def histories_of(history: History) -> tuple[CaseHistory, ...]:
 
 def changes_before(points: Sequence[HistoryPoint]) -> list[str]:
     """What changed from the run before: `H` the host, `S` the software, `HS` both; one text a point."""
-    texts = [""] if points else []
-    for before, now in pairwise(points):
-        host = "H" if now.machine_id != before.machine_id else ""
-        stack = "S" if now.stack_id != before.stack_id else ""
-        texts.append(host + stack)
-    return texts
+    changes = [
+        "H" * (now.machine_id != before.machine_id) + "S" * (now.stack_id != before.stack_id)
+        for before, now in pairwise(points)
+    ]
+    return [""] * bool(points) + changes
 
 
 def changes_text(points: Sequence[HistoryPoint]) -> str:
-    """`host changed 2 times, software once`; empty where both stayed."""
-    changes = changes_before(points)
-    parts = [
-        f"{name} {_times(sum(letter in change for change in changes))}"
-        for name, letter in (("host changed", "H"), ("software changed", "S"))
-        if any(letter in change for change in changes)
-    ]
-    return ", ".join(parts)
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+    """`host changed 2 times, software changed once`; empty where both stayed."""
+    letters = "".join(changes_before(points))
+    counts = (("host", letters.count("H")), ("software", letters.count("S")))
+    return ", ".join(
+        f"{name} changed {'once' if number == 1 else f'{number} times'}" for name, number in counts if number
+    )
 
 
 def unread_runs(history: History) -> tuple[str, ...]:
@@ -110,12 +97,9 @@ _TREE = re.compile(r"[0-9a-f]{40,64}")
 
 
 def short_source(source_id: str | None, commit: str | None) -> str:
-    """`6f076dd97fd2+31bc70`: a commit, and of what was changed since then the beginning of its hash; `-` for None.
+    """`6f076dd97fd2+31bc70`: a commit, and the beginning of a hash of what was changed since then; `-` for None.
 
-    Args:
-        source_id: Identity of the source tree: git's id of a tree and, after a plus, a hash of what differs from it.
-        commit: The commit that it is or was made from; None where it is not known: then git's tree is shown as
-            `tree 6f076dd97fd2`.
+    `source_id` is git's id of a tree and, after a plus, that hash. Without a commit it is `tree 6f076dd97fd2`.
     """
     if not source_id:
         return "-"

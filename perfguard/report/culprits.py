@@ -18,8 +18,6 @@ _ENOUGH_EXPLAINED = 0.8
 """Part of the step's difference after which no more culprits are shown."""
 _WORTH_SHOWING = 0.05
 """Part of the step's difference that a further culprit must have."""
-
-
 _SAYS_WHERE = ("optimizer.", "ops.moved")
 """Beginnings of codes whose headline names the place."""
 
@@ -27,12 +25,9 @@ _SAYS_WHERE = ("optimizer.", "ops.moved")
 class CulpritLine(NamedTuple):
     """One culprit as it is shown."""
 
-    headline: str
-    """`Attention no longer fused: flash_attention → bmm + masked_fill_`."""
-    place: str
-    """`train/gpt.py:22`, or `forward of Net.layer3` where no line is known; may be empty."""
-    cost: str
-    """`+0.99 ms · 37 %`; empty for a change that was only counted."""
+    headline: str  # `Attention no longer fused: flash_attention → bmm + masked_fill_`
+    place: str  # `train/gpt.py:22`, or `forward of Net.layer3` where no line is known; may be empty
+    cost: str  # `+0.99 ms · 37 %`; empty for a change that was only counted
 
     @property
     def details(self) -> str:
@@ -41,12 +36,10 @@ class CulpritLine(NamedTuple):
 
 
 def culprit_lines(attribution: Attribution) -> list[CulpritLine]:
-    """What made the step slower or faster, largest part first, at most three; else the gravest changed op count."""
-    shown = [_line(culprit) for culprit in _worth_showing(attribution)]
-    if shown:
-        return shown
-    return [
-        CulpritLine(describe(change.fact), place_of(change.fact), "") for change in attribution.op_count_changes[:1]
+    """What made the step slower or faster, largest part first, at most three; else the worst changed op count."""
+    counted = attribution.op_count_changes[:1]
+    return [_line(culprit) for culprit in _worth_showing(attribution)] or [
+        CulpritLine(describe(change.fact), place_of(change.fact), "") for change in counted
     ]
 
 
@@ -58,7 +51,7 @@ def culprit_texts(attribution: Attribution) -> list[str]:
 
 
 def step_text(attribution: Attribution) -> str:
-    """`step +6.2 % [+5.1 %, +7.4 %]`, and whether that can be told from noise."""
+    """`step +6.2 % [+5.1 %, +7.4 %]`, and whether it is within the noise."""
     balance = attribution.balance
     if balance.baseline_s <= 0:
         return f"step {format_signed_seconds(balance.delta_s)}"
@@ -82,12 +75,9 @@ def change_text(change: OpCountChange) -> str:
 
 def beyond_culprits(changes: Sequence[OpCountChange], attribution: Attribution | None) -> list[OpCountChange]:
     """Changed op counts that no culprit shows already."""
-    shown = [culprit.fact for culprit in _worth_showing(attribution)] if attribution is not None else []
-    return [
-        change
-        for change in changes
-        if not any(fact.code == change.fact.code and fact.values == change.fact.values for fact in shown)
-    ]
+    culprits = _worth_showing(attribution) if attribution is not None else []
+    shown = [(culprit.fact.code, culprit.fact.values) for culprit in culprits]
+    return [change for change in changes if (change.fact.code, change.fact.values) not in shown]
 
 
 def place_of(change: Fact) -> str:
@@ -97,15 +87,12 @@ def place_of(change: Fact) -> str:
     phases, places = change.values.get("phases"), change.values.get("places")
     module = change.subject.op or ""
     names = " and ".join(map(str, phases)) if isinstance(phases, tuple) else ""
-    if names == "optimizer" and module:
-        names, module = module, ""
-    text = " of ".join(filter(None, (names, module)))
-    many = isinstance(places, int) and places > 1
-    return f"{text}, {format_count(places, 'place')}" if many and isinstance(places, int) else text
+    text = module if names == "optimizer" and module else " of ".join(filter(None, (names, module)))
+    return f"{text}, {format_count(places, 'place')}" if isinstance(places, int) and places > 1 else text
 
 
 def place_of_culprit(culprit: Culprit) -> str:
-    """The same of a culprit; its phases where an older recording tells no more."""
+    """The same of a culprit; its phases where an older recording has no more."""
     return place_of(culprit.fact) or " and ".join(phase.value for phase in culprit.phases or (culprit.phase,))
 
 
@@ -126,11 +113,11 @@ def _worth_showing(attribution: Attribution) -> list[Culprit]:
     shown: list[Culprit] = []
     explained = 0.0
     for culprit in attribution.culprits:
+        if len(shown) == MOST_SHOWN or (shown and explained >= _ENOUGH_EXPLAINED):
+            break
         share = culprit.share
         if not math.isfinite(share):
             share = 0.0 if culprit.is_within_noise or not total_s else abs(culprit.delta_s) / total_s
-        if len(shown) == MOST_SHOWN or (shown and explained >= _ENOUGH_EXPLAINED):
-            break
         if not shown or share >= _WORTH_SHOWING:
             shown.append(culprit)
             explained += share
@@ -157,15 +144,10 @@ class Part(NamedTuple):
     value_s: float
 
 
-def parts_of(attribution: Attribution, *, most: int = _SHOWN_CULPRITS) -> list[Part]:
-    """Parts that add up to the step's difference: culprits first, then the rest by kind; parts of nothing are left out.
-
-    Args:
-        attribution: Its balance is the sum.
-        most: Culprits that get a part of their own.
-    """
+def parts_of(attribution: Attribution) -> list[Part]:
+    """Parts that add up to the balance: the largest culprits, then the rest by kind; parts of nothing are left out."""
     balance = attribution.balance
-    shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:most]
+    shown = [culprit for culprit in attribution.culprits if not culprit.is_within_noise][:_SHOWN_CULPRITS]
     parts = [Part(shorten(describe(culprit.fact), _LONGEST_NAME), culprit.delta_s) for culprit in shown]
     in_python = sum(c.delta_s for c in shown if c.ops and all(key.op == PYTHON_OP for key in c.ops))
     in_ops = sum(c.delta_s for c in shown) - in_python

@@ -10,20 +10,23 @@ from typing import Any
 from perfguard.units import printable
 
 _BREAK = "\N{ZERO WIDTH SPACE}"
-_SAFE = {
-    "\\": "\\\\",
-    "&": "&amp;",
-    "<": "&lt;",
-    ">": "&gt;",
-    "|": "\\|",
-    "`": "'",
-    "*": "\\*",
-    "_": "\\_",
-    "[": "\\[",
-    "]": "\\]",
-    "~": "\\~",
-    "$": "\N{FULLWIDTH DOLLAR SIGN}",
-}
+_DOLLAR = "\N{FULLWIDTH DOLLAR SIGN}"
+_SAFE = str.maketrans(
+    {
+        "\\": "\\\\",
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        "|": "\\|",
+        "`": "'",
+        "*": "\\*",
+        "_": "\\_",
+        "[": "\\[",
+        "]": "\\]",
+        "~": "\\~",
+        "$": _DOLLAR,
+    }
+)
 """What Markdown or HTML would read as more than text. GitHub's mathematics knows no escape outside a formula."""
 _REFERENCES = re.compile(
     r"(?<=[@#])(?=\w)|(?<=[A-Za-z]:)(?=//)|(?<=www)(?=\.)|(?<=mailto:)(?=\S)|(?<=xmpp:)(?=\S)|(?<=GH-)(?=\d)",
@@ -37,14 +40,13 @@ _BLOCK = re.compile(r"(?=(?:#{1,6}|[-+=]+|\d{1,9}[.)])(?:\s|$))")
 def escape(text: str) -> str:
     """Text that Markdown, HTML and GitHub leave as it is: no markup, mention, reference or link comes of it."""
     line = _one_line(text)
-    if _BLOCK.match(line):
-        line = _BREAK + line
-    return "".join(_SAFE.get(character, character) for character in _unlinked(line))
+    begin = _BREAK if _BLOCK.match(line) else ""
+    return _unlinked(begin + line).translate(_SAFE)
 
 
 def escape_html(text: str) -> str:
     """The same for text between tags, where Markdown is not read."""
-    return html.escape(_unlinked(_one_line(text))).replace("$", _SAFE["$"])
+    return html.escape(_unlinked(_one_line(text))).replace("$", _DOLLAR)
 
 
 def code(text: str) -> str:
@@ -70,9 +72,7 @@ MOST_CHARACTERS = 2000
 """A longer text is cut: names and sentences of perfguard have some hundred characters."""
 LONGEST_NAME = 160
 """Of a case in a table; where its evidence stands it has all of its name."""
-_ISLAND_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\N{LINE SEPARATOR}": "\\u2028"} | {
-    "\N{PARAGRAPH SEPARATOR}": "\\u2029"
-}
+_ISLAND_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 def shown(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -84,4 +84,4 @@ def shown(text: str, most: int = MOST_CHARACTERS) -> str:
 def island(value: Any) -> str:
     """Plain data as JSON that can stand inside a script element: no text of it can end that or begin another."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return "".join(_ISLAND_ESCAPES.get(character, character) for character in text)
+    return text.translate(_ISLAND_ESCAPES)

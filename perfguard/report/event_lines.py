@@ -44,36 +44,27 @@ _MODES = {"paired": "two arms in interleaved blocks", "rounds": "one arm in roun
 
 
 def line_text(line: LogLine, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What a line says, printable.
-
-    Args:
-        line: What to say.
-        names: Short names of cases by id; other cases go by their id.
-    """
+    """What a line says, printable; cases without a short name in `names` go by their id."""
     if isinstance(line.what, Fact):
         return printable(describe(line.what))
-    event = line.what
-    return printable(_preparation(event, names) or _measurement(event, names) or _conclusion(event, names))
+    case_id = getattr(line.what, "case_id", "")
+    name = names.get(case_id, case_id)
+    return printable(_before_blocks(line.what, name) or _in_blocks(line.what, name) or _after_blocks(line.what, names))
 
 
 def plain_line(line: LogLine, names: Mapping[str, str], *, is_ascii: bool = False, zone: tzinfo | None = None) -> str:
     """`14:03:07 · block 4 took 12 s`: a line for a terminal, a CI log or a screen reader.
 
-    Args:
-        line: What to say.
-        names: Short names of cases by id.
-        is_ascii: Whether signs are ASCII characters; names in the text stay as they are.
-        zone: Of the time of day; that of the machine when None.
+    `is_ascii` is of the signs alone. The time of day is of `zone`, that of the machine for None.
     """
     sign = (_ASCII_SIGNS if is_ascii else _SIGNS)[line.level]
     return f"{_time_of_day(line.t_wall, zone)} {sign} {line_text(line, names)}"
 
 
-def _preparation(event: Event, names: Mapping[str, str]) -> str:
+def _before_blocks(event: Event, name: str) -> str:
     match event:
         case RunStarted():
-            cases = format_count(len(event.case_ids), "case")
-            mode = _MODES.get(event.mode, event.mode)
+            cases, mode = format_count(len(event.case_ids), "case"), _MODES.get(event.mode, event.mode)
             return f"run {event.run_id}: {cases} of {event.suite}, {mode}, at most {format_duration(event.budget_s)}"
         case ArmReady():
             torch = f", torch {event.torch}" if event.torch else ""
@@ -83,63 +74,55 @@ def _preparation(event: Event, names: Mapping[str, str]) -> str:
             return "both arms are identical by their hashes: they pass by construction"
         case CaseCalibrated():
             loops = format_count(event.inner_loops, "iteration")
-            return (
-                f"{_name(event.case_id, names)}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
-            )
+            return f"{name}: {format_seconds(event.iteration_s)} per iteration, {loops} per sample"
+        case StageStarted():
+            return f"{_STAGES[event.stage]}: {format_count(len(event.case_ids), 'case')}"
         case _:
             return ""
 
 
-def _measurement(event: Event, names: Mapping[str, str]) -> str:
-    text = ""
+def _in_blocks(event: Event, name: str) -> str:
     match event:
-        case StageStarted():
-            text = f"{_STAGES[event.stage]}: {format_count(len(event.case_ids), 'case')}"
         case BlockStarted():
-            text = f"block {event.block + 1} begins with {format_count(len(event.case_ids), 'case')}"
+            return f"block {event.block + 1} begins with {format_count(len(event.case_ids), 'case')}"
         case BlockFinished():
             stolen = "" if event.steal_ratio is None else f", {format_ratio(event.steal_ratio)} stolen"
-            text = f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
+            return f"block {event.block + 1} took {format_duration(event.duration_s)}{stolen}"
         case AnalysesPlanned():
-            text = f"interim analyses planned over about {format_count(event.blocks, 'block')}"
-        case CaseFailed(skipped=True):
-            text = f"{_name(event.case_id, names)}: {describe(event.reason)}"
+            return f"interim analyses planned over about {format_count(event.blocks, 'block')}"
         case CaseFailed():
-            text = f"{_name(event.case_id, names)} failed in the {event.arm.value}: {describe(event.reason)}"
+            failed = "" if event.skipped else f" failed in the {event.arm.value}"
+            return f"{name}{failed}: {describe(event.reason)}"
         case Noted():
-            text = describe(event.fact)
+            return describe(event.fact)
         case _:
-            pass
-    return text
+            return ""
 
 
-def _conclusion(event: Event, names: Mapping[str, str]) -> str:
+def _after_blocks(event: Event, names: Mapping[str, str]) -> str:
     text = ""
     match event:
         case InterimAnalysis() if event.decided:
-            found = ", ".join(f"{_name(case_id, names)} {outcome}" for case_id, outcome in event.decided.items())
+            found = ", ".join(f"{names.get(case_id, case_id)} {outcome}" for case_id, outcome in event.decided.items())
             text = f"answered after {format_count(event.blocks, 'block')}: {found}"
         case InterimAnalysis():
             text = f"final analysis, after {format_count(event.blocks, 'block')}"
         case StepsCounted() if event.changes:
             changes = format_count(len(event.changes), "change")
             since = f" since {event.counted_on}" if event.counted_on else ""
-            change = change_text(event.changes[0])
-            text = f"{_name(event.case_id, names)}: {changes} in op counts{since}: {change}"
+            name = names.get(event.case_id, event.case_id)
+            text = f"{name}: {changes} in op counts{since}: {change_text(event.changes[0])}"
         case OpsCompared():
+            case_id = event.attribution.case_id
             said = (step_text(event.attribution), *culprit_texts(event.attribution))
-            text = f"{_name(event.attribution.case_id, names)}: {'; '.join(said)}"
+            text = f"{names.get(case_id, case_id)}: {'; '.join(said)}"
         case VerdictReached():
-            text = f"{_name(event.case_id, names)} {event.outcome}: {describe_all(event.reasons)}"
+            text = f"{names.get(event.case_id, event.case_id)} {event.outcome}: {describe_all(event.reasons)}"
         case RunFinished():
             text = f"run ended, {event.outcome}, exit code {event.exit_code}: {describe_all(event.reasons)}"
         case _:
             pass
     return text
-
-
-def _name(case_id: str, names: Mapping[str, str]) -> str:
-    return names.get(case_id, case_id)
 
 
 def _time_of_day(t_wall: float, zone: tzinfo | None) -> str:

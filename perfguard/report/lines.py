@@ -15,7 +15,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
 SHOWN_CHANGES = 3
-"""Changes of op counts that are told in full."""
+"""Changes of op counts that are shown in full."""
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 SAME_OP_COUNTS = "same op counts: ops, kernels, copies and allocations per step are equal"
 
@@ -33,7 +33,7 @@ def signal_lines(verdict: Verdict) -> list[str]:
 
 
 def blame_lines(verdict: Verdict, result: RunResult) -> list[str]:
-    """Which ops a difference is in, and what changed by op counts: the gravest changes, the others counted."""
+    """Which ops a difference is in, and what changed by op counts: those that matter most, the others counted."""
     changes = beyond_culprits(result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
     return [
         *ops_lines(verdict, result),
@@ -74,25 +74,14 @@ def has_same_op_counts(verdict: Verdict, result: RunResult) -> bool:
 
 
 def change_lines(heading: str, ending: str, changes: Sequence[OpCountChange]) -> list[str]:
-    """`changed: …` for the gravest, `and 4 smaller changes in op counts` for the others.
-
-    Args:
-        heading: Before each that is told.
-        ending: After the number of the others.
-        changes: Gravest first.
-    """
+    """`changed: …` for the first, which matter most, `and 4 smaller changes in op counts` for the others."""
     lines = [f"{heading}: {change_text(change)}" for change in changes[:SHOWN_CHANGES]]
     more = len(changes) - SHOWN_CHANGES
     return [*lines, f"and {format_count(more, 'smaller change')} {ending}"] if more > 0 else lines
 
 
 def note_lines(result: RunResult, least: Severity = Severity.NOTABLE) -> list[str]:
-    """What the reader must know beside the table, in order.
-
-    Args:
-        result: Of the run.
-        least: Notes that matter less are left out; `INFO` gives all.
-    """
+    """What the reader must know beside the table, in order; without notes below `least`."""
     return [describe(note) for note in notes_of(result) if note.severity.is_at_least(least)]
 
 

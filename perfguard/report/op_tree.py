@@ -27,26 +27,16 @@ class OpLevel(str, Enum):
 class OpNode:
     """One row, and what is below it."""
 
-    key: str
-    """Names it within its case."""
-    level: OpLevel
-    """What it stands for."""
-    name: str
-    """What it is called."""
-    baseline_s: float = 0.0
-    """Seconds in a step of the baseline, everything below included."""
-    candidate_s: float = 0.0
-    """The same of the candidate."""
-    own_delta_s: float = 0.0
-    """Difference of the ops directly in it, without modules below."""
-    children: tuple[OpNode, ...] = ()
-    """What is below it."""
-    delta: OpDelta | None = None
-    """The op itself, for the innermost rows."""
-    op_counts: OpCountChange | None = None
-    """What changed, for rows of op counts."""
-    changed: int = 0
-    """Ops below that are not unchanged."""
+    key: str  # Names it within its case
+    level: OpLevel  # What it stands for
+    name: str  # What it is called
+    baseline_s: float = 0.0  # Seconds in a step of the baseline, everything below included
+    candidate_s: float = 0.0  # The same of the candidate
+    own_delta_s: float = 0.0  # Difference of the ops directly in it, without modules below
+    children: tuple[OpNode, ...] = ()  # What is below it
+    delta: OpDelta | None = None  # The op itself, for the innermost rows
+    op_counts: OpCountChange | None = None  # What changed, for rows of op counts
+    changed: int = 0  # Ops below that are not unchanged
 
     @property
     def delta_s(self) -> float:
@@ -58,28 +48,20 @@ class OpNode:
 class OpRow:
     """A node where it stands in the list that is shown."""
 
-    node: OpNode
-    """The node."""
-    depth: int
-    """Levels above it."""
-    is_open: bool
-    """Whether what is below it follows."""
-    share: float | None
-    """Its part of the step's difference; None where the step did not change."""
+    node: OpNode  # The node
+    depth: int  # Levels above it
+    is_open: bool  # Whether what is below it follows
+    share: float | None  # Its part of the step's difference; None where the step did not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One frame of a flame graph with what it calls."""
 
-    name: str
-    """Phase, module or op."""
-    value_s: float
-    """Seconds in a step of the candidate, everything below included."""
-    delta_s: float
-    """Candidate minus baseline."""
-    below: tuple[Frame, ...] = ()
-    """What it calls, largest first."""
+    name: str  # Phase, module or op
+    value_s: float  # Seconds in a step of the candidate, everything below included
+    delta_s: float  # Candidate minus baseline
+    below: tuple[Frame, ...] = ()  # What it calls, largest first
 
 
 @dataclass(slots=True)
@@ -112,13 +94,21 @@ def tree_of(deltas: Iterable[OpDelta]) -> tuple[OpNode, ...]:
 
 
 def flat_nodes(deltas: Iterable[OpDelta]) -> tuple[OpNode, ...]:
-    """One node for each op at each place, in the order given."""
-    return tuple(_leaf(key_of(delta.key), OpLevel.OP, _place_of(delta.key), delta) for delta in deltas)
+    """One node for each op at each place, `addmm in ResNet.fc`, in the order given."""
+    return tuple(
+        _leaf(
+            key_of(delta.key),
+            OpLevel.OP,
+            f"{delta.key.op.removeprefix('aten::')} in {delta.key.module or delta.key.phase.value}",
+            delta,
+        )
+        for delta in deltas
+    )
 
 
 def key_of(key: OpKey) -> str:
     """The key of an op's innermost node in the tree."""
-    return f"{key.phase.value}/{key.module}/{key.op}/{_tensors(key)}"
+    return f"{key.phase.value}/{key.module}/{key.op}/{tensors_of(key)}"
 
 
 def first_culprit(attribution: Attribution | None) -> str | None:
@@ -142,26 +132,23 @@ def path_to(nodes: Sequence[OpNode], key: str) -> tuple[str, ...] | None:
 
 def frames_of(nodes: Sequence[OpNode], name: str) -> Frame:
     """The tree as frames of a flame graph, below one for the whole step."""
-    below = tuple(_frame(node) for node in sorted(nodes, key=lambda node: -node.candidate_s))
-    return Frame(
-        name=name,
-        value_s=sum(frame.value_s for frame in below),
-        delta_s=sum(frame.delta_s for frame in below),
-        below=below,
+    below = _frames(nodes)
+    value_s, delta_s = sum(frame.value_s for frame in below), sum(frame.delta_s for frame in below)
+    return Frame(name=name, value_s=value_s, delta_s=delta_s, below=below)
+
+
+def _frames(nodes: Iterable[OpNode]) -> tuple[Frame, ...]:
+    return tuple(
+        Frame(name=node.name, value_s=max(0.0, node.candidate_s), delta_s=node.delta_s, below=_frames(node.children))
+        for node in sorted(nodes, key=lambda node: -node.candidate_s)
     )
-
-
-def _frame(node: OpNode) -> Frame:
-    below = tuple(_frame(child) for child in sorted(node.children, key=lambda child: -child.candidate_s))
-    return Frame(name=node.name, value_s=max(0.0, node.candidate_s), delta_s=node.delta_s, below=below)
 
 
 def _inner(key: str, level: OpLevel, name: str, branch: _Branch) -> OpNode:
     """A phase or module: its modules, then its ops."""
-    children = [_module(key, name_below, below) for name_below, below in branch.modules.items()]
-    own = [_op(f"{key}/" if level is OpLevel.PHASE else key, op, deltas) for op, deltas in branch.ops.items()]
-    own_delta_s = sum(node.delta_s for node in own)
-    return _summed(key, level, name, (*children, *own), own_delta_s=own_delta_s)
+    modules = [_module(key, name_below, below) for name_below, below in branch.modules.items()]
+    ops = [_op(f"{key}/" if level is OpLevel.PHASE else key, op, deltas) for op, deltas in branch.ops.items()]
+    return _summed(key, level, name, (*modules, *ops), own=ops)
 
 
 def _module(parent: str, name: str, branch: _Branch) -> OpNode:
@@ -179,57 +166,44 @@ def _op(parent: str, op: str, deltas: Sequence[OpDelta]) -> OpNode:
     if len(deltas) == 1:
         return _leaf(key_of(deltas[0].key), OpLevel.OP, op.removeprefix("aten::"), deltas[0])
     children = tuple(
-        _leaf(key_of(delta.key), OpLevel.SHAPES, _tensors(delta.key) or "no tensors", delta) for delta in deltas
+        _leaf(key_of(delta.key), OpLevel.SHAPES, tensors_of(delta.key) or "no tensors", delta) for delta in deltas
     )
-    own = sum(child.delta_s for child in children)
-    return _summed(f"{parent}/{op}", OpLevel.OP, op.removeprefix("aten::"), children, own_delta_s=own)
+    return _summed(f"{parent}/{op}", OpLevel.OP, op.removeprefix("aten::"), children, own=children)
 
 
 def _leaf(key: str, level: OpLevel, name: str, delta: OpDelta) -> OpNode:
-    """One op; what carried it out is a row below it, where that is told."""
-    below = (
-        (OpNode(key=f"{key}/implementation", level=OpLevel.IMPLEMENTATION, name=delta.detail, delta=delta),)
-        if delta.detail
-        else ()
-    )
+    """One op; what carried it out is a row below it, where that is known."""
+    below = OpNode(key=f"{key}/implementation", level=OpLevel.IMPLEMENTATION, name=delta.detail, delta=delta)
+    baseline_s, candidate_s = (s if math.isfinite(s) else 0.0 for s in (delta.baseline_s, delta.candidate_s))
     return OpNode(
         key=key,
         level=level,
         name=name,
-        baseline_s=_finite(delta.baseline_s),
-        candidate_s=_finite(delta.candidate_s),
-        own_delta_s=_finite(delta.candidate_s) - _finite(delta.baseline_s),
-        children=below,
+        baseline_s=baseline_s,
+        candidate_s=candidate_s,
+        own_delta_s=candidate_s - baseline_s,
+        children=(below,) if delta.detail else (),
         delta=delta,
         changed=int(delta.change is not ChangeClass.UNCHANGED),
     )
 
 
-def _summed(key: str, level: OpLevel, name: str, children: tuple[OpNode, ...], *, own_delta_s: float) -> OpNode:
+def _summed(key: str, level: OpLevel, name: str, children: tuple[OpNode, ...], *, own: Sequence[OpNode]) -> OpNode:
     return OpNode(
         key=key,
         level=level,
         name=name,
         baseline_s=sum(child.baseline_s for child in children),
         candidate_s=sum(child.candidate_s for child in children),
-        own_delta_s=own_delta_s,
+        own_delta_s=sum(node.delta_s for node in own),
         children=children,
         changed=sum(child.changed for child in children),
     )
 
 
-def _tensors(key: OpKey) -> str:
+def tensors_of(key: OpKey) -> str:
+    """Shapes, dtypes and layouts of an op; empty where the trace has none."""
     return " ".join(filter(None, (key.shapes, key.dtypes, key.layouts)))
-
-
-def _place_of(key: OpKey) -> str:
-    """`addmm in ResNet.fc`: an op with its place, for lists without a tree."""
-    place = key.module or key.phase.value
-    return f"{key.op.removeprefix('aten::')} in {place}"
-
-
-def _finite(value_s: float) -> float:
-    return value_s if math.isfinite(value_s) else 0.0
 
 
 def calls_text(delta: OpDelta) -> str:

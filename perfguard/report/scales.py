@@ -20,9 +20,7 @@ def ratio_of(log_ratio: float) -> float:
 def limit_for(ratios: Iterable[float | None], *, covered: float = 0.9) -> float:
     """End of a symmetric axis that shows most of the values: 1, 2 or 5 times a power of ten, from 1 % to 1000 %.
 
-    Args:
-        ratios: Effects or ends of intervals; None, nan and infinities do not count.
-        covered: Part of the values that must lie inside; the others are drawn as clipped.
+    Of the finite values the part `covered` lies inside; the others are drawn as clipped.
     """
     sizes = sorted(abs(ratio) for ratio in ratios if ratio is not None and math.isfinite(ratio))
     if not sizes:
@@ -34,10 +32,7 @@ def limit_for(ratios: Iterable[float | None], *, covered: float = 0.9) -> float:
 def nice_above(value: float) -> float:
     """The next number of the kind 1, 2 or 5 times a power of ten; `value` is positive."""
     power = 10.0 ** math.floor(math.log10(value))
-    for step in (*_STEPS, 10.0):
-        if value <= step * power * (1 + 1e-9):
-            return step * power
-    return 10.0 * power
+    return next((step * power for step in _STEPS if value <= step * power * (1 + 1e-9)), 10.0 * power)
 
 
 def bounds_of(values: Sequence[float], *, margin: float = 0.05) -> tuple[float, float]:

@@ -11,9 +11,8 @@ from perfguard.codec import from_builtins, upgraded
 from perfguard.config import LoadedConfig
 from perfguard.errors import StoreError, UsageError
 from perfguard.host.checks import run_checks
-from perfguard.host.match import match
-from perfguard.host.probe import probe
-from perfguard.host.software import query_software
+from perfguard.host.identity import match
+from perfguard.host.probe import probe, query_software
 from perfguard.records.machine.fingerprint import CheckResult, Compatibility, Fingerprint
 from perfguard.runner.arms.environment import base_environment
 from perfguard.runner.arms.resolve import glibc_version

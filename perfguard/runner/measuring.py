@@ -37,26 +37,22 @@ from perfguard.runner.blocks.calibrate import (
     fit_samples,
     plan_cases,
 )
-from perfguard.runner.blocks.measure import Measuring, measure_blocks
-from perfguard.runner.blocks.schedule import plan_blocks
-from perfguard.runner.process.bundle import build_bundle
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
+from perfguard.runner.process.launching import build_bundle
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Session
 
-_CONTROL = "control"
-"""Its bundle, beside the arms' folders."""
+_BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+_CONTROL = "control"  # Its bundle, beside the arms' folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where arms are put, and how large their environments are beyond what they need: layout, never content."""
 
-    workshop: str = "arms"
-    """Name of the folder below the run's folder; begins with `arms`. Its length moves every path in the workers."""
-    path_padding: tuple[int, int] = (0, 0)
-    """Characters that the folders of baseline and candidate are longer."""
-    environment_bytes: tuple[int, int] = (0, 0)
-    """Bytes that the environments of baseline and candidate are larger."""
+    workshop: str = "arms"  # Folder below the run's, begins with `arms`; its length moves every path in the workers
+    path_padding: tuple[int, int] = (0, 0)  # Characters that the folders of baseline and candidate are longer
+    environment_bytes: tuple[int, int] = (0, 0)  # Bytes that their environments are larger
 
 
 def start_arms(
@@ -68,15 +64,15 @@ def start_arms(
         ArmError: An arm cannot be resolved.
     """
     place = place or Place()
-    config = session.request.loaded.config
+    config, threads = session.request.loaded.config, session.selection.threads
     settings = ArmSettings(
         project=session.request.loaded.project,
         workshop=(session.folder.path / place.workshop).absolute(),
-        path_padding=dict(zip((Arm.BASELINE, Arm.CANDIDATE), place.path_padding, strict=True)),
+        path_padding=dict(zip(_BOTH, place.path_padding, strict=True)),
         interpreter=config.python,
         setup=config.setup,
         profile=config.env_profile,
-        threads=session.selection.threads,
+        threads=threads,
         pass_through=config.pass_env,
         confine=config.confine,
     )
@@ -84,17 +80,14 @@ def start_arms(
     for role, spec in specs.items():
         session.request.progress(fact("step.preparing", arm=role.value, text=spec.text))
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
-        for name, value in mismatched_threads(spec.environment, session.selection.threads):
-            found: dict[str, Value] = {"name": name, "value": value, "cpus": session.selection.threads}
+        for name, value in mismatched_threads(spec.environment, threads):
+            found: dict[str, Value] = {"name": name, "value": value, "cpus": threads}
             session.note(fact("arms.too_many_threads", found, severity=Severity.NOTABLE, arm=role.value))
     environments = {role: dict(arm.environment) for role, arm in arms.items()}
     if len(arms) == 2:
         require_different_interpreters(arms[Arm.BASELINE], arms[Arm.CANDIDATE])
-        first, second = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
-        environments = {
-            Arm.BASELINE: enlarge(first, place.environment_bytes[0]),
-            Arm.CANDIDATE: enlarge(second, place.environment_bytes[1]),
-        }
+        padded = pad_to_equal_size(environments[Arm.BASELINE], environments[Arm.CANDIDATE])
+        environments = dict(zip(_BOTH, map(enlarge, padded, place.environment_bytes), strict=True))
     control = settings.workshop / _CONTROL
     build_bundle(control, tree=None)  # not an arm's: what the arms run may have changed theirs
     starter = ProcessStarter(
@@ -125,24 +118,14 @@ def _is_vouched_for(session: Session, arms: Mapping[Arm, ResolvedArm]) -> bool:
 
 def prove_identity(session: Session, arms: Mapping[Arm, ResolvedArm]) -> None:
     """Find out by git alone whether both arms run the same code, so that nothing has to be measured."""
-    if session.request.injections or not have_same_sources(
-        arms[Arm.BASELINE], arms[Arm.CANDIDATE], session.request.loaded.project
-    ):
+    baseline, candidate = (arms[role] for role in _BOTH)
+    if session.request.injections or not have_same_sources(baseline, candidate, session.request.loaded.project):
         return
     session.identical = True
     for role, arm in arms.items():
-        session.summaries.setdefault(
-            role.value,
-            ArmSummary(
-                text=arm.spec.text,
-                source_id=arm.source_id,
-                interpreter=arm.interpreter,
-                python=None,
-                torch=None,
-                stack_id=None,
-                commit=arm.commit,
-            ),
-        )
+        known = {"text": arm.spec.text, "source_id": arm.source_id, "interpreter": arm.interpreter}
+        summary = ArmSummary(**known, python=None, torch=None, stack_id=None, commit=arm.commit)
+        session.summaries.setdefault(role.value, summary)
     session.emit(ArmsCompared(identical=True))
 
 
@@ -156,13 +139,8 @@ def calibrate(
 ) -> Plan:
     """Look at each arm, check and calibrate its cases, and attest that the arms are what they claim to be.
 
-    Args:
-        session: The run; learns whether the arms are identical.
-        starter: Starts workers.
-        arms: The arms.
-        cases: What to calibrate; the request's cases when None.
-        measures_identical: Whether arms that turn out to be identical are measured all the same; else their blocks
-            need not fit the budget.
+    The session learns whether they are identical; with `measures_identical` such arms are measured all the same, else
+    their blocks need not fit the budget. Without `cases`, those of the request are calibrated.
 
     Raises:
         MeasurementError: An arm cannot be started.
@@ -185,9 +163,10 @@ def calibrate(
         facts[role] = attested(arm, reports[role].ready, reports[role].attested)
         _introduce(session, role, arm, reports[role])
     if len(facts) == 2:
-        is_same = are_identical(facts[Arm.BASELINE], facts[Arm.CANDIDATE])
+        baseline, candidate = (facts[role] for role in _BOTH)
+        is_same = are_identical(baseline, candidate)
         is_believed = not is_same or _is_vouched_for(session, arms)
-        for note in compare_attested(facts[Arm.BASELINE], facts[Arm.CANDIDATE], is_believed=is_believed):
+        for note in compare_attested(baseline, candidate, is_believed=is_believed):
             session.note(note)
         session.identical = is_same and is_believed and not session.request.injections
         session.emit(ArmsCompared(identical=session.identical))
@@ -197,7 +176,8 @@ def calibrate(
     plans = plan_cases(
         chosen, found, settings=session.settings, injections=session.request.injections, emit=session.emit
     )
-    _note_skipped(session)
+    if skipped := tuple(failure.case_id for failure in session.data.failures.values() if failure.skipped):
+        session.note(fact("run.cases_skipped", case_ids=skipped))
     if not measures_identical and session.identical:
         return Plan(cases=plans, settings=session.settings)
     return Plan(cases=plans, settings=_fitted(session, block_cost(plans, found), is_compared=len(found) > 1))
@@ -217,22 +197,13 @@ def _fitted(session: Session, cost: BlockCost, *, is_compared: bool) -> MeasureS
     return settings
 
 
-def _note_skipped(session: Session) -> None:
-    skipped = tuple(failure.case_id for failure in session.data.failures.values() if failure.skipped)
-    if skipped:
-        session.note(fact("run.cases_skipped", case_ids=skipped))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """When to stop measuring."""
 
-    budget_s: float
-    """Wall seconds from now."""
-    max_blocks: int
-    """Blocks."""
-    samples: int | None = None
-    """Samples of each arm, case and block; None for the plan's."""
+    budget_s: float  # Wall seconds from now
+    max_blocks: int  # Blocks
+    samples: int | None = None  # Samples of each arm, case and block; None for the plan's
 
 
 def measure(
@@ -246,17 +217,9 @@ def measure(
     limits: Limits | None = None,
     answered: Callable[[], frozenset[str]] = frozenset,
 ) -> int:
-    """Measure blocks within what is left of the budget; gives the number of blocks.
+    """Measure blocks within what is left of the budget, or within other limits; gives the number of blocks.
 
-    Args:
-        session: The run.
-        starter: Starts workers.
-        plan: Calibrated cases, and how they are measured.
-        arms: One or both.
-        pause_s: Seconds to wait between blocks.
-        stage: What the blocks are measured for.
-        limits: Seconds, blocks and samples, where they are not the plan's.
-        answered: Asked after every block for the cases that need no more measuring.
+    `pause_s` seconds lie between blocks. After every block `answered` gives the cases that need no more measuring.
     """
     settings = replace(plan.settings, budget_s=session.left_s())
     if limits is not None:
@@ -306,27 +269,15 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
     if role is Arm.CANDIDATE:
         session.fingerprint = completed
     interpreter = report.ready["interpreter"]
-    summary = ArmSummary(
-        text=arm.spec.text,
-        source_id=arm.source_id,
-        interpreter=interpreter["executable"],
-        python=interpreter["version"],
-        torch=software.torch_version,
-        stack_id=completed.stack_id,
-        commit=arm.commit,
-    )
-    session.summaries.setdefault(role.value, summary)  # a stored baseline stays the baseline
-    session.emit(
-        ArmReady(
-            arm=role,
-            text=arm.spec.text,
-            interpreter=interpreter["executable"],
-            source_id=arm.source_id,
-            python=interpreter["version"],
-            torch=software.torch_version,
-            import_s=float(report.ready.get("import_s", 0.0)),
-            stack_id=completed.stack_id,
-            missing_signals=dict(report.ready.get("missing_signals") or {}),
-            commit=arm.commit,
-        )
-    )
+    known = {
+        "text": arm.spec.text,
+        "source_id": arm.source_id,
+        "interpreter": interpreter["executable"],
+        "python": interpreter["version"],
+        "torch": software.torch_version,
+        "stack_id": completed.stack_id,
+        "commit": arm.commit,
+    }
+    session.summaries.setdefault(role.value, ArmSummary(**known))  # a stored baseline stays the baseline
+    import_s, missing = float(report.ready.get("import_s", 0.0)), dict(report.ready.get("missing_signals") or {})
+    session.emit(ArmReady(arm=role, import_s=import_s, missing_signals=missing, **known))

@@ -14,8 +14,7 @@ from perfguard.errors import HostUnfitError, MeasurementError, StoreError
 from perfguard.records.events import BlockFinished, Event, RunFinished
 from perfguard.records.run import CaseFailed
 
-_NEEDED_BYTES = 256 * 1024 * 1024
-"""Free space wanted before a run: bundles, logs and raw files of a long run stay well below."""
+_NEEDED_BYTES = 256 * 1024 * 1024  # Bundles, logs and raw files of a long run stay well below
 _SYNCED = (BlockFinished, CaseFailed, RunFinished)
 
 
@@ -38,7 +37,8 @@ class RunFolder:
         run_id = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + secrets.token_hex(3)
         try:
             runs.mkdir(parents=True, exist_ok=True)
-            _ignore_in_git(runs.parent)
+            if not (marker := runs.parent / ".gitignore").exists():
+                marker.write_text("*\n", encoding="utf-8")
             free = shutil.disk_usage(runs).free
             if free < _NEEDED_BYTES:
                 raise HostUnfitError(
@@ -65,9 +65,8 @@ class RunFolder:
         Raises:
             MeasurementError: The disk is full or gone; what was written before stays readable.
         """
-        line = encode_event(event, seq=self._seq, t_wall=time.time(), t_mono=time.monotonic())
+        left = encode_event(event, seq=self._seq, t_wall=time.time(), t_mono=time.monotonic())
         try:
-            left = line
             while left:  # a disk that fills up may take only part of a line
                 left = left[os.write(self._stream.fileno(), left) :]
             if isinstance(event, _SYNCED):
@@ -103,12 +102,5 @@ def read_events(path: Path) -> Iterator[Event]:
         raw = path.read_bytes()
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    lines = raw.split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
+    for number, line in enumerate(raw.split(b"\n")[:-1], 1):
         yield decode_event(line, source=f"{path}:{number}")
-
-
-def _ignore_in_git(folder: Path) -> None:
-    marker = folder / ".gitignore"
-    if not marker.exists():
-        marker.write_text("*\n", encoding="utf-8")

@@ -6,8 +6,10 @@ import contextlib
 import math
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from perfguard import __version__
@@ -25,44 +27,57 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.runner.arms.environment import ignored_variables
 from perfguard.runner.arms.resolve import clean_workshop
-from perfguard.runner.process.interrupt import Interrupts, catch_interrupts
 from perfguard.runner.run_folder import RunFolder
+
+_STDERR = 2
+
+
+class Interrupts:
+    """Whether the user wants the run to end. A second signal raises KeyboardInterrupt."""
+
+    asked = False
+
+    def handle(self, *_: object) -> None:
+        """Handle SIGINT or SIGTERM."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        # Not through sys.stderr: the signal may have come in the middle of a line that is being written there.
+        with suppress(OSError):
+            os.write(_STDERR, b"\nperfguard: ending after this case; what was measured is kept. Again to abort.\n")
+
+
+@contextmanager
+def catch_interrupts() -> Iterator[Interrupts]:
+    """While entered, SIGINT and SIGTERM set a flag instead of ending the program."""
+    interrupts = Interrupts()
+    previous = {number: signal.signal(number, interrupts.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a measuring command was asked to do."""
 
-    command: str
-    """Name of the command."""
-    arguments: tuple[str, ...]
-    """The whole command line, for the record."""
-    loaded: LoadedConfig
-    """Configuration."""
-    suite: str
-    """Suite or selection, for the record."""
-    cases: tuple[Case, ...]
-    """What to measure."""
-    budget_s: float
-    """Wall-clock budget of the whole command, seconds."""
-    injections: tuple[tuple[str, Injection], ...] = ()
-    """Case id and the slowdown to inject there."""
-    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """perfguard's own environment."""
-    observe: Callable[[Event], None] = lambda _: None
-    """Sees every event."""
-    progress: Callable[[Fact], None] = lambda _: None
-    """Sees one line for each step before measuring starts."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader should know from the beginning."""
-    ops: bool | None = None
-    """Whether ops are compared: of all cases, of none, or (None) of those that regressed."""
-    measure_anyway: bool = False
-    """Whether arms that run the same code are measured all the same."""
-    patterns: tuple[str, ...] = ()
-    """Which cases were asked for instead of a suite."""
-    gate: GateSettings = DEFAULT_GATE
-    """What its gates do."""
+    command: str  # Name of the command
+    arguments: tuple[str, ...]  # The whole command line, for the record
+    loaded: LoadedConfig  # Configuration
+    suite: str  # Suite or selection, for the record
+    cases: tuple[Case, ...]  # What to measure
+    budget_s: float  # Wall-clock budget of the whole command, seconds
+    injections: tuple[tuple[str, Injection], ...] = ()  # Case id and the slowdown to inject there
+    inherited: Mapping[str, str] = field(default_factory=os.environ.copy)  # perfguard's own environment
+    observe: Callable[[Event], None] = lambda _: None  # Sees every event
+    progress: Callable[[Fact], None] = lambda _: None  # Sees one line for each step before measuring starts
+    notes: tuple[Fact, ...] = ()  # What the reader should know from the beginning
+    ops: bool | None = None  # Whether ops are compared: of all cases, of none, or (None) of those that regressed
+    measure_anyway: bool = False  # Whether arms that run the same code are measured all the same
+    patterns: tuple[str, ...] = ()  # Which cases were asked for instead of a suite
+    gate: GateSettings = DEFAULT_GATE  # What its gates do
     fingerprint: Fingerprint = field(default_factory=lambda: probe())  # noqa: PLW0108 - looked up when it is called
     """The machine, looked at once a run; without the software under test, which only the arms tell."""
 
@@ -71,28 +86,17 @@ class Request:
 class Session:
     """A run in progress."""
 
-    request: Request
-    """What was asked for."""
-    fingerprint: Fingerprint
-    """The machine; completed with the candidate's software once it is known."""
-    selection: CpuSelection
-    """Where it is pinned."""
-    folder: RunFolder
-    """Where it is written."""
-    interrupts: Interrupts
-    """Whether the user wants it to end."""
-    settings: MeasureSettings
-    """How it was asked to measure; what calibration makes of it is in the plan."""
-    started: float
-    """Monotonic start."""
-    data: RunData = field(default_factory=RunData)
-    """What was measured so far."""
-    identical: bool = False
-    """Whether the arms run the same files with the same packages, interpreter and variables."""
-    notes: list[Fact] = field(default_factory=list)
-    """What the reader should know."""
-    summaries: dict[str, ArmSummary] = field(default_factory=dict)
-    """The arms, for the reader."""
+    request: Request  # What was asked for
+    fingerprint: Fingerprint  # The machine; completed with the candidate's software once it is known
+    selection: CpuSelection  # Where it is pinned
+    folder: RunFolder  # Where it is written
+    interrupts: Interrupts  # Whether the user wants it to end
+    settings: MeasureSettings  # How it was asked to measure; what calibration makes of it is in the plan
+    started: float  # Monotonic start
+    data: RunData = field(default_factory=RunData)  # What was measured so far
+    identical: bool = False  # Whether the arms run the same files with the same packages, interpreter and variables
+    notes: list[Fact] = field(default_factory=list)  # What the reader should know
+    summaries: dict[str, ArmSummary] = field(default_factory=dict)  # The arms, for the reader
 
     def emit(self, event: Event) -> None:
         """Write an event, take it into account, and show it."""
@@ -122,19 +126,10 @@ def open_session(request: Request, *, mode: str) -> Iterator[Session]:
     started = time.monotonic()
     with catch_interrupts() as interrupts, host_lock():
         selection = choose_cpus(request.loaded, request.fingerprint)
-        folder = RunFolder.create(request.loaded.project)
-        session = Session(
-            request=request,
-            fingerprint=request.fingerprint,
-            selection=selection,
-            folder=folder,
-            interrupts=interrupts,
-            settings=_settings(request),
-            started=started,
-        )
+        folder, settings = RunFolder.create(request.loaded.project), _settings(request)
+        session = Session(request, request.fingerprint, selection, folder, interrupts, settings, started)
         try:
-            session.emit(_run_started(session, mode))
-            _first_notes(session)
+            _begin(session, mode)
             yield session
         finally:
             for workshop in folder.path.glob("arms*/"):
@@ -150,22 +145,11 @@ def choose_cpus(loaded: LoadedConfig, fingerprint: Fingerprint) -> CpuSelection:
     """
     config = loaded.config
     numa = None if config.numa in (None, "none") else config.numa
-    selection = select_cpus(
-        fingerprint,
-        cpus=config.cpus,
-        threads=config.threads,
-        numa=_node_number(numa),
-        available=frozenset(os.sched_getaffinity(0)),
-    )
+    if numa is not None and not numa.isdigit():
+        raise ConfigError(f"--numa {numa!r} is neither a node number nor 'none'")
+    node, available = None if numa is None else int(numa), frozenset(os.sched_getaffinity(0))
+    selection = select_cpus(fingerprint, cpus=config.cpus, threads=config.threads, numa=node, available=available)
     return replace(selection, bind_memory_node=None) if config.numa == "none" else selection
-
-
-def _node_number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdigit():
-        raise ConfigError(f"--numa {text!r} is neither a node number nor 'none'")
-    return int(text)
 
 
 def _settings(request: Request) -> MeasureSettings:
@@ -184,9 +168,10 @@ def _settings(request: Request) -> MeasureSettings:
     )
 
 
-def _run_started(session: Session, mode: str) -> RunStarted:
+def _begin(session: Session, mode: str) -> None:
+    """Emit what the run is, and what the reader should know from the beginning."""
     request = session.request
-    return RunStarted(
+    started = RunStarted(
         run_id=session.folder.run_id,
         schema=EVENT_SCHEMA,
         mode=mode,
@@ -199,16 +184,12 @@ def _run_started(session: Session, mode: str) -> RunStarted:
         gate=request.gate,
         is_injected=bool(request.injections),
     )
-
-
-def _first_notes(session: Session) -> None:
-    session.note(fact("run.started", version=__version__, seed=session.settings.seed))
-    session.note(session.selection.reason)
-    for note in session.request.notes:
+    session.emit(started)
+    first = fact("run.started", version=__version__, seed=session.settings.seed)
+    for note in (first, session.selection.reason, *request.notes):
         session.note(note)
-    dropped = ignored_variables(session.request.inherited, session.settings.env_profile)
-    if dropped:
-        session.note(fact("run.variables_dropped", names=tuple(dropped)))
-    for case_id, injection in session.request.injections:
+    if dropped := ignored_variables(request.inherited, session.settings.env_profile):
+        session.note(fact("run.variables_dropped", names=dropped))
+    for case_id, injection in request.injections:
         log_ratio = math.log1p(injection.effect_ratio)
         session.note(fact("run.injected", severity=Severity.NOTABLE, case_id=case_id, log_ratio=log_ratio))

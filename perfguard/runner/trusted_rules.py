@@ -21,10 +21,8 @@ _SHOWN = 5
 class Policy:
     """What a gate goes by."""
 
-    loaded: LoadedConfig
-    """Configuration; benchmarks, baselines and allow-list are read where its `rules` says."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader should know."""
+    loaded: LoadedConfig  # Benchmarks, baselines and allow-list are read where its `rules` says
+    notes: tuple[Fact, ...] = ()  # What the reader should know
 
 
 @contextlib.contextmanager

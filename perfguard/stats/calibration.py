@@ -12,17 +12,13 @@ from scipy import optimize, stats
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.stats.paired import FloatArray, estimate_paired
 
-CONFIDENCE = 0.95
-"""Level of every bound and interval that a calibration states."""
-
-PERMUTATIONS = 999
-"""Random orders that make the null band of an autocorrelation."""
+CONFIDENCE = 0.95  # Level of every bound and interval that a calibration states
+PERMUTATIONS = 999  # Random orders that make the null band of an autocorrelation
 
 SHOWN_AT = 0.01
 """A placebo's spread counts only where chance gives as much in fewer than one case of a hundred. See decision 0005."""
 
-LIMIT_LEVEL = 0.8
-"""One-sided level of that spread's upper limit; 95 % gave 1.6 times the margin after three gates."""
+LIMIT_LEVEL = 0.8  # One-sided level of that spread's upper limit; 95 % gave 1.6 times the margin after three gates
 
 FLOOR_SPREADS = 2.0
 """The floor is this many spreads at their upper limit: one placebo in forty lies above it. See decision 0005."""
@@ -36,18 +32,7 @@ class PooledSpread:
 
     sd: float
     """Pooled SD of the block log-ratios, as `Estimate.block_sd` has it; nan when no gate has two blocks."""
-    interval: Interval
-    """For the SD; infinite when it is unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Autocorrelation:
-    """Lag-1 autocorrelation of block values, and what chance alone gives."""
-
-    value: float
-    """Pooled over the gates, in (-1, 1)."""
-    band: Interval
-    """Where it falls if the order of the blocks means nothing."""
+    interval: Interval  # For the SD; infinite when it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +40,9 @@ class PlaceboSpread:
     """SD between gates of the true effect of a placebo, log scale."""
 
     gates: int
-    spread: float
-    """Estimate; 0 where the gates differ no more than their blocks explain. nan without a gate."""
-    upper: float
-    """Upper confidence limit; inf without a gate."""
-    p_none: float
-    """p of H0 `placebos have no effect`; 1 without a gate."""
+    spread: float  # Estimate; 0 where the gates differ no more than their blocks explain. nan without a gate.
+    upper: float  # Upper confidence limit; inf without a gate
+    p_none: float  # p of H0 `placebos have no effect`; 1 without a gate
 
     @property
     def floor_ratio(self) -> float:
@@ -132,7 +114,7 @@ def intraclass_correlation(block_variance: float, within_variance: float, sample
     return max(between, 0.0) / total if math.isfinite(between) and total > 0 else math.nan
 
 
-def autocorrelation(gates: Sequence[Sequence[float]], level: float = CONFIDENCE) -> Autocorrelation:
+def autocorrelation(gates: Sequence[Sequence[float]], level: float = CONFIDENCE) -> tuple[float, Interval]:
     """Lag-1 autocorrelation of block values inside gates, pooled, and its band of this level under independence.
 
     Gates are block log-ratios in the order they ran, ragged. Those of under three blocks are left out; without any the
@@ -144,7 +126,7 @@ def autocorrelation(gates: Sequence[Sequence[float]], level: float = CONFIDENCE)
     centred = [np.asarray(g, dtype=np.float64) - np.mean(g) for g in gates if len(g) > 2]
     total = sum(float(g @ g) for g in centred)
     if total <= 0:
-        return Autocorrelation(value=math.nan, band=Interval(lower=-1.0, upper=1.0, level=level))
+        return math.nan, Interval(lower=-1.0, upper=1.0, level=level)
     draw = np.random.default_rng(_SEED)
     shuffled = np.zeros(PERMUTATIONS)
     for gate in centred:
@@ -152,10 +134,8 @@ def autocorrelation(gates: Sequence[Sequence[float]], level: float = CONFIDENCE)
         shuffled += (orders[:, :-1] * orders[:, 1:]).sum(axis=1)
     tail = (1 - level) / 2
     low, high = np.quantile(shuffled / total, [tail, 1 - tail])
-    return Autocorrelation(
-        value=sum(float(g[:-1] @ g[1:]) for g in centred) / total,
-        band=Interval(lower=float(low), upper=float(high), level=level),
-    )
+    value = sum(float(g[:-1] @ g[1:]) for g in centred) / total
+    return value, Interval(lower=float(low), upper=float(high), level=level)
 
 
 def placebo_spread(estimates: Sequence[Estimate], level: float = LIMIT_LEVEL) -> PlaceboSpread:

@@ -20,13 +20,8 @@ from perfguard.stats.paired import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
-
-MIN_SERIES = 12
-"""Fewer series say nothing of each other: plain variances and Student's t."""
-
-ROUNDING = 1e-9
-"""Differences below this part of the level are rounding, not measurement."""
-
+MIN_SERIES = 12  # Fewer series say nothing of each other: plain variances and Student's t
+ROUNDING = 1e-9  # Differences below this part of the level are rounding, not measurement
 _NEWTON_STEPS = 50
 
 
@@ -34,14 +29,11 @@ _NEWTON_STEPS = 50
 class SharedNoise:
     """The noise of series of differences, one value for each pair."""
 
-    pairs: int
-    """Pairs that it was seen in; under 2 it is unknown."""
+    pairs: int  # Pairs that it was seen in; under 2 it is unknown
     shift: FloatArray
     """What each pair does to all series alike, relative to their levels, shape `(pairs,)`; 0 with too few series."""
-    variance: FloatArray
-    """Of one pair's difference, the shift apart, shape `(series,)`; inf where unknown."""
-    degrees: FloatArray
-    """Degrees of freedom of `variance`, shape `(series,)`."""
+    variance: FloatArray  # Of one pair's difference, the shift apart, shape `(series,)`; inf where unknown
+    degrees: FloatArray  # Degrees of freedom of `variance`, shape `(series,)`
     prior_degrees: float
     """How much a series' variance is drawn towards the others', in degrees of freedom; 0 for not at all."""
 
@@ -51,10 +43,8 @@ class Differences:
     """Mean differences with their intervals, each of shape `(series,)`."""
 
     mean: FloatArray
-    lower: FloatArray
-    """Lower end of the interval; -inf where it is unknown."""
-    upper: FloatArray
-    """Upper end; inf where it is unknown."""
+    lower: FloatArray  # Lower end of the interval; -inf where it is unknown
+    upper: FloatArray  # Upper end; inf where it is unknown
     p: FloatArray
     """Two-sided, of H0 `no difference`; 1 where nothing can be said. It never contradicts the interval: where that
     includes 0, p is above one minus its level."""
@@ -64,12 +54,9 @@ class Differences:
 class VariancePrior:
     """The law of many variances: log-linear in a level, scattering as a scaled inverse chi-squared."""
 
-    intercept: float
-    """Logarithm of the variance at level 1."""
-    slope: float
-    """Its rise with the level's logarithm, 0 to 2."""
-    degrees: float
-    """How closely variances keep to it, in degrees of freedom."""
+    intercept: float  # Logarithm of the variance at level 1
+    slope: float  # Its rise with the level's logarithm, 0 to 2
+    degrees: float  # How closely variances keep to it, in degrees of freedom
 
     def draw(self, own: FloatArray, own_degrees: float, levels: FloatArray) -> FloatArray:
         """Variances drawn to those to expect at their levels."""

@@ -19,14 +19,9 @@ from scipy import stats
 from perfguard.stats.paired import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.intp]
-
-MIN_BLOCKS = 6
-"""Fewer blocks, twelve processes, show no modes."""
-MIN_CLUSTER = 3
-"""Blocks that must have their arms in different modes, and blocks that must have them in the same one."""
-MIN_SHARE = 0.1
-"""The same as a share of the blocks."""
+MIN_BLOCKS = 6  # Fewer blocks, twelve processes, show no modes
+MIN_CLUSTER = 3  # Blocks that must have their arms in different modes, and blocks that must have them in the same one
+MIN_SHARE = 0.1  # The same as a share of the blocks
 MIN_SEPARATION = 3.0
 """Ashman's D of the clusters of log-ratios must be above this; 2 is his limit of a clean separation."""
 MIN_EVIDENCE = 10.0
@@ -43,14 +38,10 @@ _TINY = 1e-30
 class Modes:
     """Two modes, and which arm was in which in every block."""
 
-    separation: float
-    """Log-ratio of the slow mode over the fast one, above 0."""
-    evidence: float
-    """How far the information criterion of two modes lies under that of one."""
-    baseline_slow: tuple[bool, ...]
-    """Whether the baseline was in its slow mode, by block in the order given."""
-    candidate_slow: tuple[bool, ...]
-    """The same for the candidate."""
+    separation: float  # Log-ratio of the slow mode over the fast one, above 0
+    evidence: float  # How far the information criterion of two modes lies under that of one
+    baseline_slow: tuple[bool, ...]  # Whether the baseline was in its slow mode, by block in the order given
+    candidate_slow: tuple[bool, ...]  # The same for the candidate
 
     @property
     def same(self) -> tuple[bool, ...]:
@@ -96,7 +87,9 @@ def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | 
     clusters = _best_clusters(np.sort(ratios))
     if clusters is None or clusters.separation <= MIN_SEPARATION * clusters.spread:
         return None
-    evidence = _criterion_of_one(ratios) - clusters.criterion
+    # One mode: the better of a normal distribution and Student's t, each with two parameters.
+    normal = float(_normal_likelihood(np.maximum(np.array([ratios.var()]), _TINY), ratios.size)[0])
+    evidence = 2 * math.log(ratios.size) - 2 * max(normal, _t_likelihood(ratios)) - clusters.criterion
     if evidence < MIN_EVIDENCE:
         return None
     clusters = _nearest_to_no_shift(clusters)
@@ -130,7 +123,8 @@ def _best_clusters(ratios: FloatArray) -> _Clusters | None:
     separation = (size * contrast - lean * total) / determinant
     residual = np.maximum(float(ratios @ ratios) - centre * total - separation * contrast, _TINY)
     parameters = 3 + (below > 0).astype(int) + (above > 0).astype(int)
-    entropy = sum(_entropy(count, size) for count in (below, middle, above))
+    counts = np.array([below, middle, above])
+    entropy = np.where(counts > 0, counts * np.log(np.maximum(counts, 1) / size), 0.0).sum(axis=0)
     fit = entropy + _normal_likelihood(residual / size, size)
     criterion = np.where(separation > 0, parameters * math.log(size) - 2 * fit, np.inf)
     best = int(np.argmin(criterion))
@@ -180,13 +174,6 @@ def _both_slow(levels: FloatArray, unequal: BoolArray, separation: float) -> Boo
     return both_slow
 
 
-def _criterion_of_one(ratios: FloatArray) -> float:
-    """The information criterion of one mode: the better of a normal distribution and Student's t."""
-    size = ratios.size
-    normal = float(_normal_likelihood(np.maximum(np.array([ratios.var()]), _TINY), size)[0])
-    return 2 * math.log(size) - 2 * max(normal, _t_likelihood(ratios))
-
-
 def _t_likelihood(ratios: FloatArray) -> float:
     """Log-likelihood of Student's t with three degrees of freedom, its place and scale fitted by reweighting."""
     centre = float(np.median(ratios))
@@ -201,7 +188,3 @@ def _t_likelihood(ratios: FloatArray) -> float:
 def _normal_likelihood(variances: FloatArray, size: int) -> FloatArray:
     likelihood: FloatArray = -size / 2 * (math.log(2 * math.pi) + np.log(variances) + 1)
     return likelihood
-
-
-def _entropy(count: IntArray, size: int) -> FloatArray:
-    return np.where(count > 0, count * np.log(np.maximum(count, 1) / size), 0.0)

@@ -24,8 +24,7 @@ SAMPLE_TRIM = 0.2
 """Share of the paired samples cut at each end. With 20 pairs and 8 % of samples hit by a burst the SD of the block's
 value falls from 0.41 % (trim 0.1) to 0.27 %; on clean samples it costs 4 % of the SD. See decision 0003."""
 
-BLOCKS_PER_TRIMMED_PAIR = 10
-"""One block is cut at each end for every ten blocks."""
+BLOCKS_PER_TRIMMED_PAIR = 10  # One block is cut at each end for every ten blocks
 
 MIN_BLOCKS_TO_TRIM = 12
 """Below this nothing is cut: the lost degrees of freedom cost more than a wild block does. See decision 0003."""
@@ -35,8 +34,7 @@ SHRINKAGE = 3.0
 from eight samples and says nothing of what differs between processes; with 3, noise that is the same in all blocks
 costs 0.7 % of the standard error, and a disturbed block still has a small weight. See decision 0007."""
 
-ZERO_ERROR = 1e-12
-"""Standard errors below this are rounding noise of identical values, not a measurement of precision."""
+ZERO_ERROR = 1e-12  # Standard errors below this are rounding noise of identical values, not a measurement of precision
 
 
 def positive_times(values_s: Sequence[float]) -> FloatArray:
@@ -60,8 +58,7 @@ def positive_times(values_s: Sequence[float]) -> FloatArray:
 class BlockEffect:
     """What one block says of a case."""
 
-    log_ratio: float
-    """Candidate over baseline; nan when there is no pair of samples."""
+    log_ratio: float  # Candidate over baseline; nan when there is no pair of samples
     variance: float
     """Squared standard error of it from the samples alone; nan when too few are left after trimming."""
 

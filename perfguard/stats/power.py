@@ -11,19 +11,14 @@ from scipy import optimize, special, stats
 from perfguard.stats.paired import trimmed_blocks
 from perfguard.stats.spending import Spending, nominal_levels, normal_density, simpson_weights
 
-POWER = 0.8
-"""Chance to flag an effect of exactly the MDE."""
-
-MAX_BLOCKS = 1000
-"""No answer beyond this many blocks: nobody would wait for them."""
+POWER = 0.8  # Chance to flag an effect of exactly the MDE
+MAX_BLOCKS = 1000  # No answer beyond this many blocks: nobody would wait for them
 
 ANALYSES = 8
 """About as many analyses are spread evenly over the planned blocks; more would cost power and find little earlier. At a
 level of 0.07 % five of them cost 0.6 %, eight 1.1 %."""
 
-_SCALE_NODES = 200
-"""Quantile nodes for the sampling distribution of the estimated SD; 200 give three digits of the MDE."""
-
+_SCALE_NODES = 200  # Quantile nodes for the sampling distribution of the estimated SD; 200 give three digits of the MDE
 _Z_NODES = 257
 _LARGEST_Z = 9.0
 

@@ -25,8 +25,7 @@ from perfguard.stats.paired import FloatArray, from_standard_error, positive_tim
 CONTROL_COEFFICIENTS = (0.0, 1.0, 2.0)
 """The range of how strongly a case may follow the control workload: not at all, as strongly, twice as strongly."""
 
-MIN_ROUNDS = 2
-"""Rounds on each side without which there is no between-round variance."""
+MIN_ROUNDS = 2  # Rounds on each side without which there is no between-round variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +34,8 @@ class RoundsResult:
 
     estimate: Estimate
     """Midpoint and hull over the control workload's coefficients; the standard error belongs to the hull."""
-    p_slower: float
-    """One-sided p of H0 `effect <= margin`, the larger one over the coefficients."""
-    p_faster: float
-    """One-sided p of H0 `effect >= -margin`, likewise."""
+    p_slower: float  # One-sided p of H0 `effect <= margin`, the larger one over the coefficients
+    p_faster: float  # One-sided p of H0 `effect >= -margin`, likewise
 
 
 def estimate_rounds(

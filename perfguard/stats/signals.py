@@ -24,10 +24,8 @@ counted in pages, are no proof of infinite precision."""
 class BlockPairs:
     """The samples of one block in which both arms could be read, paired by position."""
 
-    baseline: FloatArray
-    """Shape `(pairs,)`, finite and not negative."""
-    candidate: FloatArray
-    """The same for the candidate."""
+    baseline: FloatArray  # Shape `(pairs,)`, finite and not negative
+    candidate: FloatArray  # The same for the candidate
 
 
 def readable_pairs(baseline: Sequence[float | None], candidate: Sequence[float | None]) -> BlockPairs:
@@ -48,12 +46,9 @@ def positive_pairs(pairs: BlockPairs) -> BlockPairs:
 class Bar:
     """One threshold that a change has to clear: block values that are above zero where it does."""
 
-    up: tuple[float, ...]
-    """How far the candidate is above the bar in each block; shape `(blocks,)`."""
-    down: tuple[float, ...]
-    """The same with the arms exchanged."""
-    least_sd: float
-    """Smallest believable standard deviation of these values between blocks."""
+    up: tuple[float, ...]  # How far the candidate is above the bar in each block; shape `(blocks,)`
+    down: tuple[float, ...]  # The same with the arms exchanged
+    least_sd: float  # Smallest believable standard deviation of these values between blocks
 
     def p_up(self) -> float:
         """One-sided p of H0 `the candidate is not above the bar`; 1 with fewer than two blocks."""

@@ -18,16 +18,12 @@ from scipy import special
 
 from perfguard.stats.paired import FloatArray
 
-SMALLEST_LEVEL = 1e-15
-"""Sequential p-values are not resolved below this."""
-
+SMALLEST_LEVEL = 1e-15  # Sequential p-values are not resolved below this
 _LEVELS_IN_TABLE = 32
-_GRID_POINTS = 161
-"""Simpson nodes over the continuation region; 161 give five digits of the bounds."""
+_GRID_POINTS = 161  # Simpson nodes over the continuation region; 161 give five digits of the bounds
 _LOWEST_Z = -9.0
 _NEVER_Z = 40.0
-_LEAST_STEP = 1e-3
-"""Smallest relative growth of information between two analyses; closer ones count as the same data."""
+_LEAST_STEP = 1e-3  # Smallest relative growth of information between two analyses; closer ones count as the same data
 _BISECTIONS = 10
 _NEWTON_STEPS = 6
 
@@ -37,8 +33,7 @@ class Spending(str, Enum):
 
     CAUTIOUS = "cautious"
     """O'Brien-Fleming type: next to nothing early, almost the whole level at the end. For flags."""
-    EVEN = "even"
-    """In proportion to the information. For leaving a case early that shows nothing."""
+    EVEN = "even"  # In proportion to the information. For leaving a case early that shows nothing.
 
 
 def spent(spending: Spending, level: float, fraction: float) -> float:
@@ -140,10 +135,8 @@ class _State:
     """Density of an interim analysis's z over the paths that no analysis has stopped yet, one row for each level."""
 
     information: float
-    nodes: FloatArray
-    """Shape `(levels, points)`."""
-    weighted: FloatArray
-    """Density times Simpson's weights, the same shape."""
+    nodes: FloatArray  # Shape `(levels, points)`
+    weighted: FloatArray  # Density times Simpson's weights, the same shape
 
     @classmethod
     def after(cls, state: _State | None, now: float, bounds: FloatArray) -> _State:

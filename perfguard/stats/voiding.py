@@ -15,8 +15,7 @@ import numpy as np
 from perfguard.errors import MeasurementError
 from perfguard.records.run import BlockConditions
 
-MAX_STEAL_RATIO = 0.05
-"""More than this share of the block's wall time stolen by the hypervisor voids the block."""
+MAX_STEAL_RATIO = 0.05  # More than this share of the block's wall time stolen by the hypervisor voids the block
 
 OUTLYING_SCALES = 4.0
 """Beyond the median by this many robust standard deviations is outlying. With three, 2 of 7 quiet blocks of a guest
@@ -30,13 +29,9 @@ MIN_SWITCHES_PER_S = 5.0
 """Fewer involuntary context switches than this beyond the typical block's never void a block: each costs microseconds,
 at worst a time sample of one of hundreds of samples, which the trimmed mean cuts."""
 
-MIN_BLOCKS_FOR_OUTLIERS = 5
-"""Fewer blocks have no median worth calling normal; only the absolute limit applies."""
-
+MIN_BLOCKS_FOR_OUTLIERS = 5  # Fewer blocks have no median worth calling normal; only the absolute limit applies
 _MAD_TO_SD = 1.4826
-
-_Finding = tuple[int, float, str, float]
-"""The block, how far beyond its limit it is, the cause, and its value."""
+_Finding = tuple[int, float, str, float]  # The block, how far beyond its limit it is, the cause, and its value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +39,7 @@ class VoidedBlock:
     """A block that is left out, and why."""
 
     block: int
-    severity: float
-    """How far beyond its worst limit, 1 at the limit; orders the blocks."""
+    severity: float  # How far beyond its worst limit, 1 at the limit; orders the blocks
     causes: Mapping[str, float | int]
     """What was beyond its limit, worst first: `stolen_share`, `involuntary_switches`, `control_ratio` (how much slower
     than in the typical block)."""
@@ -55,8 +49,7 @@ class VoidedBlock:
 class Voiding:
     """What the arm-blind rule did to a run."""
 
-    voided: tuple[VoidedBlock, ...]
-    """Left out, worst first; at most the allowed share."""
+    voided: tuple[VoidedBlock, ...]  # Left out, worst first; at most the allowed share
     spared: tuple[VoidedBlock, ...]
     """Disturbed too, but kept because the allowed share was used up, worst first; then the host is unstable."""
     blocks_total: int

@@ -10,25 +10,23 @@ from typing import ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from perfguard.errors import PerfguardError
-from perfguard.tui.dialogs.asking import NoticeDialog, export_dialog, start_dialog
-from perfguard.tui.dialogs.help import HelpDialog
-from perfguard.tui.export import as_markdown, exported
+from perfguard.tui.dialogs import HelpDialog, NoticeDialog, export_dialog, start_dialog
 from perfguard.tui.keymap import KEYS, Scope
-from perfguard.tui.options import StartedCommand
+from perfguard.tui.launch import StartedCommand
+from perfguard.tui.pace import neighbour
 from perfguard.tui.reader_app import ReaderApp
-from perfguard.tui.screens.compare import CompareScreen
+from perfguard.tui.screens.cases import CompareScreen, LiveScreen
 from perfguard.tui.screens.history import HistoryScreen
 from perfguard.tui.screens.host import HostScreen
-from perfguard.tui.screens.live import LiveScreen
 from perfguard.tui.screens.log import LogScreen
 from perfguard.tui.screens.ops import OpsScreen
 from perfguard.tui.session import Session, command_for, words_to_start
-from perfguard.tui.widgets.bindings import bindings_in
-from perfguard.tui.widgets.frame import Head
+from perfguard.tui.tables.columns import as_markdown, exported
+from perfguard.tui.widgets.texts import bindings_in
+from perfguard.watch.sources.event_sources import ReplaySource
 
 _SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
 _SEEK_PARTS = 20
@@ -48,15 +46,7 @@ class PerfguardApp(ReaderApp):
     }
     DEFAULT_MODE = "live"
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.APP, Scope.REPLAY)
-    _trail: tuple[str, ...] = ()
-    """Screens that were left for the present one, for the way back."""
-
-    class Started(Message):
-        """A command was started, or not."""
-
-        def __init__(self, outcome: StartedCommand) -> None:
-            super().__init__()
-            self.outcome = outcome
+    _trail: tuple[str, ...] = ()  # Screens that were left for the present one, for the way back
 
     def action_show_screen(self, mode: str) -> None:
         """Another screen, which remembers where it was."""
@@ -69,10 +59,6 @@ class PerfguardApp(ReaderApp):
         modes = list(self.MODES)
         self.action_show_screen(modes[(modes.index(self.current_mode) + step) % len(modes)])
 
-    def on_head_screen_chosen(self, event: Head.ScreenChosen) -> None:
-        """The number of a screen was clicked."""
-        self.action_show_screen(event.screen_name)
-
     async def action_back(self) -> None:
         """Leave zoom or filter; else the screen before; never the application."""
         if self.view_screen.go_back():
@@ -82,46 +68,21 @@ class PerfguardApp(ReaderApp):
             self._trail = tuple(rest)
             self.switch_mode(mode)
 
-    async def action_quit(self) -> None:
-        """Quit; what is watched goes on."""
-        self.exit(0)
-
     def action_help_quit(self) -> None:
         """What ctrl+c does: it might be meant for the run, so it stops neither."""
         quits = f"{self._first_key('quit')} quits"
-        is_over = self.session.view.outcome is not None
-        self.say(quits if is_over else f"{quits}, and the run goes on; stop the run where it was started")
+        goes_on = "" if self.session.view.outcome else ", and the run goes on; stop the run where it was started"
+        self.say(quits + goes_on)
 
     def action_help(self) -> None:
         """All keys."""
         self.push_screen(HelpDialog(self.session.options.keys, sorted(self.available_themes)))
-
-    def action_filter(self) -> None:
-        """Type a filter."""
-        self.view_screen.open_filter()
-
-    def action_next_flag(self, step: int) -> None:
-        """The next row that needs a look."""
-        if not self.view_screen.next_flag(step):
-            self.say("no row needs attention")
 
     def action_next_case(self, step: int) -> None:
         """Another case on the same screen."""
         if self.session.select_next(step) is None:
             self.say("there is no case yet")
         self.paint()
-
-    def action_sort(self) -> None:
-        """Order by the next column."""
-        self.say(self.view_screen.sort_next())
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self.say(self.view_screen.reverse())
-
-    def action_zoom(self) -> None:
-        """One pane alone, or all of them."""
-        self.view_screen.zoom()
 
     def action_swap(self) -> None:
         """Read effects the other way round."""
@@ -149,22 +110,23 @@ class PerfguardApp(ReaderApp):
 
     def action_replay_speed(self, step: int) -> None:
         """Replay faster or slower."""
-        replay = self.session.watch.replay
-        if replay is None:
-            self.say("this is no replay; perfguard tui --replay RUN is one")
-            return
-        nearest = min(range(len(_SPEEDS)), key=lambda index: abs(_SPEEDS[index] - replay.speed))
-        replay.set_speed(_SPEEDS[min(max(0, nearest + step), len(_SPEEDS) - 1)])
-        self.tick()
+        self._with_replay(lambda replay: replay.set_speed(neighbour(_SPEEDS, replay.speed, step)))
 
     def action_replay_seek(self, step: int) -> None:
         """Replay from another place."""
+
+        def seek(replay: ReplaySource) -> None:
+            wanted = replay.position_s + step * replay.length_s / _SEEK_PARTS
+            replay.seek(min(max(0.0, wanted), replay.length_s))
+
+        self._with_replay(seek)
+
+    def _with_replay(self, change: Callable[[ReplaySource], None]) -> None:
         replay = self.session.watch.replay
         if replay is None:
             self.say("this is no replay; perfguard tui --replay RUN is one")
             return
-        wanted = replay.position_s + step * replay.length_s / _SEEK_PARTS
-        replay.seek(min(max(0.0, wanted), replay.length_s))
+        change(replay)
         self.tick()
 
     def action_copy_row(self) -> None:
@@ -188,21 +150,17 @@ class PerfguardApp(ReaderApp):
         self.push_screen(export_dialog(f"perfguard-{name}-{self.current_mode}.md"), self._export)
 
     def _export(self, path: Path | None) -> None:
-        if path is None:
-            return
-        try:
-            if path.suffix == ".svg":
-                self.call_after_refresh(partial(self._write, path, None))
-            else:
-                table = self.view_screen.table
-                self._write(path, exported(table.spec, table.rows, path.suffix))
-        except PerfguardError as error:
-            self.say(str(error))
+        if path is not None and path.suffix == ".svg":
+            picture = partial(self.export_screenshot, title="perfguard tui", simplify=True)
+            self.call_after_refresh(lambda: self._write(path, picture()))
+        elif path is not None:
+            table = self.view_screen.table
+            self._write(path, exported(table.spec, table.rows, path.suffix))
 
-    def _write(self, path: Path, text: str | None) -> None:
+    def _write(self, path: Path, text: str) -> None:
         try:
             with path.open("x", encoding="utf-8") as file:
-                file.write(self.export_screenshot(title="perfguard tui", simplify=True) if text is None else text)
+                file.write(text)
         except OSError as error:
             self.say(f"{path} cannot be written: {error.strerror}")
             return
@@ -216,50 +174,35 @@ class PerfguardApp(ReaderApp):
         self.push_screen(dialog, self._start)
 
     def _start(self, words: tuple[str, ...] | None) -> None:
-        if words is not None:
-            self.say(f"starting perfguard {' '.join(words)}")
-            self.view_screen.in_thread(partial(self._started, words), "start")
-
-    def _started(self, words: tuple[str, ...]) -> None:
         start = self.session.options.start_command
-        if start is None:
+        if words is None or start is None:
             return
-        try:
-            outcome = start(words)
-        except PerfguardError as error:
-            outcome = StartedCommand(sentence=str(error))
-        self.post_message(self.Started(outcome))
 
-    def on_perfguard_app_started(self, event: Started) -> None:
+        def started() -> StartedCommand:
+            try:
+                return start(words)
+            except PerfguardError as error:
+                return StartedCommand(sentence=str(error))
+
+        self.say(f"starting perfguard {' '.join(words)}")
+        self.view_screen.in_thread(started, self._watch_started)
+
+    def _watch_started(self, outcome: StartedCommand) -> None:
         """Watch the new run, where there is one."""
-        if event.outcome.watch is None:
-            self.push_screen(NoticeDialog("nothing was started", event.outcome.sentence))
+        if outcome.watch is None:
+            self.push_screen(NoticeDialog("nothing was started", outcome.sentence))
             return
-        outcome = event.outcome
-        options = replace(
-            self.session.options,
-            run_name="",
-            hint="",
-            is_local=True,
-            read_fingerprint=outcome.read_fingerprint,
-            read_cpus=outcome.read_cpus,
-        )
-        self.session = Session(event.outcome.watch, options)
+        options = replace(self.session.options, run_name="", hint="", is_local=True)
+        self.session = Session(outcome.watch, options)
         self.action_show_screen("live")
         self.tick()
-        self.say(event.outcome.sentence)
+        self.say(outcome.sentence)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that keys do, by its name."""
         del screen
         for key in KEYS:
             if key.scope in (Scope.APP, Scope.REPLAY) and key.id != "palette":
-                yield SystemCommand(key.text, f"key {self._first_key(key.id)}", partial(self._run, key.action))
+                yield SystemCommand(key.text, f"key {self._first_key(key.id)}", partial(self.run_action, key.action))
         for name in sorted(self.available_themes):
-            yield SystemCommand(f"theme {name}", "colours", partial(self._use_theme, name))
-
-    async def _run(self, action: str) -> None:
-        await self.run_action(action)
-
-    def _use_theme(self, name: str) -> None:
-        self.theme = name
+            yield SystemCommand(f"theme {name}", "colours", partial(setattr, self, "theme", name))

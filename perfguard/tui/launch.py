@@ -1,28 +1,54 @@
-"""Starts the application: what textual reads from the environment is set before it is imported."""
+"""What the application is started with, and its start. Imports nothing that draws before it runs."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from perfguard.errors import ExitCode, UsageError
+from perfguard.records.machine.fingerprint import CheckResult
 from perfguard.tui.keymap import checked_keys
-from perfguard.tui.options import TuiOptions, Watch
+from perfguard.watch.view.run_view import History
+from perfguard.watch.view.watching import RunWatch
 
 _SETTINGS = {"TEXTUAL_FPS": "10", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 """Ten frames a second are enough for keys; nothing moves by itself. Set values of the user's own stay."""
 
 
-def run_app(watch: Watch, options: TuiOptions) -> int:
-    """Show a run until the user quits.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedCommand:
+    """What became of a command that the user asked for."""
 
-    Args:
-        watch: The run.
-        options: How to show it.
+    sentence: str  # What was started and where its output is, or why not
+    watch: RunWatch | None = None  # The new run, to be watched instead; None to stay with the old one
 
-    Returns:
-        An exit code: 0 where the user left, 143 after SIGTERM, 3 where the application broke.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuiOptions:
+    """How the application is started."""
+
+    run_name: str = ""  # The run as commands know it: an id or a path; empty for the latest one
+    theme: str | None = None  # Name of a theme; None for one that suits the terminal
+    is_ascii: bool = False  # Whether to draw with ASCII only
+    is_local: bool = True  # Whether the run is measured on this machine
+    interval_s: float = 1.0  # Seconds between two looks at the events
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Other keys for bindings, by the binding's id: `{"pause": "p"}`."""
+    housekeeping: str = ""  # What was done to keep this process away from the measured CPUs, one sentence
+    read_history: Callable[[], History] | None = None
+    """Series over the recorded runs; None where there are none to read."""
+    read_checks: Callable[[], tuple[CheckResult, ...]] | None = None  # The doctor's rows for this machine
+    start_command: Callable[[tuple[str, ...]], StartedCommand] | None = None
+    """Starts `perfguard` with these arguments as a process of its own; None where nothing may be started."""
+    hint: str = ""  # What to say while there is nothing to read
+
+
+def run_app(watch: RunWatch, options: TuiOptions) -> int:
+    """Show a run until the user quits; the exit code is 0 then, 143 after SIGTERM, 3 where the application broke.
+
+    What textual reads from the environment is set before it is imported.
 
     Raises:
         ConfigError: A key is remapped to what cannot be.

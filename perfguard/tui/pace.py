@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """What `+` and `-` choose from."""
@@ -20,23 +20,25 @@ BUDGET_RATIO = 0.05
 """Own CPU time over wall time from which on the reader warns."""
 
 
+def neighbour(values: Sequence[float], current: float, step: int) -> float:
+    """The value so many steps from the one nearest to `current`; the first or last one where that is outside."""
+    nearest = min(range(len(values)), key=lambda index: abs(values[index] - current))
+    return values[min(max(0, nearest + step), len(values) - 1)]
+
+
 @dataclass(slots=True, kw_only=True)
 class Pace:
     """Counts time for one application; both clocks can be replaced."""
 
-    interval_s: float = 1.0
-    """Seconds between two paintings."""
-    clock: Callable[[], float] = time.monotonic
-    """Monotonic seconds."""
-    cpu_clock: Callable[[], float] = time.process_time
-    """CPU seconds of this process."""
-    is_paused: bool = False
-    """Whether nothing is painted."""
+    interval_s: float = 1.0  # Seconds between two paintings
+    clock: Callable[[], float] = time.monotonic  # Monotonic seconds
+    cpu_clock: Callable[[], float] = time.process_time  # CPU seconds of this process
+    is_paused: bool = False  # Whether nothing is painted
     own_ratio: float | None = None
     """Own CPU time over wall time of the last stretch; None before the first one ended."""
-    _painted_at: float = field(default=float("-inf"))
-    _sorted_at: float = field(default=float("-inf"))
-    _stretch: tuple[float, float] | None = field(default=None)
+    _painted_at: float = float("-inf")
+    _sorted_at: float = float("-inf")
+    _stretch: tuple[float, float] | None = None
 
     def may_paint(self, *, is_between_samples: bool) -> bool:
         """Whether new facts are painted now; where not, one tries again after `RETRY_S`."""
@@ -48,9 +50,8 @@ class Pace:
         return self.clock() - self._painted_at < self.interval_s
 
     def painted(self) -> bool:
-        """Say that it was painted; whether rows may change places this time."""
-        now = self.clock()
-        self._painted_at = now
+        """Note that it was painted; whether rows may change places this time."""
+        self._painted_at = now = self.clock()
         is_due = now - self._sorted_at >= RESORT_S
         if is_due:
             self._sorted_at = now
@@ -58,17 +59,15 @@ class Pace:
 
     def change_interval(self, step: int) -> float:
         """Look more or less often; the new interval."""
-        nearest = min(range(len(INTERVALS_S)), key=lambda index: abs(INTERVALS_S[index] - self.interval_s))
-        self.interval_s = INTERVALS_S[min(max(0, nearest + step), len(INTERVALS_S) - 1)]
+        self.interval_s = neighbour(INTERVALS_S, self.interval_s, step)
         return self.interval_s
 
     def measure(self) -> None:
         """Find out what the reader costs; called at every look."""
         now, used = self.clock(), self.cpu_clock()
-        if self._stretch is None:
-            self._stretch = (now, used)
-            return
-        passed_s = now - self._stretch[0]
-        if passed_s >= _MEASURED_S:
-            self.own_ratio = (used - self._stretch[1]) / passed_s
+        since, used_before = self._stretch or (now, used)
+        is_over = now - since >= _MEASURED_S
+        if is_over:
+            self.own_ratio = (used - used_before) / (now - since)
+        if is_over or self._stretch is None:
             self._stretch = (now, used)

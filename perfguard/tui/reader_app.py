@@ -14,18 +14,16 @@ from typing import ClassVar
 from textual.app import App
 from textual.timer import Timer
 
-from perfguard.tui import host_now
-from perfguard.tui.drawing.spans import Line
+from perfguard.tui.drawing.head import SCREENS, FrameFacts, elapsed_text
+from perfguard.tui.host_now import host_text
 from perfguard.tui.keymap import KEYS, shown_keys
-from perfguard.tui.options import TuiOptions, Watch
+from perfguard.tui.launch import TuiOptions
 from perfguard.tui.pace import RETRY_S, Pace
-from perfguard.tui.panes.head import SCREENS, HeadFacts
-from perfguard.tui.panes.status import StatusFacts, status_line
 from perfguard.tui.screens.base import ViewScreen
 from perfguard.tui.session import Session
-from perfguard.tui.tables.log import elapsed_text
 from perfguard.tui.themes import DEFAULT_THEME, PLAIN_THEME, THEMES, styles_for
-from perfguard.tui.widgets.painting import Inks
+from perfguard.tui.widgets.texts import Inks
+from perfguard.watch.view.watching import RunWatch
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM, as shells give it."""
@@ -43,7 +41,7 @@ class ReaderApp(App[int]):
 
     def __init__(
         self,
-        watch: Watch,
+        watch: RunWatch,
         options: TuiOptions,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +54,10 @@ class ReaderApp(App[int]):
         self.pace = Pace(interval_s=options.interval_s, clock=clock, cpu_clock=cpu_clock)
         for theme in THEMES:
             self.register_theme(theme)
-        self._first = self._first_theme(options.theme, is_colourless=is_colourless)
+        has_few_colours = is_colourless or self.console.color_system in (None, "standard")
+        self._first = PLAIN_THEME if has_few_colours else DEFAULT_THEME
+        if options.theme is not None and options.theme in self.available_themes:
+            self._first = options.theme
         self.inks = Inks(styles_for(self.available_themes[self._first]), is_ascii=options.is_ascii)
         self.set_class(options.is_ascii, "-ascii")
         self.set_keymap(options.keys)
@@ -67,12 +68,6 @@ class ReaderApp(App[int]):
         self._looked_at = float("-inf")
         self._ticker: Timer | None = None
         self._is_retrying = False
-
-    def _first_theme(self, wanted: str | None, *, is_colourless: bool) -> str:
-        if wanted is not None and wanted in self.available_themes:
-            return wanted
-        has_few_colours = self.console.color_system in (None, "standard")
-        return PLAIN_THEME if is_colourless or has_few_colours else DEFAULT_THEME
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """What themes that are not perfguard's own do not know."""
@@ -92,7 +87,7 @@ class ReaderApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin to look."""
-        with suppress(RuntimeError, ValueError, NotImplementedError):  # only a main thread can be told
+        with suppress(RuntimeError, ValueError, NotImplementedError):  # only a main thread gets signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, 0, TERMINATED)
         # Whatever textual takes the screen to show: the shell has drawn over it (textual issue 6298).
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
@@ -105,30 +100,27 @@ class ReaderApp(App[int]):
     def tick(self) -> None:
         """Look at the run; paint what is new, now or in the next gap between samples."""
         self.pace.measure()
-        newest = self.session.watch.poll()
-        if newest is not None:
-            self._newest = newest
         self._look_at_host()
-        self._forget_said()
-        self._paint_in_gap()
+        if self._said and self.pace.clock() - self._said_at >= _SAID_S:
+            self._said = ""
+        self._look()
 
-    def _paint_in_gap(self) -> None:
-        is_due = self.pace.may_paint(is_between_samples=self.session.watch.is_between_samples)
-        is_due &= not (self.session.watch.is_behind and self.pace.is_fresh)
+    def _look(self) -> None:
+        watch = self.session.watch
+        self._newest = watch.poll() or self._newest
+        is_due = self.pace.may_paint(is_between_samples=watch.is_between_samples)
+        is_due &= not (watch.is_behind and self.pace.is_fresh)
         if is_due:
             self.session.show(self._newest)
             self.paint()
         must_wait = not is_due and not self.pace.is_paused
-        if (must_wait or self.session.watch.is_behind) and not self._is_retrying:
+        if (must_wait or watch.is_behind) and not self._is_retrying:
             self._is_retrying = True
             self.set_timer(RETRY_S, self._retry)
 
     def _retry(self) -> None:
         self._is_retrying = False
-        newest = self.session.watch.poll()
-        if newest is not None:
-            self._newest = newest
-        self._paint_in_gap()
+        self._look()
 
     def paint(self) -> None:
         """Paint the active screen; screens below a dialog wait."""
@@ -136,35 +128,28 @@ class ReaderApp(App[int]):
         if not isinstance(screen, ViewScreen):
             return
         with self.batch_update():
-            screen.paint(self._head_facts(screen), self._status, resort=self.pace.painted())
+            screen.paint(self._facts(), resort=self.pace.painted())
 
-    def _head_facts(self, screen: ViewScreen) -> HeadFacts:
-        names = [name.lower() for name in SCREENS]
-        return HeadFacts(
-            active=SCREENS[names.index(screen.mode)],
+    def _facts(self) -> FrameFacts:
+        screen, session, pace = self.view_screen, self.session, self.pace
+        return FrameFacts(
+            active=screen.mode.capitalize(),
+            keys=tuple(self._first_key(name.lower()) for name in SCREENS),
             glyphs=self.inks.glyphs,
-            keys=tuple(self._first_key(name) for name in names),
-            is_swapped=self.session.is_swapped,
+            is_swapped=session.is_swapped,
             host=self.host_text,
             replay=self._replay_text(),
+            said=self._said,
+            filter_text=screen.filter.text if screen.filter is not None else "",
+            is_paused=pace.is_paused,
+            interval_s=pace.interval_s,
+            own_ratio=pace.own_ratio,
+            hint=session.options.hint,
         )
 
     def _first_key(self, key_id: str) -> str:
         default = next(key.keys for key in KEYS if key.id == key_id)
         return shown_keys(self.session.options.keys.get(key_id, default)).split(" ")[0]
-
-    def _status(self, width: int) -> Line:
-        wanted = self.view_screen.filter
-        facts = StatusFacts(
-            said=self._said,
-            filter_text=wanted.text if wanted is not None else "",
-            is_paused=self.pace.is_paused,
-            is_replay=self.session.watch.replay is not None,
-            interval_s=self.pace.interval_s,
-            own_ratio=self.pace.own_ratio,
-            hint=self.session.options.hint,
-        )
-        return status_line(self.session.view, facts, width)
 
     def _replay_text(self) -> str:
         replay = self.session.watch.replay
@@ -174,21 +159,17 @@ class ReaderApp(App[int]):
         return f"replay {elapsed_text(replay.position_s)} of {elapsed_text(replay.length_s)}, {state}"
 
     def _look_at_host(self) -> None:
-        options = self.session.options
-        if not options.is_local or self.session.watch.replay is not None:
+        watch = self.session.watch
+        if not self.session.options.is_local or watch.replay is not None:
             return
         now = self.pace.clock()
-        if now - self._looked_at >= _HOST_EVERY_S and self.session.watch.is_between_samples:
+        if now - self._looked_at >= _HOST_EVERY_S and watch.is_between_samples:
             self._looked_at = now
-            selection = options.read_cpus() if options.read_cpus is not None else None
-            self.host_text = host_now.look(selection.cpus if selection is not None else ()).text
+            selection = watch.selection()
+            self.host_text = host_text(selection.cpus if selection is not None else ())
 
     def say(self, sentence: str) -> None:
         """Say something in the status line for some seconds."""
         self._said, self._said_at = sentence, self.pace.clock()
         if self.is_running:
-            self.view_screen.show_status(self._status)
-
-    def _forget_said(self) -> None:
-        if self._said and self.pace.clock() - self._said_at >= _SAID_S:
-            self._said = ""
+            self.view_screen.show_status(self._facts())

@@ -7,22 +7,21 @@ from dataclasses import replace
 
 from perfguard.records.run import Arm
 from perfguard.tui.drawing.verdicts import is_worth_a_look
-from perfguard.tui.options import TuiOptions, Watch
+from perfguard.tui.launch import TuiOptions
 from perfguard.watch.view.run_view import CaseSeries, CaseView, RunState, RunView
+from perfguard.watch.view.watching import RunWatch
 
 
 class Session:
     """The state of the application that does not belong to one screen."""
 
-    def __init__(self, watch: Watch, options: TuiOptions) -> None:
+    def __init__(self, watch: RunWatch, options: TuiOptions) -> None:
         self.watch = watch
         self.options = options
         self.view = RunView(run_id=None, state=RunState.WAITING)
         self.selected: str | None = None
         self.is_swapped = False
         self._is_chosen = False
-        self._cases_of: tuple[tuple[CaseView, ...], bool] | None = None
-        self._cases: tuple[CaseView, ...] = ()
 
     def show(self, view: RunView) -> None:
         """Show a newer view; the first red case is selected when the run has ended, unless somebody chose another."""
@@ -40,10 +39,7 @@ class Session:
     @property
     def cases(self) -> tuple[CaseView, ...]:
         """The cases as they are shown."""
-        if self._cases_of is None or self._cases_of[0] is not self.view.cases or self._cases_of[1] != self.is_swapped:
-            self._cases_of = (self.view.cases, self.is_swapped)
-            self._cases = tuple(map(swapped_case, self.view.cases)) if self.is_swapped else self.view.cases
-        return self._cases
+        return tuple(map(swapped_case, self.view.cases)) if self.is_swapped else self.view.cases
 
     @property
     def case(self) -> CaseView | None:
@@ -65,47 +61,28 @@ class Session:
         self.select(ids[(at + step) % len(ids)], is_chosen=True)
         return self.selected
 
-    @property
-    def run_argument(self) -> str:
-        """The run as commands take it."""
-        return self.options.run_name or self.view.run_id or ""
-
 
 def command_for(screen: str, session: Session) -> str:
-    """The command line that says what a screen shows, to be pasted into a shell.
-
-    Args:
-        screen: `live`, `compare`, `ops`, `history`, `host` or `log`.
-        session: The run, its arms and the selected case.
-    """
-    run = [session.run_argument] if session.run_argument else []
+    """The command line that says what a screen shows, to be pasted into a shell."""
+    name = session.options.run_name or session.view.run_id
+    run = [name] if name else []
     words = {
         "live": ["watch", *run, "--plain"],
         "compare": ["show", *run],
-        "ops": _ops_words(session),
+        "ops": ["show", *run],
         "history": ["tui", *run],
         "host": ["doctor"],
         "log": ["watch", *run, "--plain"],
     }[screen]
+    arms = {arm.arm: arm.text for arm in session.view.arms}
+    if screen == "ops" and session.case is not None and {Arm.BASELINE, Arm.CANDIDATE} <= arms.keys():
+        sides = ["--baseline", arms[Arm.BASELINE], "--candidate", arms[Arm.CANDIDATE]]
+        words = ["compare", *sides, "--case", session.case.case_id, "--ops"]
     return shlex.join(["perfguard", *words])
 
 
-def _ops_words(session: Session) -> list[str]:
-    """A comparison of the same arms with the ops of this case."""
-    arms = {arm.arm: arm.text for arm in session.view.arms}
-    if session.case is None or Arm.BASELINE not in arms or Arm.CANDIDATE not in arms:
-        return ["show", *([session.run_argument] if session.run_argument else [])]
-    sides = ["--baseline", arms[Arm.BASELINE], "--candidate", arms[Arm.CANDIDATE]]
-    return ["compare", *sides, "--case", session.case.case_id, "--ops"]
-
-
 def words_to_start(kind: str, session: Session) -> list[str]:
-    """What a dialog proposes to start.
-
-    Args:
-        kind: `run` for the run's own command again, `baseline` to store a new baseline of its suite.
-        session: The run.
-    """
+    """What a dialog proposes to start: the run's own command again (`run`), or to store its `baseline` anew."""
     has_cases = any(word.startswith(("-c", "--case")) for word in session.view.command)
     suite = ["--suite", session.view.suite] if session.view.suite and not has_cases else []
     if kind == "baseline":

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
 from perfguard.host.parsers.reading import extract
 from perfguard.host.probe import probe

@@ -181,12 +181,12 @@ def test_no_worker_survives_a_parent_that_was_killed(rig, tmp_path):
             f"""
             import json, os, pathlib, sys, time
             sys.path.insert(0, {str(Path(perfguard.__file__).parent.parent)!r})
-            from perfguard.runner.process.worker_process import Launch, WorkerProcess
+            from perfguard.runner.process.worker_process import WorkerProcess
 
             fields = json.loads(sys.argv[1])
             fields["arguments"], fields["cpus"] = tuple(fields["arguments"]), tuple(fields["cpus"])
             fields["log"] = pathlib.Path(fields["log"])
-            worker = WorkerProcess(Launch(memory_node=None, **fields))
+            worker = WorkerProcess(memory_node=None, **fields)
             worker.send("hello", protocol=1, job={{"import_torch": False}})
             worker.receive(60)
             worker.send("prepare", case={{"id": "bad", "target": "bench.py:bad", "parameters": {{}},

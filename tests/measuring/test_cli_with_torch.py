@@ -189,7 +189,7 @@ def test_a_missing_stack_says_how_to_make_it(checkout: Path, tmp_path: Path) -> 
 @pytest.mark.ipex
 def test_the_ipex_stack_runs_the_same_cases_through_ipex_optimize(checkout: Path) -> None:
     from perfguard.errors import ArmError
-    from perfguard.runner.arms.stack_envs import ready_environment
+    from perfguard.runner.arms.venvs import ready_environment
 
     try:
         ready_environment("ipex")

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from perfguard.codec import schema_of
 from perfguard.errors import UsageError
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.host.parsers.cgroup import parse_membership, parse_mounts
 from perfguard.host.parsers.cpu import parse_cpuinfo, read_cpu
 from perfguard.host.placement import select_cpus

@@ -12,6 +12,8 @@ from perfguard.profile.advice.advise import RULES
 from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import PREFIX
 from perfguard.report.messages.catalog import CATALOG, describe
+from perfguard.report.messages.computed import COMPUTED
+from perfguard.report.messages.message import SECTIONS
 from perfguard.report.messages.template import placeholders
 from tests.documented_codes import DOCUMENT, document
 from tests.made_facts import SUBJECT, codes_of_changes, made_facts, modules
@@ -160,16 +162,14 @@ def test_codes_are_a_room_and_what_was_found():
 
 
 def test_no_code_has_two_entries():
-    entries = Counter(
-        key.value
-        for name, module in modules()
-        if name.startswith("report/messages/")
-        for node in ast.walk(module)
-        if isinstance(node, ast.Dict)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and isinstance(value, ast.Call)
-    )
+    entries = Counter(code for section in SECTIONS.values() for code in section)
     assert [code for code, count in entries.items() if count > 1] == []
+
+
+def test_a_code_has_a_template_or_a_function():
+    entries = {code: message for section in SECTIONS.values() for code, message in section.items()}
+    assert sorted(code for code, message in entries.items() if not message.text) == sorted(COMPUTED)
+    assert [code for code, message in entries.items() if not message.about] == []
 
 
 @pytest.mark.parametrize("code", [code for code, message in CATALOG.items() if not callable(message.text)])

@@ -111,21 +111,16 @@ def match(iou: Tensor) -> Tensor:
 class Target(NamedTuple):
     """The objects of one image, at least one."""
 
-    boxes: Tensor
-    """Shape (objects, 4): x1, y1, x2, y2 in pixels."""
-    labels: Tensor
-    """Shape (objects,), int64."""
+    boxes: Tensor  # Shape (objects, 4): x1, y1, x2, y2 in pixels
+    labels: Tensor  # Shape (objects,), int64
 
 
 class Detections(NamedTuple):
     """What the network says about every anchor."""
 
-    logits: Tensor
-    """Shape (batch, anchors, classes)."""
-    offsets: Tensor
-    """Shape (batch, anchors, 4), as in `encode`."""
-    anchors: Tensor
-    """Shape (anchors, 4), the same for all images."""
+    logits: Tensor  # Shape (batch, anchors, classes)
+    offsets: Tensor  # Shape (batch, anchors, 4), as in `encode`
+    anchors: Tensor  # Shape (anchors, 4), the same for all images
 
 
 class FrozenBatchNorm2d(nn.Module):

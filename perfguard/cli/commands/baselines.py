@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -145,8 +147,7 @@ def update(**options: Any) -> None:
     allowed = {name: options[name] for name in ("allow_dirty", "allow_unfit", "allow_few", "allow_different")}
     size = UpdateOptions(rounds=loaded.config.rounds, spread_s=loaded.config.spread_s, **allowed)
     result, place = update_baseline(request, size, confirm)
-    stored = f"stored at {place}; commit it: git add {place}" if place else "nothing was stored"
-    click.echo(stored, err=True)
+    click.echo(f"stored at {place}; commit it: git add {place}" if place else "nothing was stored", err=True)
     show_result(result, options)
 
 
@@ -270,13 +271,7 @@ def _print_entries(loaded: LoadedConfig, *, as_json: bool) -> None:
     entries, today = allowances_of(loaded), utc_today()
     if as_json:
         found = [
-            {
-                "case": entry.case,
-                "max_ratio": entry.max_ratio,
-                "until": entry.until.isoformat(),
-                "reason": entry.reason,
-                "expired": entry.has_expired(today),
-            }
+            {**asdict(entry), "until": entry.until.isoformat(), "expired": entry.has_expired(today)}
             for entry in entries
         ]
         click.echo(to_json(found, indent=1))
@@ -299,10 +294,8 @@ def parse_until(text: str, today: date) -> date:
         return today + timedelta(days=days)
     # From 3.11 on, fromisoformat takes other spellings too, which 3.10 does not.
     if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text.strip()):
-        try:
+        with contextlib.suppress(ValueError):
             return date.fromisoformat(text.strip())
-        except ValueError:
-            pass
     raise UsageError(f"--until {text!r} is no date; write 2027-01-31, or a time from today such as 30d or 2w")
 
 

@@ -78,8 +78,7 @@ def _print_calibrated(found: Calibrated, *, as_json: bool) -> None:
         return
     for note in found.notes:
         click.echo(f"note       {printable(describe(note))}")
-    summary = found.summary
-    if summary is not None:
+    if (summary := found.summary) is not None:
         print_parts(lambda width: render_calibration(summary, width=width))
     click.echo(printable(describe(found.error_rate)))
 

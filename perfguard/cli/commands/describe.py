@@ -52,7 +52,7 @@ _PACKAGES = (
 @format_option
 def list_command(**options: Any) -> None:
     """List suites, benchmarks and cases, your own included. PATTERN is an id, a name, a glob or tag:NAME."""
-    from perfguard.runner.suites.selection import load_catalog, selected_cases
+    from perfguard.runner.suites import load_catalog, selected_cases
 
     catalog = load_catalog(load({}))
     if options["patterns"] or options["suite"]:
@@ -204,8 +204,8 @@ def create(*, stack: str, recreate: bool) -> None:
 
     It is created below $PERFGUARD_ENVS, by default in your data directory.
     """
-    from perfguard.runner.arms.stack_envs import STACKS
-    from perfguard.runner.arms.stack_envs import create as create_environment
+    from perfguard.runner.arms.venvs import STACKS
+    from perfguard.runner.arms.venvs import create as create_environment
 
     if stack in STACKS:
         click.echo(f"! {STACKS[stack].warning}", err=True)

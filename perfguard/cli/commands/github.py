@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from perfguard.config import LoadedConfig
     from perfguard.records.result import RunResult
 
-_UNCONFINED = fact("run.unconfined", severity=Severity.NOTABLE)
 _repository_option = click.option(
     "--repository", metavar="OWNER/NAME", help="The repository; default: GITHUB_REPOSITORY."
 )
@@ -115,7 +114,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
     revisions = pull_requests.revisions_of(shared.working_directory(), options["against"], job.base_ref)
     pull_requests.require_own_folder(shared.working_directory(), revisions)
     confines = can_confine()
-    unconfined = () if confines else (_UNCONFINED,)
+    unconfined = () if confines else (fact("run.unconfined", severity=Severity.NOTABLE),)
     with shared.load_policy({**options, "policy_from": revisions.baseline, "confine": confines or None}) as policy:
         request = build_request("gate", policy.loaded, options, notes=(*policy.notes, *unconfined))
         arms = parse_arm(f"git:{revisions.baseline}"), parse_arm(f"git:{revisions.candidate}")
@@ -128,7 +127,7 @@ def _measured(job: Job, options: dict[str, Any]) -> RunResult:
 def _keep_report(loaded: LoadedConfig, result: RunResult, destination: Path) -> None:
     """Write the page beside the run; a measured gate does not fail without it."""
     from perfguard.report.pages.build import report_on
-    from perfguard.report.pages.pages import write_page
+    from perfguard.report.pages.site import write_page
 
     try:
         write_page(destination / "report.html", report_on(loaded, (Path(result.folder),)), force=True)
@@ -151,16 +150,20 @@ def _report(result: RunResult, job: Job, options: dict[str, Any]) -> int:
         accept_label=label or None,
     )
     _add_summary(pull_requests.summary_of(result, context, destination, limit=SUMMARY_CHARACTERS))
-    _annotate(github_job.annotations_of(result))
+    for annotation in github_job.annotations_of(result):
+        click.echo(github_job.annotation_line(annotation))
     code = 0 if options["exit_zero"] or (accepted and result.exit_code != ExitCode.INTERRUPTED) else result.exit_code
-    _set_outputs({"verdict": result.verdict, "exit-code": str(code), "output-dir": str(destination)})
+    outputs = {"verdict": result.verdict, "exit-code": str(code), "output-dir": str(destination)}
+    _append("GITHUB_OUTPUT", github_job.output_lines(outputs))
     return code
 
 
 def _report_failure(error: PerfguardError) -> int:
     code = int(error.exit_code)
-    _set_outputs({"verdict": "error", "exit-code": str(code), "output-dir": ""})
-    _annotate([Annotation(level=Level.ERROR, title="perfguard could not judge", message=str(error))])
+    _append("GITHUB_OUTPUT", github_job.output_lines({"verdict": "error", "exit-code": str(code), "output-dir": ""}))
+    click.echo(
+        github_job.annotation_line(Annotation(level=Level.ERROR, title="perfguard could not judge", message=str(error)))
+    )
     _add_summary(f"### ❌ perfguard could not judge\n\n{escape(str(error))}\n")
     return code
 
@@ -169,17 +172,6 @@ def _add_summary(text: str) -> None:
     """Add Markdown to the job's summary; outside GitHub it goes to stdout."""
     if not _append("GITHUB_STEP_SUMMARY", text + "\n"):
         click.echo(text)
-
-
-def _set_outputs(values: Mapping[str, str]) -> None:
-    """Give the step's outputs; nothing happens outside GitHub."""
-    _append("GITHUB_OUTPUT", github_job.output_lines(values))
-
-
-def _annotate(annotations: Sequence[Annotation]) -> None:
-    """Show annotations in the pull request."""
-    for annotation in annotations:
-        click.echo(github_job.annotation_line(annotation))
 
 
 def _append(variable: str, text: str) -> bool:
@@ -220,7 +212,8 @@ def comment(**options: Any) -> None:
         click.echo(printable(one.said))
         if one.unwritten is not None:
             _add_summary(one.unwritten)
-            _annotate([Annotation(level=Level.WARNING, title="perfguard did not comment", message=one.said)])
+            remark = Annotation(level=Level.WARNING, title="perfguard did not comment", message=one.said)
+            click.echo(github_job.annotation_line(remark))
     for one in reported:
         if one.error is not None:
             raise one.error
@@ -251,7 +244,7 @@ def propose(**options: Any) -> None:
         return
     number, changed = proposed
     click.echo(f"proposed {changed} files as #{number}, from {branch}")
-    _set_outputs({"pull-request": str(number), "branch": branch})
+    _append("GITHUB_OUTPUT", github_job.output_lines({"pull-request": str(number), "branch": branch}))
 
 
 def _github(job: Job, repository: str | None) -> GitHub:

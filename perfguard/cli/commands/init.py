@@ -38,12 +38,10 @@ ACTION = f"OWNER/perfguard@v{__version__}"
 BENCHMARK = "benchmarks/perf_first_step.py"
 SUITE = "mine"
 """The suite that is written."""
-_CONFIG = "perfguard.toml"
 _IGNORED = ".perfguard/"
 _WORKFLOWS = ("perf.yml", "perf-report.yml", "baseline.yml")
 _TOKEN = "PERFGUARD_ACTION"  # noqa: S105 - a word in the templates
 _ACTION = re.compile(r"[\w.-]+/[\w./-]+@(?P<ref>[\w./+-]+)", re.ASCII)
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 _UNPINNED = "# zizmor: ignore[unpinned-uses] put the tag's commit in its place"
 
 
@@ -63,25 +61,19 @@ _WOULD = {Fate.WRITTEN: "would write", Fate.REPLACED: "would replace", Fate.EXTE
 class PlannedFile:
     """One file of the scaffold."""
 
-    name: str
-    """Path relative to the directory, with slashes."""
+    name: str  # Path relative to the directory, with slashes
     fate: Fate
-    content: bytes = b""
-    """All that the file will hold; of no use where it is kept."""
+    content: bytes = b""  # All that the file will hold; of no use where it is kept
     note: str = ""
-    """What the reader should know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
     """What is to be written where."""
 
-    directory: Path
-    """The project's; it need not exist yet."""
+    directory: Path  # The project's; it need not exist yet
     files: tuple[PlannedFile, ...]
-    """In the order in which a reader wants to hear of them."""
-    hints: tuple[str, ...]
-    """What stands between these files and a first gate."""
+    hints: tuple[str, ...]  # What stands between these files and a first gate
 
     @property
     def changed(self) -> tuple[PlannedFile, ...]:
@@ -162,7 +154,7 @@ def plan_scaffold(
     benchmark = _planned(directory, BENCHMARK, _template("perf_first_step.py.in"), force=force)
     files = [_config(directory, environment, force=force), benchmark]
     if workflows and at_top:
-        uses = action if _COMMIT.fullmatch(reference["ref"]) else f"{action} {_UNPINNED}"
+        uses = action if re.fullmatch(r"[0-9a-f]{40}", reference["ref"]) else f"{action} {_UNPINNED}"
         for name in _WORKFLOWS:
             content = _template(f"workflows/{name}").replace(_TOKEN, uses)
             files.append(_planned(directory, f".github/workflows/{name}", content, force=force))
@@ -191,7 +183,7 @@ def write_scaffold(scaffold: Scaffold) -> None:
 
 
 def _config(directory: Path, environment: Mapping[str, str], *, force: bool) -> PlannedFile:
-    file = _planned(directory, _CONFIG, starting_config(), force=force)
+    file = _planned(directory, "perfguard.toml", starting_config(), force=force)
     pyproject = directory / "pyproject.toml"
     if file.fate is Fate.WRITTEN and pyproject.is_file():
         tools = read_toml(pyproject).get("tool")
@@ -312,12 +304,9 @@ def _toml(value: object) -> str:
 def _documented(settings: type) -> dict[str, str]:
     """The line under each field of a dataclass, by the field's name."""
     lines = [line for part in ast.parse(inspect.getsource(settings)).body for line in getattr(part, "body", ())]
-    return {
-        field.target.id: " ".join(line.value.value.split())
-        for field, line in itertools.pairwise(lines)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(line, ast.Expr)
-        and isinstance(line.value, ast.Constant)
-        and isinstance(line.value.value, str)
-    }
+    documented = {}
+    for pair in itertools.pairwise(lines):
+        match pair:
+            case (ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text)))):
+                documented[name] = " ".join(text.split())
+    return documented

@@ -14,7 +14,7 @@ from perfguard.cli.watching import tui_option
 from perfguard.codec import to_json
 from perfguard.errors import UsageError
 from perfguard.records.plan import FOR_BISECTION
-from perfguard.runner.arms.git_bisect import Span
+from perfguard.runner.arms.git import Span
 from perfguard.runner.arms.resolve import parse_arm
 
 _COMPARE_EPILOG = f"""{shared.ARMS_HELP}  stored             the stored baseline of this machine (baseline only)

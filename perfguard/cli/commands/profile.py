@@ -13,6 +13,7 @@ from perfguard.cli.options import env_profile_option, flag, format_option, load,
 from perfguard.cli.output import plain_text, print_parts
 from perfguard.codec import to_json
 from perfguard.errors import ExitCode, StoreError, UsageError
+from perfguard.records.case_names import short_names
 from perfguard.report.messages.catalog import describe
 from perfguard.store.files import write_whole
 from perfguard.units import format_count, format_seconds, format_share, printable
@@ -210,17 +211,22 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
         *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
         Text(f"run        {report.folder}", style="dim"),
     ]
+    names = short_names([*(case.case_id for case in report.cases), *report.problems])
     for case in report.cases:
         parts += [
-            Text(printable(case.case_id), style="bold"),
+            Text(printable(names[case.case_id]), style="bold"),
             Text(_step_line(case)),
             *(Text(f"! {describe(note)}", style="yellow") for note in case.notes),
             *render_breakdown(case.breakdown, case.ops, rows=rows, has_library_calls=case.op_counts is not None),
-            *(render_projection(case.projection, rows=rows) if case.projection is not None else ()),
+            *(
+                render_projection(case.projection, name=names[case.case_id], rows=rows)
+                if case.projection is not None
+                else ()
+            ),
             *render_findings(case.findings),
         ]
     for case_id, problem in report.problems.items():
-        parts.append(Text(printable(f"✗ {case_id}: {describe(problem)}"), style="bold red"))
+        parts.append(Text(printable(f"✗ {names[case_id]}: {describe(problem)}"), style="bold red"))
         detail = str(problem.values.get("detail") or "")
         parts += [Text(f"  {printable(line)}", style="dim") for line in detail.splitlines()]
     return parts

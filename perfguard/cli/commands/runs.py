@@ -55,7 +55,7 @@ def report_command(**options: Any) -> None:
     """
     from perfguard.gate.show import find_run
     from perfguard.report.pages.build import report_on
-    from perfguard.report.pages.pages import write_page
+    from perfguard.report.pages.site import write_page
 
     loaded = load(options, keys=())
     folders = list(dict.fromkeys(find_run(loaded, name) for name in options["runs"] or (None,)))

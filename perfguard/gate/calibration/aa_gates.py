@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from perfguard import __version__
 from perfguard.gate.calibration.error_rate import scope_difference
 from perfguard.records.calibration import (
     AAGate,
@@ -37,11 +38,8 @@ from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.stats.power import sequential_mde
 from perfguard.stats.voiding import void_blocks
 
-MDE_MINUTES = (2, 5, 10, 20, 60)
-"""Lengths of a gate that the table of detectable effects is given for."""
-
-_DIGITS = 6
-"""Decimals of a stored log-ratio: a ten-thousandth of a per cent."""
+MDE_MINUTES = (2, 5, 10, 20, 60)  # Lengths of a gate that the table of detectable effects is given for
+_DIGITS = 6  # Decimals of a stored log-ratio: a ten-thousandth of a per cent
 
 
 def aa_gate(
@@ -118,9 +116,7 @@ def startup_s(data: PairedData) -> float | None:
     return _typical_s(found)
 
 
-def with_gates(
-    calibration: Calibration | None, gates: Iterable[AAGate], *, scope: Scope, suite: str, perfguard: str
-) -> Calibration:
+def with_gates(calibration: Calibration | None, gates: Iterable[AAGate], *, scope: Scope, suite: str) -> Calibration:
     """A calibration with further gates: in the order they finished, each run once.
 
     Gates of another scope say nothing about this one, so a calibration of another scope is left behind.
@@ -129,7 +125,7 @@ def with_gates(
     known = calibration.gates if calibration is not None and same else ()
     by_run = {gate.run_id: gate for gate in (*gates, *known)}  # what is stored already wins
     ordered = sorted(by_run.values(), key=lambda gate: (gate.finished_at, gate.run_id))
-    return Calibration(perfguard=perfguard, suite=suite, scope=scope, gates=tuple(ordered))
+    return Calibration(perfguard=__version__, suite=suite, scope=scope, gates=tuple(ordered))
 
 
 def gates_of_scope(banked: Calibration | None, scope: Scope) -> tuple[AAGate, ...]:
@@ -276,7 +272,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
     samples = _samples(evidence(calibration), case_id)
     values = [sample.block_log_ratios for sample in samples]
     spread = pooled_spread(values, variances=[block_variances(sample) for sample in samples])
-    order = autocorrelation(values)
+    in_order, band = autocorrelation(values)
     placebo = placebo_of(calibration, case_id)
     within = [s.sample_variance for s in samples if s.sample_variance is not None]
     per_block, shared = round(statistics.median(sample.samples for sample in samples)), math.nan
@@ -290,8 +286,8 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
         block_sd=spread.sd,
         block_sd_interval=spread.interval,
         intraclass_correlation=shared,
-        autocorrelation=order.value,
-        autocorrelation_band=order.band,
+        autocorrelation=in_order,
+        autocorrelation_band=band,
         placebo_gates=placebo.gates,
         placebo_spread=placebo.spread,
         placebo_floor_ratio=placebo.floor_ratio,

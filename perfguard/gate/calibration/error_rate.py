@@ -10,12 +10,8 @@ from enum import Enum
 from perfguard.records.calibration import LEAST_BLOCKS, Calibration, CalibrationSummary, FalseAlarms, Scope
 from perfguard.records.facts import Fact, Severity, Value, fact
 
-MAX_AGE_DAYS = 90
-"""Machines change in ways that no fingerprint shows; after this long the gates must be repeated."""
-
-_CLOCKS_DIFFER = timedelta(days=1)
-"""So far may the clocks of machines that share a calibration be apart."""
-
+MAX_AGE_DAYS = 90  # Machines change in ways that no fingerprint shows; after this long the gates must be repeated
+_CLOCKS_DIFFER = timedelta(days=1)  # So far may the clocks of machines that share a calibration be apart
 _UNKNOWN: Mapping[str, Value] = {}
 
 
@@ -42,13 +38,12 @@ class CalibrationState:
 
 def calibration_state(calibration: Calibration | None, scope: Scope, *, now: datetime) -> CalibrationState:
     """Whether a calibration holds for gates of this scope; an unknown `stack_id` is not held against it."""
-    if calibration is None or not calibration.gates:
-        return CalibrationState(status=CalibrationStatus.ABSENT, reason=fact("calibration.absent"))
-    reason = scope_difference(calibration.scope, scope) or _age(calibration, now)
-    if reason is not None:
-        return CalibrationState(status=CalibrationStatus.EXPIRED, reason=reason)
-    gates = len(calibration.gates)
-    return CalibrationState(status=CalibrationStatus.VALID, reason=fact("calibration.valid", gates=gates))
+    status, reason = CalibrationStatus.ABSENT, fact("calibration.absent")
+    if calibration is not None and calibration.gates:
+        status, reason = CalibrationStatus.VALID, fact("calibration.valid", gates=len(calibration.gates))
+        if obstacle := scope_difference(calibration.scope, scope) or _age(calibration, now):
+            status, reason = CalibrationStatus.EXPIRED, obstacle
+    return CalibrationState(status=status, reason=reason)
 
 
 def scope_difference(stored: Scope, scope: Scope) -> Fact | None:

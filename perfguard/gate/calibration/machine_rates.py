@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfguard import __version__
 from perfguard.config import Config, LoadedConfig
 from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.calibration.aa_gates import (
@@ -28,7 +27,7 @@ from perfguard.records.calibration import (
     Scope,
     SuitePlan,
 )
-from perfguard.records.facts import Fact, Severity, Value, fact
+from perfguard.records.facts import Fact, Severity, Subject, fact
 from perfguard.records.result import ArmSummary, RunResult
 from perfguard.records.run import Arm
 from perfguard.records.run_data import RunData
@@ -42,15 +41,6 @@ from perfguard.store.calibrations import (
     plan_file,
     save_calibration,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateErrorRate:
-    """What is known of a gate's error rate on this machine, and what follows for its cases."""
-
-    fact: Fact
-    margins: dict[str, float] = field(default_factory=dict)
-    """Placebo floors above the configured margin, by case id; empty unless the calibration holds."""
 
 
 def utc_now() -> datetime:
@@ -84,9 +74,7 @@ def scope_of(config: Config, *, machine_id: str, cpus: int, arm: ArmSummary | No
 
 
 def stored_calibration(request: Request, machine_id: str) -> Calibration | None:
-    """The committed calibration of a machine for the request's suite, as far as its gates measured the present cases.
-
-    None where there is no such gate.
+    """The committed calibration of a machine, as far as its gates measured the suite's present cases; None without any.
 
     Raises:
         StoreError: It is corrupt.
@@ -101,27 +89,28 @@ def with_present_cases(calibration: Calibration, request: Request) -> Calibratio
     return replace(calibration, gates=gates) if gates else None
 
 
-def gate_error_rate(session: Session, *, screens: bool = False) -> GateErrorRate:
-    """The error rate of this gate, and the margins of its cases; to be called once the arms are known.
+def gate_error_rate(session: Session, *, screens: bool = False) -> tuple[Fact, dict[str, float]]:
+    """The error rate of this gate, and the placebo floors of cases above their margin; called once the arms are known.
 
     It `screens` where a stored baseline clears what it can, and the rest is paired with its commit. A stored file that
-    cannot be read is no error: a gate that was measured is judged in any case.
+    cannot be read is no error: a gate that was measured is judged in any case. Without a calibration that holds there
+    are no floors.
     """
     config = session.request.loaded.config
     machine_id = session.fingerprint.machine_id
     if session.request.patterns:
         # Calibrations are of suites.
-        return GateErrorRate(fact=fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha))
+        return fact("rate.of_selection", severity=Severity.NOTABLE, alpha_ratio=config.alpha), {}
     try:
         calibration = stored_calibration(session.request, machine_id)
     except StoreError as error:
-        values: dict[str, Value] = {"alpha_ratio": config.alpha, "error": str(error)}
-        return GateErrorRate(fact=fact("rate.unreadable", values, severity=Severity.NOTABLE))
+        problem = str(error)
+        return fact("rate.unreadable", severity=Severity.NOTABLE, alpha_ratio=config.alpha, error=problem), {}
     arm = session.summaries.get(Arm.CANDIDATE.value)
     scope = scope_of(config, machine_id=machine_id, cpus=len(session.selection.cpus), arm=arm)
     state, _, found = rate_of(session.request, calibration, scope, screens=screens)
     uses_margins = state.is_valid and session.request.gate.uses_calibrated_margins
-    return GateErrorRate(fact=found, margins=calibrated_margins(calibration, config.margin) if uses_margins else {})
+    return found, calibrated_margins(calibration, config.margin) if uses_margins else {}
 
 
 def rate_of(
@@ -172,7 +161,7 @@ def planned_gating(cases: Sequence[Case], plan: SuitePlan | None) -> tuple[tuple
         kept.append(replace(case, gating=Gating.ADVISORY))
         reason = reasons[case.id]
         values = {**reason.values, "date": plan.created_at[:10]}
-        notes.append(fact(reason.code, values, severity=Severity.NOTABLE, case_id=case.id))
+        notes.append(replace(reason, severity=Severity.NOTABLE, subject=Subject(case_id=case.id), values=values))
     return tuple(kept), tuple(notes)
 
 
@@ -193,10 +182,7 @@ def bank(session: Session, result: RunResult) -> AAGate | None:
         known = load_calibration(path)
     except StoreError:  # a local file that nobody wrote by hand: what cannot be read is not worth keeping
         known = None
-    save_calibration(
-        path,
-        with_gates(known, [gate], scope=scope_of_result(result, request), suite=request.suite, perfguard=__version__),
-    )
+    save_calibration(path, with_gates(known, [gate], scope=scope_of_result(result, request), suite=request.suite))
     return gate
 
 
@@ -234,9 +220,5 @@ def gate_of(result: RunResult, data: RunData, *, placebo: bool, banked: bool) ->
 
 def scope_of_result(result: RunResult, request: Request) -> Scope:
     """The scope of a finished run."""
-    return scope_of(
-        request.loaded.config,
-        machine_id=result.machine_id,
-        cpus=len(result.cpus),
-        arm=result.arms.get(Arm.CANDIDATE.value),
-    )
+    config, arm = request.loaded.config, result.arms.get(Arm.CANDIDATE.value)
+    return scope_of(config, machine_id=result.machine_id, cpus=len(result.cpus), arm=arm)

@@ -13,7 +13,7 @@ from perfguard.config import LoadedConfig
 from perfguard.errors import PerfguardError, UsageError
 from perfguard.records.allowance import LONGEST_DAYS, Allowance
 from perfguard.records.spec import Case
-from perfguard.runner.suites.selection import load_catalog
+from perfguard.runner.suites import load_catalog
 from perfguard.store.allowances import allow_file, impossible, load_allowances, one_line, save_allowances
 
 
@@ -22,10 +22,8 @@ class Allowed:
     """What `perfguard allow` did."""
 
     entry: Allowance
-    cases: tuple[str, ...]
-    """Ids of the cases that it names now."""
-    replaced: tuple[Allowance, ...]
-    """Former entries with the same pattern."""
+    cases: tuple[str, ...]  # Ids of the cases that it names now
+    replaced: tuple[Allowance, ...]  # Former entries with the same pattern
     path: Path
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfguard.gate.calibration.machine_rates import bank, gate_error_rate, planned_cases
 from perfguard.gate.paired.allow_list import allowances_of
-from perfguard.gate.paired.explain import count_arms, explain
+from perfguard.gate.paired.explain import BOTH, count_arms, explain
 from perfguard.gate.paired.judging import PairedJudge, policy_of, signal_policy_of
 from perfguard.gate.paired.results import finish
 from perfguard.gate.rules.compare import SequentialGate, plan_analyses
@@ -22,16 +22,11 @@ from perfguard.records.result import RunResult
 from perfguard.records.run import Arm, Stage
 from perfguard.records.spec import Case
 from perfguard.runner.measuring import Limits, Place, calibrate, measure, prove_identity, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, choose_cpus, open_session
 
-BOTH = (Arm.BASELINE, Arm.CANDIDATE)
-
-CONFIRMATION_SHARE = 0.2
-"""Last part of the budget that confirms flags, where there are any by then; see decision 0008."""
-
-LEAST_CONFIRMATION_SAMPLES = 6
-"""Samples of each case and block while flags are confirmed, where more would take long."""
+CONFIRMATION_SHARE = 0.2  # Last part of the budget that confirms flags, where there are any by then; see decision 0008
+LEAST_CONFIRMATION_SAMPLES = 6  # Samples of each case and block while flags are confirmed, where more would take long
 
 _RELOCATED = {
     Stage.CONFIRMATION: Place(workshop="arms-relocated-for-confirmation", environment_bytes=(1808, 1808)),
@@ -76,8 +71,8 @@ def compare_arms(
         plan = Plan(cases=(), settings=session.settings)
         if not session.identical:
             plan = calibrate(session, starter, arms, measures_identical=is_measured)
-        error_rate = gate_error_rate(session)
-        judge = judge_of(session, cases, error_rate.margins, allowances=allowances, is_anchor=is_anchor)
+        error_rate, margins = gate_error_rate(session)
+        judge = judge_of(session, cases, margins, allowances=allowances, is_anchor=is_anchor)
         if is_measured or not session.identical:
             chosen = [each.case for each in plan.cases]
             count_arms(session, starter, chosen, op_counts)
@@ -85,7 +80,7 @@ def compare_arms(
             confirm_flags(session, specs, plan, judge)
             explain(session, starter, judge.verdicts(session.data), chosen)
         is_proven = session.identical and not session.data.blocks_finished
-        known = None if is_proven else error_rate.fact  # what git proves has no error rate
+        known = None if is_proven else error_rate  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
         if not is_anchor:  # another margin than that of other gates says too little of their false alarms
             bank(session, result)
@@ -108,10 +103,10 @@ def judge_of(
     """
     config = session.request.loaded.config
     policy = replace(policy_of(config), margins=margins, alpha=config.alpha * level_share)
-    if is_anchor:
+    is_drift = stage is Stage.DRIFT
+    if is_anchor or is_drift:
         margin = config.anchor_margin
         policy = replace(policy, margin_ratio=margin, equivalence_ratio=max(config.equivalence, margin))
-    is_drift = stage is Stage.DRIFT
     return PairedJudge(
         cases=cases,
         policy=policy,
@@ -130,9 +125,8 @@ def measure_paired(
     """Measure blocks of both arms until every case has its answer or the budget ends.
 
     Where something is flagged, the last part of the budget is left to its confirmation; where nothing is, that part
-    measures as well, and a flag of the last analysis is confirmed beyond the budget.
-
-    `keep_s` seconds of the budget are kept for a further stage.
+    measures as well, and a flag of the last analysis is confirmed beyond the budget. `keep_s` seconds of it are kept
+    for a further stage.
     """
     if not plan.cases or session.interrupts.asked:
         return

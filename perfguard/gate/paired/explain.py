@@ -28,7 +28,7 @@ from perfguard.records.spec import Case
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import Attribution, OpCounts
 from perfguard.records.verdict import Outcome, Verdict
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled
 from perfguard.runner.session import Session
 
@@ -36,8 +36,7 @@ BOTH: tuple[Arm, ...] = (Arm.BASELINE, Arm.CANDIDATE)
 GATE_SIZE = ProfileSize(processes=4, most_processes=8, steps=4, most_steps=10)
 """Enough for an interval of each op of a flagged case, in half a minute for a step of 30 ms; twice that on a host so
 noisy that four pairs of processes do not tell how much the steps differ."""
-SHOWN_DELTAS = 40
-"""Ops of an attribution in events and results; all of them are in the run's folder."""
+SHOWN_DELTAS = 40  # Ops of an attribution in events and results; all of them are in the run's folder
 _COUNT_ONLY = ProfileSize(processes=1, steps=0, where=False)
 
 

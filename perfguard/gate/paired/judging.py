@@ -8,12 +8,17 @@ from datetime import date
 
 from perfguard.config import Config
 from perfguard.gate.paired.allow_list import tags_of, utc_today
-from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import SequentialGate, without_estimate
 from perfguard.gate.rules.confirmation import apply_confirmations, confirm, confirm_signals, flagged_cases
-from perfguard.gate.rules.guards import different_results, guard_intrusion, guard_numerics
-from perfguard.gate.rules.modes import report_modes
 from perfguard.gate.rules.policy import conclude
+from perfguard.gate.rules.rulings import (
+    allowance_notes,
+    apply_allowances,
+    different_results,
+    guard_intrusion,
+    guard_numerics,
+    report_modes,
+)
 from perfguard.gate.rules.signals import SignalPolicy, judge_signals, missing_signals
 from perfguard.records.allowance import Allowance
 from perfguard.records.events import AnalysesPlanned, ArmsCompared, Event, InterimAnalysis
@@ -28,23 +33,17 @@ from perfguard.records.verdict import GateOutcome, GateResult, Outcome, Policy, 
 class PairedJudge:
     """Judges one paired stage of a run as its events come in."""
 
-    cases: tuple[Case, ...]
-    """Cases of the stage, in the order of the suite."""
+    cases: tuple[Case, ...]  # Cases of the stage, in the order of the suite
     policy: Policy
-    stage: Stage = Stage.MAIN
-    """Whose blocks it judges."""
-    confirmation: Stage = Stage.CONFIRMATION
-    """Whose blocks confirm its flags."""
+    stage: Stage = Stage.MAIN  # Whose blocks it judges
+    confirmation: Stage = Stage.CONFIRMATION  # Whose blocks confirm its flags
     identical: bool = False
     """Whether the arms are the same by their hashes; the gate then passes whatever the times say."""
-    signals: SignalPolicy = field(default_factory=SignalPolicy)
-    """The rule for signals beside wall time."""
+    signals: SignalPolicy = field(default_factory=SignalPolicy)  # The rule for signals beside wall time
     allowances: tuple[Allowance, ...] = ()
     """Slowdowns that the project accepts; identical arms need none, and a false alarm among them must be seen."""
-    today: date = field(default_factory=utc_today)
-    """UTC date, which decides what has expired."""
-    gate: SequentialGate | None = field(default=None, init=False)
-    """Known once the analyses are planned."""
+    today: date = field(default_factory=utc_today)  # UTC date, which decides what has expired
+    gate: SequentialGate | None = field(default=None, init=False)  # Known once the analyses are planned
     is_closed: bool = field(default=False, init=False)
 
     def plan(self, blocks: int) -> SequentialGate:

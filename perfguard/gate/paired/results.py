@@ -20,8 +20,7 @@ from perfguard.records.verdict import GateResult
 from perfguard.runner.session import Session
 from perfguard.store.pyperf_files import join_suites, write_suite
 
-_MUCH_WAITING = 0.05
-"""Part of the time without a CPU from which a host is called busy: ten times the margin of a gate."""
+_MUCH_WAITING = 0.05  # Part of the time without a CPU from which a host is called busy: ten times the margin of a gate
 
 
 def finish(
@@ -145,8 +144,6 @@ def _join_raw_files(session: Session) -> None:
             for path in raw.glob(f"[0-9]*-{code}.json")
             if session.data.stage_of(int(path.name.partition("-")[0])) is Stage.MAIN
         ]
-        if not files:
-            continue
         try:
             suite = join_suites(files, skipped=incomplete)
             if suite is not None:

@@ -4,8 +4,8 @@
 case is shown to be unchanged or faster, so one truly slow case is passed with at most its own error (Berger
 1982, an intersection-union test).
 
-`decide_cases` gives each case its verdict from its evidence; rulings in modules of their own may then change it
-(confirmation, numerics, modes, signals, allowances); `conclude` says what follows for the gate.
+`decide_cases` gives each case its verdict from its evidence; `confirmation`, `signals` and `rulings` may then change
+it; `conclude` says what follows for the gate.
 """
 
 from __future__ import annotations

@@ -35,12 +35,9 @@ class SignalRule:
     """When a signal has changed."""
 
     signal: Signal
-    unit: str
-    """Unit of the values, as in SignalFinding."""
-    margin_ratio: float
-    """Smallest relative change worth a word."""
-    margin: float = 0.0
-    """Smallest change in the signal's own unit; a change must clear both."""
+    unit: str  # Unit of the values, as in SignalFinding
+    margin_ratio: float  # Smallest relative change worth a word
+    margin: float = 0.0  # Smallest change in the signal's own unit; a change must clear both
     is_count: bool = False
     """Whether the values are counts, which may be zero and are compared by their difference."""
     follows_time: bool = False
@@ -77,12 +74,9 @@ class SignalPolicy:
 
     alpha: float = 0.001
     """Error rate over all gating cases and gating signals of one gate: its own part of the gate's 1 %."""
-    gating: tuple[Signal, ...] = (Signal.CPU,)
-    """Signals whose regression fails a gate; the others are reported."""
-    min_blocks: int = 5
-    """Fewer usable blocks than this say nothing."""
-    interval_level: float = 0.95
-    """Level of the intervals that `unchanged` is judged by."""
+    gating: tuple[Signal, ...] = (Signal.CPU,)  # Signals whose regression fails a gate; the others are reported
+    min_blocks: int = 5  # Fewer usable blocks than this say nothing
+    interval_level: float = 0.95  # Level of the intervals that `unchanged` is judged by
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +227,8 @@ def _ruled(verdict: Verdict, findings: tuple[SignalFinding, ...]) -> Verdict:
     costly = next((found for found in findings if found.gating and found.outcome is Outcome.REGRESSED), None)
     if costly is None or outcome not in (Outcome.UNCHANGED, Outcome.INCONCLUSIVE, Outcome.IMPROVED):
         return ruled
-    values = {**costly.fact.values, "in_same_time": outcome is Outcome.UNCHANGED}
-    more = fact("signal.regressed", values, severity=Severity.GRAVE)
+    in_same_time = outcome is Outcome.UNCHANGED
+    more = fact("signal.regressed", costly.fact.values, severity=Severity.GRAVE, in_same_time=in_same_time)
     if outcome is Outcome.IMPROVED:
         return replace(ruled, reasons=(*verdict.reasons, more))
     return replace(ruled, outcome=Outcome.REGRESSED, reasons=(more, *verdict.reasons))

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from perfguard.gate.rules.policy import effect_values
 from perfguard.records.facts import Fact, Severity, Value, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case, Gating
@@ -26,14 +25,12 @@ from perfguard.stats.p_values import holm
 MOVED_SHARE = 0.5
 """From this part of the gating cases on, the machine is taken to have moved, and nothing is cleared unpaired."""
 
-SPEED_WORTH_TELLING = 0.02
-"""Change of the control workload's time that is said; a ratio."""
+SPEED_WORTH_TELLING = 0.02  # Change of the control workload's time that is said; a ratio
 
 DRIFT_SHARE = 0.25
 """Part of the gate's level that a gate with an anchor spends on drift; what is left goes to the baseline."""
 
-_FEW = 2
-"""One case that moved is a case, whatever the size of its suite."""
+_FEW = 2  # One case that moved is a case, whatever the size of its suite
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _SMALL_STEP = (Outcome.SAME_CODE, Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.ALLOWED)
 
@@ -108,9 +105,12 @@ def drift_note(comparison: Comparison, since: str, *, is_beyond: bool) -> Fact:
         return fact("drift.unknown", case_id=comparison.case_id, since=since)
     return fact(
         "drift.measured",
-        {"since": since, **effect_values(estimate.log_ratio, estimate.interval)},
         severity=Severity.NOTABLE if is_beyond else Severity.INFO,
         case_id=comparison.case_id,
+        since=since,
+        log_ratio=estimate.log_ratio,
+        log_ratio_lower=estimate.interval.lower,
+        log_ratio_upper=estimate.interval.upper,
         margin_ratio=comparison.margin_ratio,
         is_beyond=is_beyond,
     )

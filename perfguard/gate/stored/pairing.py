@@ -27,7 +27,7 @@ from perfguard.gate.rules.stored import (
     screen_drift,
 )
 from perfguard.gate.stored.lookup import commit_of
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint
@@ -100,7 +100,7 @@ def screen(session: Session, anchor: StoredBaseline, reasons: Sequence[Fact]) ->
     `reasons` say why the anchor must not be compared; they are empty when it may. Gives the gating cases that are shown
     to be beyond the anchor's margin.
     """
-    since = _since(anchor)
+    since = anchor.info.created_at[:10]
     then, now = anchor.info.stack_id, session.fingerprint.stack_id
     obstacles = list(reasons)
     if then is not None and then != now:  # an upgrade since the anchor moves every case: that is no drift of the code
@@ -136,7 +136,7 @@ def pair_drifted(
     cases = tuple(replace(case, gating=Gating.GATING) for case in drifted if case.id in open_ids)
     if not cases or session.interrupts.asked:
         return result
-    since = _since(anchor)
+    since = anchor.info.created_at[:10]
     verdicts = _pair(session, anchor, candidate, cases, allowances=allowances, level_share=DRIFT_SHARE, is_anchor=True)
     if isinstance(verdicts, Fact):
         session.note(fact("drift.not_paired", severity=Severity.NOTABLE, since=since))
@@ -205,15 +205,9 @@ def _pair(
         if session.identical:
             session.note(fact("arms.same_code_as_stored", severity=Severity.NOTABLE, of=name))
             return None
-        judge = judge_of(
-            session,
-            cases,
-            gate_error_rate(session).margins,
-            Stage.DRIFT if is_anchor else Stage.PAIRING,
-            allowances=allowances,
-            is_anchor=is_anchor,
-            level_share=level_share,
-        )
+        _, margins = gate_error_rate(session)
+        stage = Stage.DRIFT if is_anchor else Stage.PAIRING
+        judge = judge_of(session, cases, margins, stage, allowances=allowances, level_share=level_share)
         chosen = [each.case for each in plan.cases]
         if not is_anchor:
             count_arms(session, starter, chosen)
@@ -224,11 +218,6 @@ def _pair(
     except ArmError as error:
         return fact("pairing.unusable", severity=Severity.NOTABLE, error=str(error))
     return verdicts
-
-
-def _since(anchor: StoredBaseline) -> str:
-    """The day an anchor was measured, ISO 8601."""
-    return anchor.info.created_at[:10]
 
 
 def _same_code(verdict: Verdict) -> Verdict:

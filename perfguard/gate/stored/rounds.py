@@ -12,13 +12,19 @@ from perfguard.gate.paired.allow_list import allowances_of, tags_of, utc_today
 from perfguard.gate.paired.explain import count_against
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import finish, measured_cases
-from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.compare import compare_rounds
-from perfguard.gate.rules.guards import different_results, guard_numerics, paired_with_stored, unchecked_note
 from perfguard.gate.rules.policy import conclude, decide_cases
+from perfguard.gate.rules.rulings import (
+    allowance_notes,
+    apply_allowances,
+    different_results,
+    guard_numerics,
+    paired_with_stored,
+    unchecked_note,
+)
 from perfguard.gate.rules.stored import speed_note
 from perfguard.gate.stored.pairing import obstacle_to_pairing, pair_drifted, pair_open_cases, screen, with_verdicts
-from perfguard.host.match import match
+from perfguard.host.identity import match
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Fact, Severity, Subject, Value, fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel
@@ -29,7 +35,7 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, GateResult, Outcome
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.store.op_counts import load_op_counts, op_counts_file
 
@@ -37,8 +43,7 @@ from perfguard.store.op_counts import load_op_counts, op_counts_file
 def measure_rounds(session: Session, arm: ArmSpec, *, rounds: int, spread_s: float) -> tuple[ProcessStarter, Plan]:
     """Measure independent rounds of one arm: fresh processes, spread over `spread_s` seconds or more.
 
-    Returns:
-        What starts more workers of the arm, and what was measured.
+    Gives what starts more workers of the arm, and what was measured.
     """
     starter, arms = start_arms(session, {Arm.CANDIDATE: arm})
     plan = calibrate(session, starter, arms)
@@ -87,7 +92,7 @@ def gate_against_stored(
             session.note(fact("stored.cannot_pair", severity=Severity.NOTABLE))
             session.note(obstacle)
         else:
-            error_rate = gate_error_rate(session, screens=True).fact
+            error_rate, _ = gate_error_rate(session, screens=True)
         result = judge_stored(session, stored)
         level = match(stored.fingerprint, session.fingerprint).level
         drifted = screen(session, anchor, reasons_against(session, anchor, name="anchor")) if anchor else None

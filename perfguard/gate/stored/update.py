@@ -16,7 +16,7 @@ from perfguard.gate.calibration.machine_rates import utc_now
 from perfguard.gate.paired.explain import count_candidate
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.paired.results import describe_rounds, finish, measured_cases
-from perfguard.gate.rules.guards import different_results, paired_with_stored
+from perfguard.gate.rules.rulings import different_results, paired_with_stored
 from perfguard.gate.stored.lookup import CountedBaseline, find_stored, folder_of_baselines, store_of
 from perfguard.gate.stored.rounds import measurable_cases, measure_rounds, with_seed_of
 from perfguard.profile.changes.op_counts import comparable, compare_op_counts
@@ -37,11 +37,8 @@ from perfguard.store.baselines import metadata_of
 from perfguard.store.op_counts import load_op_counts, op_counts_file, save_op_counts
 from perfguard.store.pyperf_files import read_suite
 
-MIN_ROUNDS = 4
-"""Fewer rounds say too little about the spread between them."""
-
-LEVEL = 0.95
-"""Of the interval of a difference between two baselines."""
+MIN_ROUNDS = 4  # Fewer rounds say too little about the spread between them
+LEVEL = 0.95  # Of the interval of a difference between two baselines
 
 _PUBLIC = ("inner_loops", "loops", "name", "unit", "python_version", "python_implementation", "timer")
 """What is kept of pyperf's metadata: nothing that names a host."""
@@ -52,11 +49,9 @@ class UpdateOptions:
     """What `baseline update` may overlook."""
 
     rounds: int
-    spread_s: float
-    """Least seconds from the first to the last."""
+    spread_s: float  # Least seconds from the first to the last
     allow_dirty: bool = False
-    allow_unfit: bool = False
-    """Record although doctor finds the host unfit."""
+    allow_unfit: bool = False  # Record although doctor finds the host unfit
     allow_few: bool = False
     allow_different: bool = False
     """Record although a case does not compute what it did in the baseline that is replaced."""

@@ -2,78 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from perfguard.host.parsers.parsing import Files, parse_count, parse_int, read_cpus
 from perfguard.records.machine.fingerprint import Limits, QuotaState
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 _NO_LIMIT_BYTES = 1 << 60
 _MAX_ANCESTORS = 64
 _MAX_MOUNTS = 10_000
+_VERSIONS = {"cpuset": 0, "cgroup": 1, "cgroup2": 2}
+_CPU_FILES = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
+_NODE_FILES = ("cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems", "mems")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(NamedTuple):
     """One mounted hierarchy."""
 
-    folder: str
-    """Where it is mounted, relative to the machine's root."""
-    root: str
-    """The group that the mount shows at its top; not `/` inside containers."""
-    version: int
-    """1 or 2; 0 for the old cpuset file system."""
-    controllers: frozenset[str]
-    """Controllers of a version 1 hierarchy."""
+    folder: str  # Where it is mounted, relative to the machine's root
+    root: str  # The group that the mount shows at its top; not `/` inside containers
+    version: int  # 1 or 2; 0 for the old cpuset file system
+    controllers: frozenset[str]  # Controllers of a version 1 hierarchy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
-    """A CPU limit, or the knowledge that there is none."""
-
-    state: QuotaState
-    """Limited, unlimited or unknown."""
-    cpus: float | None = None
-    """The tightest limit of the group and those above it."""
+class _Groups(NamedTuple):
+    version: int | None
+    folders: tuple[str, ...] = ()  # The group and those above it, nearest first
+    at_root: bool = False
 
 
 def read_limits(files: Files) -> Limits:
     """The limits of the process that the files were read by."""
-    mounts = parse_mounts(files)
-    groups = parse_membership(files)
-    cpu = _groups_for("cpu", mounts, groups)
-    cpuset = _groups_for("cpuset", mounts, groups)
-    quota = _quota(files, cpu)
-    ruling = cpuset if cpuset.version is not None else cpu
+    mounts, membership = parse_mounts(files), parse_membership(files)
+    cpu, cpuset, memory = (_groups_for(name, mounts, membership) for name in ("cpu", "cpuset", "memory"))
+    quota, quota_cpus = _quota(files, cpu)
+    version = cpu.version if cpuset.version is None else cpuset.version
     return Limits(
-        cgroup_version=2 if ruling.version == 2 else (None if ruling.version is None else 1),
-        allowed_cpus=_nearest(files, cpuset, ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus", "cpus")),
-        allowed_nodes=_nearest(
-            files, cpuset, ("cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems", "mems")
-        ),
-        quota=quota.state,
-        quota_cpus=quota.cpus,
+        cgroup_version=1 if version == 0 else version,
+        allowed_cpus=_nearest(files, cpuset, _CPU_FILES),
+        allowed_nodes=_nearest(files, cpuset, _NODE_FILES),
+        quota=quota,
+        quota_cpus=quota_cpus,
         throttled_periods=_throttled(files, cpu),
-        memory_bytes=_memory(files, _groups_for("memory", mounts, groups)),
+        memory_bytes=_memory(files, memory),
     )
 
 
 def parse_mounts(files: Files) -> tuple[Mount, ...]:
     """Mounted hierarchies; `mountinfo` first, which alone knows what a container's mount shows."""
     lines = (files.text("proc/self/mountinfo") or "").splitlines()[:_MAX_MOUNTS]
-    found = [mount for line in lines if (mount := _mountinfo_line(line.split())) is not None]
-    if not found:
-        text = files.text("proc/self/mounts") or files.text("proc/mounts") or ""
-        found = [
-            mount
-            for line in text.splitlines()[:_MAX_MOUNTS]
-            if len(words := line.split()) >= 4
-            and (mount := _mount(folder=words[1], root="/", kind=words[2], options=words[3])) is not None
-        ]
-    return tuple(found)
+    found = [_mountinfo_line(line.split()) for line in lines]
+    if not any(found):
+        lines = (files.text("proc/self/mounts") or files.text("proc/mounts") or "").splitlines()[:_MAX_MOUNTS]
+        rows = (line.split() for line in lines)
+        found = [_mount(row[1], "/", row[2], row[3]) for row in rows if len(row) >= 4]
+    return tuple(mount for mount in found if mount is not None)
 
 
 def parse_membership(files: Files) -> dict[str, str]:
@@ -90,22 +75,12 @@ def parse_membership(files: Files) -> dict[str, str]:
     return groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Groups:
-    version: int | None
-    folders: tuple[str, ...] = ()
-    at_root: bool = False
-
-
 def _groups_for(controller: str, mounts: Sequence[Mount], groups: dict[str, str]) -> _Groups:
-    """Folders of the group and those above it, nearest first."""
     of_version_1 = [mount for mount in mounts if controller in mount.controllers]
     for mount in (*of_version_1, *(mount for mount in mounts if mount.version == 2)):
         path = groups.get("" if mount.version == 2 else controller)
         if path is not None:
-            return _Groups(
-                version=mount.version, folders=tuple(_upwards(mount, path)), at_root=path == "/" and mount.root == "/"
-            )
+            return _Groups(mount.version, tuple(_upwards(mount, path)), at_root=path == mount.root == "/")
     return _Groups(version=None)
 
 
@@ -121,63 +96,52 @@ def _upwards(mount: Mount, path: str) -> Iterator[str]:
 
 
 def _mountinfo_line(words: Sequence[str]) -> Mount | None:
-    if "-" not in words[6:]:
-        return None
-    tail = words[words.index("-", 6) + 1 :]
-    if len(tail) < 3:
-        return None
-    return _mount(folder=words[4], root=words[3], kind=tail[0], options=tail[2])
+    tail = words[words.index("-", 6) + 1 :] if "-" in words[6:] else ()
+    return _mount(words[4], words[3], tail[0], tail[2]) if len(tail) >= 3 else None
 
 
-def _mount(*, folder: str, root: str, kind: str, options: str) -> Mount | None:
-    version = {"cgroup": 1, "cgroup2": 2, "cpuset": 0}.get(kind)
+def _mount(folder: str, root: str, kind: str, options: str) -> Mount | None:
     place = folder.replace("\\040", " ").strip("/")
-    if version is None or ".." in place.split("/"):
+    if kind not in _VERSIONS or ".." in place.split("/"):
         return None
-    controllers = {0: frozenset({"cpuset"}), 1: frozenset(options.split(",")), 2: frozenset[str]()}[version]
-    return Mount(folder=place, root=root, version=version, controllers=controllers)
+    controllers = {"cpuset": {"cpuset"}, "cgroup": set(options.split(",")), "cgroup2": set[str]()}[kind]
+    return Mount(place, root, _VERSIONS[kind], frozenset(controllers))
 
 
 def _nearest(files: Files, groups: _Groups, names: Sequence[str]) -> tuple[int, ...] | None:
     for folder in groups.folders:
         for name in names:
-            ids = read_cpus(files, f"{folder}/{name}")
-            if ids:
+            if ids := read_cpus(files, f"{folder}/{name}"):
                 return tuple(sorted(ids))
     return None
 
 
-def _quota(files: Files, groups: _Groups) -> Quota:
-    found = [quota for folder in groups.folders if (quota := _folder_quota(files, folder, groups.version)) is not None]
-    limits = [quota.cpus for quota in found if quota.cpus is not None]
-    if limits:
-        return Quota(state=QuotaState.LIMITED, cpus=min(limits))
+def _quota(files: Files, groups: _Groups) -> tuple[QuotaState, float | None]:
+    """The tightest limit of the group and those above it, in CPUs."""
+    found = [cpus for folder in groups.folders if (cpus := _folder_quota(files, folder, groups.version)) is not None]
+    if limits := [cpus for cpus in found if cpus != math.inf]:
+        return QuotaState.LIMITED, min(limits)
     readable_root = groups.at_root and any(files.names(folder) for folder in groups.folders)
-    return Quota(state=QuotaState.UNLIMITED if found or readable_root else QuotaState.UNKNOWN)
+    return QuotaState.UNLIMITED if found or readable_root else QuotaState.UNKNOWN, None
 
 
-def _folder_quota(files: Files, folder: str, version: int | None) -> Quota | None:
+def _folder_quota(files: Files, folder: str, version: int | None) -> float | None:
+    """CPUs of one folder; inf where it sets no limit, None where it does not say."""
     if version == 2:
         words = (files.text(f"{folder}/cpu.max") or "").split()
-        quota_text, period = (words[0], parse_count(words[1])) if len(words) == 2 else ("", None)
     else:
-        quota_text = (files.text(f"{folder}/cpu.cfs_quota_us") or "").strip()
-        period = parse_count(files.text(f"{folder}/cpu.cfs_period_us"))
-    if quota_text in {"max", "-1"}:
-        return Quota(state=QuotaState.UNLIMITED)
-    quota = parse_int(quota_text)
-    if quota is None or quota <= 0 or not period:
-        return None
-    return Quota(state=QuotaState.LIMITED, cpus=quota / period)
+        words = [(files.text(f"{folder}/cpu.cfs_{name}_us") or "").strip() for name in ("quota", "period")]
+    quota, period = words if len(words) == 2 else ("", "")
+    if quota in {"max", "-1"}:
+        return math.inf
+    limit, length = parse_int(quota), parse_count(period)
+    return limit / length if limit is not None and limit > 0 and length else None
 
 
 def _throttled(files: Files, groups: _Groups) -> int | None:
-    for folder in groups.folders:
-        for line in (files.text(f"{folder}/cpu.stat") or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "nr_throttled":
-                return parse_count(value)
-    return None
+    stats = (files.text(f"{folder}/cpu.stat") or "" for folder in groups.folders)
+    found = next(filter(None, (re.search(r"^nr_throttled (.*)$", text, re.MULTILINE) for text in stats)), None)
+    return parse_count(found[1]) if found else None
 
 
 def _memory(files: Files, groups: _Groups) -> int | None:

@@ -10,8 +10,7 @@ from perfguard.host.parsers.parsing import Files, parse_count, parse_words
 from perfguard.records.machine.cpuset import MAX_CPUS
 from perfguard.records.machine.fingerprint import Cpu
 
-Processor = Mapping[str, str]
-"""Keys and values of one processor's paragraph."""
+Processor = Mapping[str, str]  # Keys and values of one processor's paragraph
 
 _HYPERVISORS = {
     "kvm": "kvm",
@@ -27,6 +26,7 @@ _HYPERVISORS = {
     "parallels": "parallels",
     "bhyve": "bhyve",
 }
+_BRAND_KEYS = ("model name", "Model", "cpu model", "Processor")
 _DMI_FILES = ("sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name")
 
 
@@ -58,12 +58,13 @@ def read_cpu(files: Files, processors: Sequence[Processor], online: Sequence[int
     """The processor; of a heterogeneous machine, the first paragraph that says anything."""
     head = _head(processors)
     architecture = _architecture(processors)
-    hypervisor = _hypervisor(head, architecture)
+    flags = _flags(head) if architecture == "x86_64" else ()
+    hypervisor = "hypervisor" in flags if flags else None
     newer = resembles(processors)
     return Cpu(
         architecture=architecture,
         vendor=_vendor(head, architecture),
-        brand=_first_words(head, ("model name", "Model", "cpu model", "Processor")),
+        brand=next((words for key in _BRAND_KEYS if (words := parse_words(head.get(key)))), None),
         family=parse_count(head.get("cpu family")),
         model=parse_count(head.get("model")),
         stepping=parse_count(head.get("stepping")),
@@ -83,32 +84,25 @@ def microarchitecture(processors: Sequence[Processor]) -> str | None:
     that is newer than the table gets the name of the newest one it is compatible with. POWER gets the names
     without `le`: cpuinfo does not say the byte order.
     """
-    architecture = _architecture(processors)
-    if architecture is None:
-        return None
     from archspec.cpu import TARGETS
 
-    head = _head(processors)
-    fitting = [target for target in TARGETS.values() if _fits(target, head, architecture)]
+    head, architecture = _head(processors), _architecture(processors)
+    fitting = [target for target in TARGETS.values() if architecture and _fits(target, head, architecture)]
     if not fitting:
         return None
     generic = max((target for target in fitting if target.vendor == "generic"), key=_depth, default=None)
-    part = head.get("CPU part", "")
-    if part:
+    if part := head.get("CPU part"):
         fitting = [target for target in fitting if target.cpu_part in {part, ""}]
     if generic is None:
         return str(max(fitting, key=_depth).name)
-    special = [target for target in fitting if target > generic]
-    return str(max(special, key=_depth).name if special else generic.name)
+    return str(max((target for target in fitting if target > generic), key=_depth, default=generic).name)
 
 
 class NewerName(NamedTuple):
-    """A name that a CPU would have with a few flags more."""
+    """A name of archspec's table that a CPU would have with a few flags more."""
 
     name: str
-    """In archspec's table."""
-    missing: tuple[str, ...]
-    """The flags, sorted."""
+    missing: tuple[str, ...]  # Sorted
 
 
 def resembles(processors: Sequence[Processor]) -> NewerName | None:
@@ -192,27 +186,13 @@ def _vendor(head: Processor, architecture: str | None) -> str | None:
 
 
 def _microcode(files: Files, head: Processor, online: Sequence[int]) -> str | None:
-    found = [parse_words(head.get("microcode"))]
-    if found[0] is None:
-        found = [parse_words(files.text(f"sys/devices/system/cpu/cpu{cpu}/microcode/version")) for cpu in online[:1]]
-    return next((text for text in found if text and re.fullmatch(r"0x[0-9a-f]{1,16}", text)), None)
-
-
-def _hypervisor(head: Processor, architecture: str | None) -> bool | None:
-    if architecture != "x86_64" or not _flags(head):
-        return None
-    return "hypervisor" in _flags(head)
+    found = parse_words(head.get("microcode"))
+    if found is None and online:
+        found = parse_words(files.text(f"sys/devices/system/cpu/cpu{online[0]}/microcode/version"))
+    return found if re.fullmatch(r"0x[0-9a-f]{1,16}", found or "") else None
 
 
 def _hypervisor_name(files: Files, head: Processor) -> str | None:
     kernel_word = parse_words(files.text("sys/hypervisor/type")) or ""
     said = [kernel_word, *(files.text(path) or "" for path in _DMI_FILES), head.get("model name", "")]
-    for text in said:
-        for mark, name in _HYPERVISORS.items():
-            if mark in text.lower():
-                return name
-    return None
-
-
-def _first_words(head: Processor, keys: Sequence[str]) -> str | None:
-    return next((words for key in keys if (words := parse_words(head.get(key)))), None)
+    return next((name for text in said for mark, name in _HYPERVISORS.items() if mark in text.lower()), None)

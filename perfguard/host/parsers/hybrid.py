@@ -36,18 +36,12 @@ _NEAREST = ((1, "Data"), (1, "Instruction"), (2, "Unified"))
 class CoreTraits:
     """What tells one kind of core from another."""
 
-    part: str | None
-    """Arm implementer and part number."""
-    near_caches: tuple[int | None, ...]
-    """Bytes of L1d, L1i and L2."""
-    has_l3: bool | None
-    """Whether an L3 covers the core; None without any cache information."""
-    capacity: int | None
-    """`cpu_capacity`, 1024 for the fastest (Arm)."""
-    highest_perf: int | None
-    """ACPI's abstract performance."""
-    max_frequency_hz: int | None
-    """Largest frequency."""
+    part: str | None  # Arm implementer and part number
+    near_caches: tuple[int | None, ...]  # Bytes of L1d, L1i and L2
+    has_l3: bool | None  # Whether an L3 covers the core; None without any cache information
+    capacity: int | None  # `cpu_capacity`, 1024 for the fastest (Arm)
+    highest_perf: int | None  # ACPI's abstract performance
+    max_frequency_hz: int | None  # Largest frequency
 
     @property
     def tells(self) -> bool:
@@ -85,28 +79,19 @@ def classify_cores(
 ) -> dict[int, CoreClass]:
     """The class of each CPU; all performance where nothing shows more than one kind.
 
-    Args:
-        files: The machine.
-        traits: Traits by CPU.
-        widths: Hardware threads of the core of each CPU.
-        vendor: As in cpuinfo; on trees without one, cache sizes still count.
+    `widths` are hardware threads of the core of each CPU; on trees without a vendor, cache sizes still count.
     """
-    from_kernel = _from_kernel(files, frozenset(traits))
-    if from_kernel is not None:
-        return from_kernel
+    classes: dict[int, CoreClass] = {}
+    for path, core_class in _KERNEL_LISTS:
+        classes.update(dict.fromkeys((read_cpus(files, path) or frozenset()) & traits.keys(), core_class))
+    if classes and classes.keys() == traits.keys():
+        return classes
     if any(trait.part is not None for trait in traits.values()):
         return _ranked({cpu: trait.part for cpu, trait in traits.items()}, traits, widths)
     if vendor in {"GenuineIntel", None} and any(any(trait.near_caches) for trait in traits.values()):
         kinds = {cpu: trait.near_caches for cpu, trait in traits.items()}
         return _split_low_power(_ranked(kinds, traits, widths, most=2), traits)
     return _by_gap(traits)
-
-
-def _from_kernel(files: Files, online: frozenset[int]) -> dict[int, CoreClass] | None:
-    classes: dict[int, CoreClass] = {}
-    for path, core_class in _KERNEL_LISTS:
-        classes.update(dict.fromkeys((read_cpus(files, path) or frozenset()) & online, core_class))
-    return classes if classes and classes.keys() == online else None
 
 
 def _ranked(
@@ -134,10 +119,9 @@ def _ranked(
 def _split_low_power(classes: Mapping[int, CoreClass], traits: Mapping[int, CoreTraits]) -> dict[int, CoreClass]:
     """Efficiency cores beyond the L3 are low power ones, where others of their kind have it."""
     efficient = [cpu for cpu, found in classes.items() if found is CoreClass.EFFICIENCY]
-    if not any(traits[cpu].has_l3 for cpu in efficient):
-        return dict(classes)
-    beyond = {cpu for cpu in efficient if traits[cpu].has_l3 is False}
-    return {cpu: CoreClass.LOW_POWER if cpu in beyond else found for cpu, found in classes.items()}
+    beyond = [cpu for cpu in efficient if traits[cpu].has_l3 is False]
+    has_others = any(traits[cpu].has_l3 for cpu in efficient)
+    return {**classes, **dict.fromkeys(beyond if has_others else (), CoreClass.LOW_POWER)}
 
 
 def _by_gap(traits: Mapping[int, CoreTraits]) -> dict[int, CoreClass]:
@@ -145,8 +129,5 @@ def _by_gap(traits: Mapping[int, CoreTraits]) -> dict[int, CoreClass]:
     known = sorted({speed for speed in speeds.values() if speed is not None}, reverse=True)
     if None in speeds.values() or not known:
         return dict.fromkeys(traits, CoreClass.PERFORMANCE)
-    edge = next((low for high, low in pairwise(known) if low <= _GAP * high), None)
-    return {
-        cpu: CoreClass.EFFICIENCY if edge is not None and (speed or 0) <= edge else CoreClass.PERFORMANCE
-        for cpu, speed in speeds.items()
-    }
+    edge = next((low for high, low in pairwise(known) if low <= _GAP * high), 0)
+    return {c: CoreClass.EFFICIENCY if (speed or 0) <= edge else CoreClass.PERFORMANCE for c, speed in speeds.items()}

@@ -63,26 +63,32 @@ def read_isa(
     flags = _common_flags(processors)
     software = software or SoftwareFacts()
     if flags is None:
-        return _without_flags(software)
+        return measured_isa(Isa(), software)
     is_denied = permission is AmxPermission.DENIED
     usable = flags - {flag for flag in flags if flag.startswith("amx_")} if is_denied else flags
-    if cpu.architecture in {"aarch64", "arm"}:
-        return _arm_isa(usable, software)
-    if cpu.architecture != "x86_64":
-        return _without_flags(software)
-    features = tuple(sorted(usable & X86_FEATURES))
     has = usable.__contains__
+    if cpu.architecture in {"aarch64", "arm"}:
+        return Isa(
+            features=tuple(sorted(usable & ARM_FEATURES)),
+            **dict.fromkeys(("avx2", "avx512", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"), False),
+            vnni=has("asimddp"),
+            bf16=has("bf16"),
+            fp16=has("asimdhp"),
+            amx_permission=AmxPermission.NOT_APPLICABLE,
+            aten=_level(software.aten_isa),
+            onednn=_level(software.onednn_isa),
+            mkl=None,
+        )
+    if cpu.architecture != "x86_64":
+        return measured_isa(Isa(), software)
     return Isa(
-        features=features,
+        features=tuple(sorted(usable & X86_FEATURES)),
         avx2=has("avx2") and has("fma"),
         avx512=usable >= _AVX512_BASE,
         vnni=has("avx512_vnni") or has("avx_vnni"),
         bf16=has("avx512_bf16") or has("avx_ne_convert"),
         fp16=has("avx512_fp16"),
-        amx_tile=has("amx_tile"),
-        amx_int8=has("amx_int8"),
-        amx_bf16=has("amx_bf16"),
-        amx_fp16=has("amx_fp16"),
+        **{name: has(name) for name in ("amx_tile", "amx_int8", "amx_bf16", "amx_fp16")},
         amx_permission=permission if "amx_tile" in flags else AmxPermission.NOT_APPLICABLE,
         aten=_level(software.aten_isa, aten_level(usable)),
         onednn=_level(software.onednn_isa, onednn_level(usable)),
@@ -119,30 +125,6 @@ def mkl_level(flags: frozenset[str], vendor: str | None) -> str | None:
     if flags >= _AVX512_BASE:
         return "AVX512"
     return next((level.upper() for level in ("avx2", "avx", "sse4_2") if level in flags), "SSE2")
-
-
-def _arm_isa(flags: frozenset[str], software: SoftwareFacts) -> Isa:
-    not_x86 = AmxPermission.NOT_APPLICABLE
-    return Isa(
-        features=tuple(sorted(flags & ARM_FEATURES)),
-        avx2=False,
-        avx512=False,
-        vnni="asimddp" in flags,
-        bf16="bf16" in flags,
-        fp16="asimdhp" in flags,
-        amx_tile=False,
-        amx_int8=False,
-        amx_bf16=False,
-        amx_fp16=False,
-        amx_permission=not_x86,
-        aten=_level(software.aten_isa),
-        onednn=_level(software.onednn_isa),
-        mkl=None,
-    )
-
-
-def _without_flags(software: SoftwareFacts) -> Isa:
-    return Isa(aten=_level(software.aten_isa), onednn=_level(software.onednn_isa), mkl=_level(software.mkl_isa))
 
 
 def _common_flags(processors: Sequence[Processor]) -> frozenset[str] | None:

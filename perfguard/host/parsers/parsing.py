@@ -29,13 +29,8 @@ class Files(Protocol):
 
 def parse_int(text: str | None) -> int | None:
     """A decimal integer of at most 18 digits."""
-    if text is None:
-        return None
-    body = text.strip()
-    digits = body[1:] if body[:1] == "-" else body
-    if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_INT_DIGITS:
-        return None
-    return int(body)
+    body = (text or "").strip()
+    return int(body) if re.fullmatch(rf"-?[0-9]{{1,{_MAX_INT_DIGITS}}}", body) else None
 
 
 def parse_count(text: str | None) -> int | None:
@@ -70,13 +65,9 @@ def parse_words(text: str | None) -> str | None:
 
 def parse_choice(text: str | None) -> str | None:
     """The chosen word of `always [madvise] never`; a single word stands for itself."""
-    words = parse_words(text)
-    if words is None:
-        return None
-    match = re.search(r"\[([\w+-]+)\]", words)
-    if match is not None:
-        return match[1]
-    return words if re.fullmatch(r"[\w+-]+", words) else None
+    words = parse_words(text) or ""
+    match = re.search(r"\[([\w+-]+)\]", words) or re.fullmatch(r"([\w+-]+)", words)
+    return match[1] if match else None
 
 
 def parse_switch(text: str | None) -> bool | None:

@@ -3,14 +3,11 @@
 Whatever a recorded tree holds, nothing outside it is read: links that lead out count as missing.
 """
 
-# ruff: noqa: PTH117, PTH118
-# os.path throughout: Path.resolve raises on loops of links, and thousands of paths are faster as strings.
-# ruff: noqa: PTH118
+# ruff: noqa: PTH114, PTH117, PTH118
 # os.path throughout: Path.resolve raises on loops of links, and thousands of paths are faster as strings.
 
 from __future__ import annotations
 
-import errno
 import lzma
 import os
 import re
@@ -19,6 +16,7 @@ import tarfile
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -32,6 +30,11 @@ if TYPE_CHECKING:
 _MAX_MEMBERS = 400_000
 _MAX_TOTAL_BYTES = 512 << 20
 _MAX_FILE_BYTES = 16 << 20
+_MAX_NAMES = 100_000
+_MAX_DEPTH = 5
+_MAX_FOLDERS = 20_000
+_MARKS = ("proc/cpuinfo", "sys/devices/system")
+_NOT_DESCENDED = frozenset({"proc", "sys", "dev", "lost+found"})
 _BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
 _SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _UNUSED = re.compile(
@@ -41,17 +44,10 @@ _UNUSED = re.compile(
 """Most of a tree, and of no use here: unpacking it would take minutes."""
 
 
-def is_archive(path: Path) -> bool:
-    """Whether the name is one of a tarball."""
-    return path.name.endswith(_SUFFIXES)
-
-
 def extract(archive: Path, target: Path) -> None:
-    """Unpack a tarball's plain files, folders and inner links; devices, hard links and escapes are left out.
+    """Unpack the plain files, folders and inner links of a tarball (plain, gzip, bzip2, xz) into an empty folder.
 
-    Args:
-        archive: The tarball, plain or compressed by gzip, bzip2 or xz.
-        target: An empty folder.
+    Devices, hard links and links that lead out are left out.
 
     Raises:
         FingerprintError: The file is no tarball, is cut short, or is far too large for a machine's tree.
@@ -68,38 +64,26 @@ def extract(archive: Path, target: Path) -> None:
 def _unpack_files(tar: tarfile.TarFile, target: Path) -> list[tuple[Path, str]]:
     """Write folders and files; return the links, made last so that nothing is written through them."""
     links: list[tuple[Path, str]] = []
-    made: set[Path] = set()
     total = 0
     for number, member in enumerate(tar):
         if number >= _MAX_MEMBERS or total > _MAX_TOTAL_BYTES:
             raise FingerprintError(f"{tar.name!r} is too large for a recorded machine.")
-        path = _safe_path(target, member.name)
-        if path is None or _UNUSED.search(f"/{member.name}/"):
+        pure = PurePosixPath(member.name)
+        leads_out = pure.is_absolute() or ".." in pure.parts or "\0" in member.name or not pure.parts
+        if leads_out or _UNUSED.search(f"/{member.name}/"):
             continue
+        path = target / pure
         if member.isdir():
-            _make_folder(path, made)
+            path.mkdir(parents=True, exist_ok=True)
         elif member.issym():
             links.append((path, member.linkname))
         elif member.isreg() and member.size <= _MAX_FILE_BYTES:
             total += member.size
             content = tar.extractfile(member)
-            _make_folder(path.parent, made)
+            path.parent.mkdir(parents=True, exist_ok=True)
             if content is not None and not path.exists():
                 path.write_bytes(content.read())
     return links
-
-
-def _make_folder(path: Path, made: set[Path]) -> None:
-    if path not in made:
-        path.mkdir(parents=True, exist_ok=True)
-        made.add(path)
-
-
-def _safe_path(target: Path, name: str) -> Path | None:
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\0" in name or not pure.parts:
-        return None
-    return target / pure
 
 
 def _link_inside(target: Path, path: Path, link: str) -> None:
@@ -115,51 +99,33 @@ def _link_inside(target: Path, path: Path, link: str) -> None:
         path.symlink_to(link)
 
 
-_MAX_FILE_BYTES = 16 << 20
-_MAX_NAMES = 100_000
-_MAX_DEPTH = 5
-_MAX_FOLDERS = 20_000
-_MARKS = ("proc/cpuinfo", "sys/devices/system")
-_NOT_DESCENDED = frozenset({"proc", "sys", "dev", "lost+found"})
-
-
 @dataclass(frozen=True, slots=True)
 class MachineTree:
     """Files below a root; every answer is None or empty rather than an exception."""
 
-    root: Path
-    """The folder that holds `proc` and `sys`."""
-    live: bool
-    """Whether it is the machine this process runs on."""
+    root: Path  # The folder that holds `proc` and `sys`
+    live: bool  # Whether it is the machine this process runs on
     _inside: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self, path: str) -> str | None:
         """Contents as text, bad bytes replaced; None unless it is a readable plain file within the root."""
         full = self._locate(path)
-        if full is None:
-            return None
-        try:
-            data = _read_plain_file(full)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                return None
+        if full is not None and os.path.islink(full):
             target = os.path.realpath(full)
-            if not self._contains(target):
-                return None
-            data = _read_or_none(target)
+            full = target if self._contains(target) else None
+        data = None
+        with suppress(OSError):
+            data = None if full is None else _read_plain_file(full)
         return None if data is None else data.decode("utf-8", errors="replace")
 
     def names(self, path: str) -> tuple[str, ...]:
         """Names in a folder, sorted."""
         full = self.place(path)
-        if full is None:
-            return ()
-        try:
-            with os.scandir(self.root / full) as entries:
-                names = [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]
-        except OSError:
-            return ()
-        return tuple(sorted(names))
+        with suppress(OSError):
+            if full is not None:
+                with os.scandir(self.root / full) as entries:
+                    return tuple(sorted(entry.name for entry in islice(entries, _MAX_NAMES)))
+        return ()
 
     def place(self, path: str) -> str | None:
         """The path with links resolved, relative to the root."""
@@ -196,10 +162,9 @@ def open_tree(root: Path) -> Iterator[MachineTree]:
     if not root.exists():
         raise UsageError(f"--root {root}: no such folder or file; give a recorded machine's folder or tarball.")
     with TemporaryDirectory(prefix="perfguard-root-") as scratch:
-        folder = root
         archive = _archive_at(root)
+        folder = root if archive is None else Path(scratch)
         if archive is not None:
-            folder = Path(scratch)
             extract(archive, folder)
         yield MachineTree(_find_machine(folder, shown=root), live=False)
 
@@ -209,7 +174,7 @@ def _archive_at(root: Path) -> Path | None:
         return root
     if _machines_below(root):
         return None
-    archives = sorted(path for path in _entries(root) if path.is_file() and is_archive(path))
+    archives = sorted(path for path in _entries(root) if path.is_file() and path.name.endswith(_SUFFIXES))
     if len(archives) > 1:
         names = ", ".join(path.name for path in archives)
         raise UsageError(f"--root {root} holds several tarballs ({names}); name one of them.")
@@ -254,13 +219,6 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _read_or_none(path: str) -> bytes | None:
-    try:
-        return _read_plain_file(path)
-    except OSError:
-        return None
 
 
 def _read_plain_file(path: str) -> bytes | None:

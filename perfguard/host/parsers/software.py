@@ -22,8 +22,7 @@ _SWITCHES = ("torch_debug", "torch_cxx11_abi", "flushes_denormals", "onednn_enab
 _COUNTS = ("intra_op_threads", "inter_op_threads")
 _LISTS = ("torch_build", "openmp_runtimes", "malloc_libraries")
 
-ALLOCATORS = {"jemalloc": "jemalloc", "tcmalloc": "tcmalloc", "mimalloc": "mimalloc"}
-"""Marks in file names of allocators, and how to call them."""
+ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")  # By a part of their file names
 
 
 def decode_software(data: object) -> SoftwareFacts:
@@ -43,11 +42,7 @@ def allocator(software: SoftwareFacts) -> str | None:
     """The allocator in use: one that was preloaded, else the C library's; None when unknown."""
     if software.malloc_libraries is None:
         return None
-    for library in software.malloc_libraries:
-        for mark, name in ALLOCATORS.items():
-            if mark in library:
-                return name
-    return "system"
+    return next((name for library in software.malloc_libraries for name in ALLOCATORS if name in library), "system")
 
 
 def _text(value: object) -> str | None:

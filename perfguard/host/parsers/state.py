@@ -28,25 +28,30 @@ _MAX_MITIGATIONS = 200
 def read_state(files: Files, online: Sequence[int]) -> State:
     """All settings; each is None where its file says nothing."""
     frequency = read_frequency(files, online)
+    balancing = parse_count(files.text("proc/sys/kernel/numa_balancing"))
+    aslr = parse_count(files.text("proc/sys/kernel/randomize_va_space"))
+    no_turbo = parse_switch(files.text(f"{_PSTATE}/no_turbo"))
+    memory = files.text("proc/meminfo")
+    swap, free = parse_meminfo(memory, "SwapTotal"), parse_meminfo(memory, "SwapFree")
     return State(
         frequency=frequency,
         driver=_same(domain.driver for domain in frequency),
         governor=_same(domain.governor for domain in frequency),
-        turbo=_turbo(files),
+        turbo=parse_switch(files.text(f"{_CPU_ROOT}/cpufreq/boost")) if no_turbo is None else not no_turbo,
         min_perf_percent=parse_count(files.text(f"{_PSTATE}/min_perf_pct")),
         max_perf_percent=parse_count(files.text(f"{_PSTATE}/max_perf_pct")),
         smt_control=parse_choice(files.text(f"{_CPU_ROOT}/smt/control")),
         thp=parse_choice(files.text("sys/kernel/mm/transparent_hugepage/enabled")),
         thp_defrag=parse_choice(files.text("sys/kernel/mm/transparent_hugepage/defrag")),
         ksm=parse_switch(files.text("sys/kernel/mm/ksm/run")),
-        numa_balancing=_above_zero(files.text("proc/sys/kernel/numa_balancing")),
-        aslr=_in_range(parse_count(files.text("proc/sys/kernel/randomize_va_space")), 2),
+        numa_balancing=None if balancing is None else balancing > 0,
+        aslr=aslr if aslr in {0, 1, 2} else None,
         kernel=parse_kernel(files.text("proc/sys/kernel/osrelease"), files.text("proc/version")),
         clocksource=parse_choice(files.text("sys/devices/system/clocksource/clocksource0/current_clocksource")),
         mitigations=_mitigations(files),
-        memory_bytes=parse_meminfo(files.text("proc/meminfo"), "MemTotal"),
-        swap_bytes=parse_meminfo(files.text("proc/meminfo"), "SwapTotal"),
-        swap_used_bytes=_swap_used(files.text("proc/meminfo")),
+        memory_bytes=parse_meminfo(memory, "MemTotal"),
+        swap_bytes=swap,
+        swap_used_bytes=None if swap is None or free is None else max(0, swap - free),
         steal_ratio=parse_steal(files.text("proc/stat")),
         load_1min=parse_float((files.text("proc/loadavg") or "").partition(" ")[0]),
     )
@@ -71,7 +76,7 @@ def read_frequency(files: Files, online: Sequence[int]) -> tuple[FrequencyDomain
             limit_max_hz=read_hz(files, f"{folder}/scaling_max_freq"),
         )
         groups.setdefault(settings, []).append(cpu)
-    return tuple(_with_cpus(settings, cpus) for settings, cpus in groups.items())
+    return tuple(replace(settings, cpus=tuple(cpus)) for settings, cpus in groups.items())
 
 
 def parse_meminfo(text: str | None, key: str) -> int | None:
@@ -82,13 +87,9 @@ def parse_meminfo(text: str | None, key: str) -> int | None:
 
 def parse_steal(text: str | None) -> float | None:
     """Stolen time over all CPU time since boot, from the first line of `/proc/stat`."""
-    words = (text or "").partition("\n")[0].split()
-    if not words or words[0] != "cpu" or len(words) < 9:
-        return None
-    ticks = [parse_count(word) for word in words[1:9]]
-    total = sum(tick for tick in ticks if tick is not None)
-    steal = ticks[7]
-    return steal / total if steal is not None and None not in ticks and total > 0 else None
+    name, *numbers = (text or "").partition("\n")[0].split()[:9] or [""]
+    ticks = [tick for word in numbers if (tick := parse_count(word)) is not None]
+    return ticks[-1] / sum(ticks) if name == "cpu" and len(ticks) == 8 and any(ticks) else None
 
 
 def parse_kernel(release: str | None, version: str | None) -> str | None:
@@ -100,13 +101,6 @@ def parse_kernel(release: str | None, version: str | None) -> str | None:
     return match[1] if match else None
 
 
-def _turbo(files: Files) -> bool | None:
-    disabled = parse_switch(files.text(f"{_PSTATE}/no_turbo"))
-    if disabled is not None:
-        return not disabled
-    return parse_switch(files.text(f"{_CPU_ROOT}/cpufreq/boost"))
-
-
 def _mitigations(files: Files) -> dict[str, str] | None:
     folder = f"{_CPU_ROOT}/vulnerabilities"
     names = [name for name in files.names(folder)[:_MAX_MITIGATIONS] if re.fullmatch(r"[a-z0-9_]{1,64}", name)]
@@ -114,24 +108,6 @@ def _mitigations(files: Files) -> dict[str, str] | None:
     return found or None
 
 
-def _swap_used(text: str | None) -> int | None:
-    total, free = parse_meminfo(text, "SwapTotal"), parse_meminfo(text, "SwapFree")
-    return max(0, total - free) if total is not None and free is not None else None
-
-
-def _with_cpus(settings: FrequencyDomain, cpus: Sequence[int]) -> FrequencyDomain:
-    return replace(settings, cpus=tuple(cpus))
-
-
 def _same(values: Iterable[str | None]) -> str | None:
     found = set(values)
     return found.pop() if len(found) == 1 else None
-
-
-def _above_zero(text: str | None) -> bool | None:
-    value = parse_count(text)
-    return None if value is None else value > 0
-
-
-def _in_range(value: int | None, largest: int) -> int | None:
-    return value if value is not None and value <= largest else None

@@ -170,14 +170,15 @@ def write(run: suites.RunExport) -> bytes:
             "asv files its results by commit, and this arm was not measured at one: it holds changes that are not "
             "committed, or lies outside git; name one: --commit $(git rev-parse HEAD)"
         )
-    rows = {printable(s.name): _row(s, run) for s in suite.series if s.unit == suites.SECONDS and s.samples}
+    until_ms = round((run.measured_until or 0.0) * 1000)  # as JavaScript counts
+    rows = {printable(s.name): _row(s, until_ms) for s in suite.series if s.unit == suites.SECONDS and s.samples}
     if not rows:
         raise StoreError(f"{suite.source} holds no times that asv's format could hold")
     python = suite.python or ""
     document = {
         "commit_hash": run.commit,
         "env_name": f"perfguard-py{python}" if python else "perfguard",
-        "date": _milliseconds(run.measured_until),
+        "date": until_ms,
         "params": {
             "arch": "",
             "cpu": printable(run.result.machine),
@@ -200,7 +201,7 @@ def write(run: suites.RunExport) -> bytes:
     return (json.dumps(document) + "\n").encode()  # with the literal Infinity where asv writes it, too
 
 
-def _row(series: suites.ImportedSeries, run: suites.RunExport) -> list[Any]:
+def _row(series: suites.ImportedSeries, until_ms: int) -> list[Any]:
     values = [value for process in series.samples or () for value in process.values]
     ordered = sorted(values)
     at_places: list[Any] = [
@@ -211,8 +212,7 @@ def _row(series: suites.ImportedSeries, run: suites.RunExport) -> list[Any]:
         len(values),
         values,
     ]
-    started = _milliseconds(run.measured_until)
-    return [[suites.quantile(ordered, 0.5)], [], "1", started, None, *([value] for value in at_places)]
+    return [[suites.quantile(ordered, 0.5)], [], "1", until_ms, None, *([value] for value in at_places)]
 
 
 def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float, float]:
@@ -233,8 +233,3 @@ def median_interval(ordered: Sequence[float], miss: float = 0.01) -> tuple[float
             break
         rank += 1
     return (ordered[rank - 1], ordered[n - rank]) if rank else (-math.inf, math.inf)
-
-
-def _milliseconds(seconds: float | None) -> int:
-    """The times of asv are those of JavaScript."""
-    return round((seconds or 0.0) * 1000)

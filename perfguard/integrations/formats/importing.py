@@ -13,18 +13,9 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.gate.paired.judging import policy_of
 from perfguard.gate.rules.compare import compare_rounds
 from perfguard.gate.rules.policy import decide_cases
-from perfguard.integrations.formats import asv_results, charts, one_process, pyperf_json, pytorch_records
+from perfguard.integrations.formats import asv_results, charts, one_process, pyperf_json, pytorch_records, suites
 from perfguard.integrations.formats.reading import MAX_FILE_BYTES, parse
-from perfguard.integrations.formats.suites import (
-    SECONDS,
-    TIME,
-    Difference,
-    ImportedComparison,
-    ImportedSeries,
-    ImportedSuite,
-    ImportReport,
-    Objection,
-)
+from perfguard.integrations.formats.suites import Difference, ImportedComparison, ImportedSeries, ImportedSuite
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Round
 from perfguard.records.spec import Case
@@ -101,7 +92,7 @@ def import_suite(content: bytes, *, source: str, name: str = AUTO) -> ImportedSu
     )
 
 
-def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> ImportReport:
+def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO) -> suites.ImportReport:
     """What one file holds and lacks; with two files also the second against the first, by the configured margins.
 
     A file is a path, or `-` for stdin; the format `name` is a key of `READERS`, or `auto`.
@@ -110,18 +101,18 @@ def import_files(loaded: LoadedConfig, names: Sequence[str], *, name: str = AUTO
         StoreError: A file cannot be read.
         UsageError: The two cannot be compared; the message says why.
     """
-    suites = tuple(import_suite(_content(path), source=_source(path), name=name) for path in names)
-    objections = tuple(objections_of(suite) for suite in suites)
-    if len(suites) < 2:
-        return ImportReport(suites=suites, objections=objections)
-    comparisons = compare_suites(suites[0], suites[1], policy_of(loaded.config))
+    read = tuple(import_suite(_content(path), source=_source(path), name=name) for path in names)
+    objections = tuple(objections_of(suite) for suite in read)
+    if len(read) < 2:
+        return suites.ImportReport(suites=read, objections=objections)
+    comparisons = compare_suites(read[0], read[1], policy_of(loaded.config))
     notes = [fact("import.not_a_gate")]
-    old, new = (suite.machine_id or suite.machine for suite in suites)
+    old, new = (suite.machine_id or suite.machine for suite in read)
     if old is not None and new is not None and old != new:
         notes.insert(0, fact("import.other_machine", baseline=old, candidate=new))
     if any(entry.log_ratio is not None and not entry.has_control for entry in comparisons):
         notes.insert(0, fact("import.speed_assumed"))
-    return ImportReport(suites=suites, objections=objections, comparisons=comparisons, notes=tuple(notes))
+    return suites.ImportReport(suites=read, objections=objections, comparisons=comparisons, notes=tuple(notes))
 
 
 def _source(path: str) -> str:
@@ -206,9 +197,9 @@ def _rounds(series: ImportedSeries, *, with_control: bool) -> tuple[Round, ...]:
 
 def _times(suite: ImportedSuite) -> dict[str, ImportedSeries]:
     return {
-        series.name if series.metric == TIME else f"{series.name} {series.metric}": series
+        series.name if series.metric == suites.TIME else f"{series.name} {series.metric}": series
         for series in suite.series
-        if series.unit == SECONDS
+        if series.unit == suites.SECONDS
     }
 
 
@@ -223,7 +214,7 @@ def comparison_objection(series: ImportedSeries, *, place: str | None = None) ->
 
     `place` is the file, where two are compared.
     """
-    if series.unit != SECONDS:
+    if series.unit != suites.SECONDS:
         return fact("import.not_a_time", place=place)
     if series.samples is None:
         return fact("import.only_a_summary", place=place)
@@ -244,10 +235,10 @@ def has_control(series: ImportedSeries) -> bool:
     return bool(series.samples) and all(process.control_s for process in series.samples or ())
 
 
-def objections_of(suite: ImportedSuite) -> tuple[Objection, ...]:
+def objections_of(suite: ImportedSuite) -> tuple[suites.Objection, ...]:
     """What a gate would object to, each with its series; empty where it could judge by all of them."""
     found = by_fact((series.name, objection) for series in suite.series if (objection := gate_objection(series)))
-    return tuple(Objection(fact=why, series=tuple(names)) for why, names in found)
+    return tuple(suites.Objection(fact=why, series=tuple(names)) for why, names in found)
 
 
 def by_fact(found: Iterable[tuple[str, Fact]]) -> list[tuple[Fact, list[str]]]:

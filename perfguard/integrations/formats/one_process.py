@@ -20,25 +20,22 @@ from perfguard.integrations.formats import reading, suites
 from perfguard.records.facts import fact
 from perfguard.units import printable
 
+_SUMMARY = {
+    "median": "median",
+    "mean": "mean",
+    "sd": "stddev",
+    "minimum": "min",
+    "maximum": "max",
+    "q25": "q1",
+    "q75": "q3",
+}
+"""pytest-benchmark's names of what a summary holds."""
 _KEEPS_SAMPLES = "--benchmark-json or --benchmark-save-data"
-
-
-class _Stats(msgspec.Struct):
-    data: list[float] | None = None
-    rounds: Any = None
-    iterations: Any = None
-    median: Any = None
-    mean: Any = None
-    stddev: Any = None
-    min: Any = None
-    max: Any = None
-    q1: Any = None
-    q3: Any = None
 
 
 class _Test(msgspec.Struct):
     fullname: str
-    stats: _Stats
+    stats: dict[str, Any]
     params: Any = None
 
 
@@ -55,7 +52,7 @@ def read_pytest(document: Any, *, source: str) -> suites.ImportedSuite:
     series, empty = [], []
     for test in file.benchmarks:
         reading.checked_name(test.fullname, source=source)
-        if test.stats.data or reading.number_or_none(test.stats.median) is not None:
+        if test.stats.get("data") or reading.number_or_none(test.stats.get("median")) is not None:
             series.append(_test_series(test, source=source))
         else:
             empty.append(test.fullname)
@@ -76,25 +73,20 @@ def read_pytest(document: Any, *, source: str) -> suites.ImportedSuite:
 
 def _test_series(test: _Test, *, source: str) -> suites.ImportedSeries:
     name, stats, parameters = test.fullname, test.stats, reading.parameters_of(test.params)
-    inner_loops = reading.count_or_none(stats.iterations) or None
-    if stats.data:
-        samples = (suites.ProcessSamples(values=reading.checked_values(stats.data, name=name, source=source)),)
+    inner_loops = reading.count_or_none(stats.get("iterations")) or None
+    if stats.get("data"):
+        data = from_builtins(stats["data"], list[float], source=f"{source}: the rounds of {name}")
+        samples = (suites.ProcessSamples(values=reading.checked_values(data, name=name, source=source)),)
         return suites.series_of_samples(name, samples, parameters=parameters, inner_loops=inner_loops)
-    (median,) = reading.checked_values((float(stats.median),), name=name, source=source)
+    reading.checked_values((float(stats["median"]),), name=name, source=source)
     return suites.ImportedSeries(
         name=name,
         parameters=parameters,
         samples=None,
         summary=suites.SeriesSummary(
-            median=median,
-            mean=reading.number_or_none(stats.mean),
-            sd=reading.number_or_none(stats.stddev),
-            minimum=reading.number_or_none(stats.min),
-            maximum=reading.number_or_none(stats.max),
-            q25=reading.number_or_none(stats.q1),
-            q75=reading.number_or_none(stats.q3),
+            **{ours: reading.number_or_none(stats.get(theirs)) for ours, theirs in _SUMMARY.items()}
         ),
-        n=reading.count_or_none(stats.rounds),
+        n=reading.count_or_none(stats.get("rounds")),
         inner_loops=inner_loops,
         what_is_missing=(fact("import.no_samples", option=_KEEPS_SAMPLES),),
     )

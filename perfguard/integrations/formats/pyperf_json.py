@@ -122,18 +122,15 @@ def write(suite: suites.ImportedSuite) -> bytes:
         "python_version": suite.python,
         "perfguard_version": suite.version if suite.tool == "perfguard" else None,
     }
-    document = {
-        "version": _VERSION,
-        "metadata": {"unit": "second", **{key: text for key, value in facts.items() if (text := _one_line(value))}},
-        "benchmarks": benchmarks,
-    }
+    known = {key: text for key, value in facts.items() if (text := reading.text_or_none(value))}
+    document = {"version": _VERSION, "metadata": {"unit": "second", **known}, "benchmarks": benchmarks}
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _benchmark(series: suites.ImportedSeries) -> dict[str, Any]:
     loops = {"inner_loops": series.inner_loops} if series.inner_loops else {}
     return {
-        "metadata": {"name": _one_line(series.name), **loops},
+        "metadata": {"name": reading.text_or_none(series.name), **loops},
         "runs": [{"metadata": _metadata(run), "values": list(run.values)} for run in series.samples or ()],
     }
 
@@ -147,8 +144,3 @@ def _metadata(process: suites.ProcessSamples) -> dict[str, Any]:
     if date := suites.utc_text(process.started_at, separator=" "):
         metadata["date"] = date
     return metadata
-
-
-def _one_line(text: str | None) -> str:
-    """Text as pyperf takes it for metadata, which must not have line breaks; empty where there is none."""
-    return " ".join(printable(text or "").split())

@@ -72,8 +72,7 @@ def read(document: Any, *, source: str) -> suites.ImportedSuite:
 
 
 def _series(record: _Record, *, source: str) -> suites.ImportedSeries:
-    parameters = _parameters(record)
-    name = _name(record, parameters, source=source)
+    name, parameters = _named(record, source=source)
     metric, unit, scale = _metric(record.metric.name)
     values = reading.checked_values(
         (value * scale for value in record.metric.benchmark_values), name=name, source=source, unit=unit
@@ -90,27 +89,18 @@ def _series(record: _Record, *, source: str) -> suites.ImportedSeries:
     )
 
 
-def _name(record: _Record, parameters: tuple[tuple[str, str], ...], *, source: str) -> str:
-    """The case id where perfguard wrote it, else benchmark, model and what tells records of one model apart."""
-    model = reading.checked_name(record.model.name, source=source)
-    if record.benchmark.name == OUR_BENCHMARK:
-        return model
+def _named(record: _Record, *, source: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Name and parameters: of the case where perfguard wrote it, else benchmark, model and all that varies."""
+    benchmark, model = record.benchmark, record.model
+    reading.checked_name(model.name, source=source)
+    if benchmark.name == OUR_BENCHMARK:
+        return model.name, split_case_id(model.name).parameters
+    facts = {"mode": benchmark.mode, "dtype": benchmark.dtype, "type": model.type, "backend": model.backend}
+    facts |= benchmark.extra_info or {}
+    parameters = reading.parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
     chosen = ",".join(f"{key}={value}" for key, value in parameters)
-    shown = f"{reading.checked_name(record.benchmark.name, source=source)}/{model}"
-    return (f"{shown}[{chosen}]" if chosen else shown)[: reading.MAX_NAME]
-
-
-def _parameters(record: _Record) -> tuple[tuple[str, str], ...]:
-    if record.benchmark.name == OUR_BENCHMARK:
-        return split_case_id(record.model.name).parameters
-    facts = {
-        "mode": record.benchmark.mode,
-        "dtype": record.benchmark.dtype,
-        "type": record.model.type,
-        "backend": record.model.backend,
-        **(record.benchmark.extra_info or {}),
-    }
-    return reading.parameters_of({key: value for key, value in facts.items() if value not in (None, "")})
+    shown = f"{reading.checked_name(benchmark.name, source=source)}/{model.name}"
+    return (f"{shown}[{chosen}]" if chosen else shown)[: reading.MAX_NAME], parameters
 
 
 def _metric(name: str) -> tuple[str, str, float]:

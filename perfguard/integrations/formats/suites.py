@@ -29,25 +29,20 @@ class Difference(str, Enum):
 
     SLOWER = "slower"
     FASTER = "faster"
-    EQUAL = "equal"
-    """The whole interval lies inside the equivalence margin."""
+    EQUAL = "equal"  # The whole interval lies inside the equivalence margin
     UNDECIDED = "undecided"
-    NOT_COMPARED = "not-compared"
-    """The reasons say what is missing."""
+    NOT_COMPARED = "not-compared"  # The reasons say what is missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSamples:
     """The samples of one process; where a file does not name the processes, all that it holds of a series."""
 
-    values: tuple[float, ...]
-    """For one iteration, in the order of the file; not empty."""
+    values: tuple[float, ...]  # For one iteration, in the order of the file; not empty
     control_s: tuple[float, ...] = ()
     """Samples of perfguard's control workload at that time; empty where another tool measured."""
-    started_at: float | None = None
-    """Seconds since the epoch."""
-    block: int | None = None
-    """Block or round of a perfguard run."""
+    started_at: float | None = None  # Seconds since the epoch
+    block: int | None = None  # Block or round of a perfguard run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +60,7 @@ class SeriesSummary:
     maximum: float | None = None
     q25: float | None = None
     q75: float | None = None
-    lower: float | None = None
-    """Lower end of the interval that the file gives, whatever it means to its tool."""
+    lower: float | None = None  # Lower end of the interval that the file gives, whatever it means to its tool
     upper: float | None = None
 
 
@@ -74,44 +68,30 @@ class SeriesSummary:
 class ImportedSeries:
     """One metric of one benchmark."""
 
-    name: str
-    """As its tool shows it, parameters included; unique in the suite together with `metric`."""
-    parameters: tuple[tuple[str, str], ...] = ()
-    """Names and values, where the file gives them."""
-    metric: str = TIME
-    """`time`, or the tool's own word for something else."""
-    unit: str = SECONDS
-    """`s` for times; empty where the file gives none."""
-    samples: tuple[ProcessSamples, ...] | None
-    """None where the file holds only a summary."""
+    name: str  # As its tool shows it, parameters included; unique in the suite together with `metric`
+    parameters: tuple[tuple[str, str], ...] = ()  # Names and values, where the file gives them
+    metric: str = TIME  # `time`, or the tool's own word for something else
+    unit: str = SECONDS  # `s` for times; empty where the file gives none
+    samples: tuple[ProcessSamples, ...] | None  # None where the file holds only a summary
     has_processes: bool = False
     """Whether each entry of `samples` is one process. False: the file does not say which process a value is from."""
     summary: SeriesSummary
-    n: int | None
-    """How many values were measured; None where the file does not say."""
-    inner_loops: int | None = None
-    """Iterations that one value is the mean of; None where unknown."""
-    what_is_missing: tuple[Fact, ...] = ()
-    """What a gate would need and this series lacks."""
+    n: int | None  # How many values were measured; None where the file does not say
+    inner_loops: int | None = None  # Iterations that one value is the mean of; None where unknown
+    what_is_missing: tuple[Fact, ...] = ()  # What a gate would need and this series lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSuite:
     """What one file holds, or what one arm of a run would hold in it."""
 
-    tool: str
-    """Who wrote it: `pyperf`, `asv`, ..."""
-    version: str | None
-    """Version of the tool or of its format, as the file gives it."""
-    source: str
-    """The file as named."""
-    series: tuple[ImportedSeries, ...]
-    """In the order of the file; not empty."""
+    tool: str  # Who wrote it: `pyperf`, `asv`, ..
+    version: str | None  # Version of the tool or of its format, as the file gives it
+    source: str  # The file as named
+    series: tuple[ImportedSeries, ...]  # In the order of the file; not empty
     commit: str | None = None
-    machine: str | None = None
-    """The machine in the file's own words."""
-    machine_id: str | None = None
-    """perfguard's identity of the machine; None where another tool measured."""
+    machine: str | None = None  # The machine in the file's own words
+    machine_id: str | None = None  # perfguard's identity of the machine; None where another tool measured
     python: str | None = None
     torch: str | None = None
     what_is_missing: tuple[Fact, ...] = ()
@@ -123,8 +103,7 @@ class Objection:
     """Why a gate could not use some series of a file as a baseline."""
 
     fact: Fact
-    series: tuple[str, ...]
-    """Names of the series, in the order of the file."""
+    series: tuple[str, ...]  # Names of the series, in the order of the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +111,9 @@ class ImportedComparison:
     """The same series in two files."""
 
     name: str
-    difference: Difference
-    """What the second file is against the first."""
-    reasons: tuple[Fact, ...]
-    """The numbers that lead to it, or what is missing."""
-    baseline_median_s: float | None = None
-    """Median seconds of one iteration in the first file."""
+    difference: Difference  # What the second file is against the first
+    reasons: tuple[Fact, ...]  # The numbers that lead to it, or what is missing
+    baseline_median_s: float | None = None  # Median seconds of one iteration in the first file
     candidate_median_s: float | None = None
     log_ratio: float | None = None
     """Estimated effect, with the ends of its interval, which are infinite when unknown."""
@@ -154,14 +130,11 @@ class ImportReport:
     """What `perfguard import` found."""
 
     schema: int = IMPORT_SCHEMA
-    suites: tuple[ImportedSuite, ...]
-    """One for each file."""
+    suites: tuple[ImportedSuite, ...]  # One for each file
     objections: tuple[tuple[Objection, ...], ...]
     """For each suite: why a gate could not judge by it; empty where it could."""
-    comparisons: tuple[ImportedComparison, ...] = ()
-    """The second file against the first; empty with one file."""
-    notes: tuple[Fact, ...] = ()
-    """What the reader must know beside the table."""
+    comparisons: tuple[ImportedComparison, ...] = ()  # The second file against the first; empty with one file
+    notes: tuple[Fact, ...] = ()  # What the reader must know beside the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,14 +144,10 @@ class RunExport:
     result: RunResult
     arms: Mapping[str, ImportedSuite]
     """What each arm measured in the main stage, by role; arms without any measurement are missing."""
-    measured_until: float | None
-    """End of the last block, seconds since the epoch; None where none ended."""
-    arm: str = "candidate"
-    """Role of the arm that formats with one side get."""
-    commit: str | None = None
-    """Commit of that arm."""
-    samples: bool = False
-    """Raw samples instead of verdicts, where a format has both."""
+    measured_until: float | None  # End of the last block, seconds since the epoch; None where none ended
+    arm: str = "candidate"  # Role of the arm that formats with one side get
+    commit: str | None = None  # Commit of that arm
+    samples: bool = False  # Raw samples instead of verdicts, where a format has both
 
     @property
     def suite(self) -> ImportedSuite:

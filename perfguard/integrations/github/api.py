@@ -36,10 +36,8 @@ class PullRequest:
     """An open pull request."""
 
     number: int
-    head_sha: str
-    """Its newest commit."""
-    head_repository: str | None
-    """`owner/name` that the commit was pushed to; None where that is deleted."""
+    head_sha: str  # Its newest commit
+    head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
     from_fork: bool
     labels: tuple[str, ...]
 
@@ -58,11 +56,7 @@ class GitHub(Connection):
     """One repository."""
 
     def __init__(self, *, repository: str, token: str | None, url: str = DEFAULT_URL, wait_s: float = 1.0) -> None:
-        """Nothing is asked yet; `token`, `url` and `wait_s` are those of a `Connection`.
-
-        Raises:
-            UsageError: The repository is no `owner/name`, or ghreq is missing.
-        """
+        """Nothing is asked yet; UsageError where the repository is no `owner/name`, or ghreq is missing."""
         if not _REPOSITORY.fullmatch(repository):
             raise UsageError(f"{repository!r} is not OWNER/NAME; set GITHUB_REPOSITORY or give --repository")
         super().__init__(token=token, url=url, wait_s=wait_s)

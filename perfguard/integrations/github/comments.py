@@ -35,14 +35,11 @@ class RunNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """What became of one artifact, or of all of them."""
+    """What became of one artifact, or of all of them, as a sentence; and a comment that could not be written."""
 
     said: str
-    """What was done, as a sentence."""
     unwritten: str | None = None
-    """The comment, where it could not be written."""
-    error: PerfguardError | None = None
-    """What went wrong; a token that may not comment is no error."""
+    error: PerfguardError | None = None  # What went wrong; a token that may not comment is no error
 
 
 def comment_on(

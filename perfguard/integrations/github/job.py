@@ -26,6 +26,7 @@ from perfguard.records.spec import Gating
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.culprits import culprit_texts
+from perfguard.report.lines import names_in
 from perfguard.report.messages.catalog import describe_all
 from perfguard.units import printable
 
@@ -39,10 +40,8 @@ class PullRequestEvent:
     """The pull request that a gate runs for."""
 
     number: int
-    head_sha: str
-    """The commit that was pushed, not the merge of it."""
-    from_fork: bool
-    """Whether it comes from another repository."""
+    head_sha: str  # The commit that was pushed, not the merge of it
+    from_fork: bool  # Whether it comes from another repository
     labels: tuple[str, ...]
 
 
@@ -50,32 +49,25 @@ class PullRequestEvent:
 class WorkflowRunEvent:
     """The workflow run that has ended."""
 
-    id: int
-    """Its number, which grows."""
-    attempt: int | None
-    """How often it was started, from 1; None where that is not known."""
+    id: int  # Its number, which grows
+    attempt: int | None  # How often it was started, from 1; None where that is not known
     head_sha: str
-    head_repository: str | None
-    """`owner/name` that the commit was pushed to; None where that is deleted."""
+    head_repository: str | None  # `owner/name` that the commit was pushed to; None where that is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What the runner tells a step, under the names of its variables; everything is None outside GitHub."""
 
-    repository: str | None
-    """`owner/name`."""
+    repository: str | None  # `owner/name`
     api_url: str | None
     server_url: str | None
     run_id: int | None
-    base_ref: str | None
-    """Branch that the pull request goes into."""
-    ref_name: str | None
-    """Branch that the run is for."""
+    base_ref: str | None  # Branch that the pull request goes into
+    ref_name: str | None  # Branch that the run is for
     token: str | None
     pull_request: PullRequestEvent | None
-    workflow_run: WorkflowRunEvent | None
-    """The run that this one reports on."""
+    workflow_run: WorkflowRunEvent | None  # The run that this one reports on
 
     def run_url(self, run_id: int) -> str | None:
         """Page of a workflow run."""
@@ -161,11 +153,9 @@ class Annotation:
     """A remark that GitHub shows in the pull request, at a line of a file where one is known."""
 
     level: Level
-    title: str
-    """One line."""
+    title: str  # One line
     message: str
-    file: str | None = None
-    """Path in the repository."""
+    file: str | None = None  # Path in the repository
     line: int | None = None
 
 
@@ -223,18 +213,19 @@ def annotations_of(result: RunResult) -> tuple[Annotation, ...]:
     ranked = sorted(result.gate.verdicts, key=lambda v: (v.gating is Gating.ADVISORY, list(Outcome).index(v.outcome)))
     # Identical arms pass by construction; what noise hid of them is nothing to warn of.
     told = _LEVELS.keys() - ({Outcome.INCONCLUSIVE} if result.gate.identical else set())
-    remarks = [_remark(v, blamed.get(v.case_id)) for v in ranked if v.outcome in told]
+    names = names_in(result)
+    remarks = [_remark(v, names[v.case_id], blamed.get(v.case_id)) for v in ranked if v.outcome in told]
     return tuple(remark for level in Level for remark in [r for r in remarks if r.level is level][:MOST_ANNOTATIONS])
 
 
-def _remark(verdict: Verdict, attribution: Attribution | None) -> Annotation:
+def _remark(verdict: Verdict, name: str, attribution: Attribution | None) -> Annotation:
     level = _LEVELS[verdict.outcome]
     if verdict.gating is Gating.ADVISORY and level is Level.ERROR:
         level = Level.WARNING
     file, line = _place(attribution)
     return Annotation(
         level=level,
-        title=f"perfguard: {verdict.case_id} {verdict.outcome.value}",
+        title=f"perfguard: {name} {verdict.outcome.value}",
         message="\n".join([describe_all(verdict.reasons), *(culprit_texts(attribution) if attribution else ())]),
         file=file,
         line=line,

@@ -22,12 +22,9 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpCountChange,
 class Rule(NamedTuple):
     """One kind of advice."""
 
-    find: Callable[[Evidence], Iterable[Hint]]
-    """Says what it found; nothing where its evidence is missing."""
-    codes: tuple[str, ...]
-    """Codes of its findings, without their prefix."""
-    change: ChangeRule | None = None
-    """Kind of difference between two op counts that shows the same thing."""
+    find: Callable[[Evidence], Iterable[Hint]]  # Says what it found; nothing where its evidence is missing
+    codes: tuple[str, ...]  # Codes of its findings, without their prefix
+    change: ChangeRule | None = None  # Kind of difference between two op counts that shows the same thing
 
 
 RULES: Sequence[Rule] = (

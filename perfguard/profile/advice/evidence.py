@@ -36,36 +36,24 @@ _LIST = re.compile(r"\{\d+:(\d+)\}")
 class Evidence:
     """One step, its program and its machine."""
 
-    target: Program = field(default_factory=Program)
-    """What was profiled."""
-    totals: tuple[OpTotal, ...] = ()
-    """Ops of a step, and what is in no op; together they are the profiled step."""
-    primitives: tuple[PrimitiveTotal, ...] = ()
-    """Calls of oneDNN and MKL in a step."""
-    op_counts: OpCounts | None = None
-    """What a step executes, counted."""
+    target: Program = field(default_factory=Program)  # What was profiled
+    totals: tuple[OpTotal, ...] = ()  # Ops of a step, and what is in no op; together they are the profiled step
+    primitives: tuple[PrimitiveTotal, ...] = ()  # Calls of oneDNN and MKL in a step
+    op_counts: OpCounts | None = None  # What a step executes, counted
     event_s: float = 0.0
     """What the profiler costs for each event, seconds; 0 leaves its cost in all times and shares."""
-    fingerprint: Fingerprint | None = None
-    """The machine."""
-    software: SoftwareFacts | None = None
-    """What the profiled arm ran on; None takes that of the fingerprint."""
-    isa_class: str = ""
-    """The widest instruction set of the machine, in oneDNN's words; empty where unknown."""
-    threads: int | None = None
-    """Threads that torch computed with."""
-    cpus: int | None = None
-    """CPUs that they could run on."""
-    faults: float | None = None
-    """Minor page faults in an unprofiled step."""
-    program: ProgramFacts | None = None
-    """What the process says of its model."""
+    fingerprint: Fingerprint | None = None  # The machine
+    software: SoftwareFacts | None = None  # What the profiled arm ran on; None takes that of the fingerprint
+    isa_class: str = ""  # The widest instruction set of the machine, in oneDNN's words; empty where unknown
+    threads: int | None = None  # Threads that torch computed with
+    cpus: int | None = None  # CPUs that they could run on
+    faults: float | None = None  # Minor page faults in an unprofiled step
+    program: ProgramFacts | None = None  # What the process says of its model
     shortest_call_s: Mapping[OpKey, float] = field(default_factory=dict)
     """Seconds of one call of an op in the step in which it was fastest; see `shortest_calls`."""
     replayed_s: Mapping[OpKey, float] = field(default_factory=dict)
     """Seconds of one call of an op when it is called alone, with other values in tensors of the same kind."""
-    comparison: Attribution | None = None
-    """How this step differs from the baseline's."""
+    comparison: Attribution | None = None  # How this step differs from the baseline's
 
     @property
     def isa(self) -> Isa:
@@ -126,14 +114,10 @@ def shortest_calls(profile: OpProfile) -> dict[OpKey, float]:
 class Tensor:
     """One tensor of a call."""
 
-    shape: tuple[int, ...]
-    """Empty for a scalar, and for a list of tensors."""
-    dtype: str
-    """`f32`; empty where the trace has none."""
-    layout: str
-    """`channels_last`; empty where the trace has none."""
-    elements: int
-    """Of a list those of all its tensors."""
+    shape: tuple[int, ...]  # Empty for a scalar, and for a list of tensors
+    dtype: str  # `f32`; empty where the trace has none
+    layout: str  # `channels_last`; empty where the trace has none
+    elements: int  # Of a list those of all its tensors
 
     @property
     def image_layout(self) -> str:

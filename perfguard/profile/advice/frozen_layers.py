@@ -25,12 +25,9 @@ class _Layer:
     """A module with weights, and what it computes in backward."""
 
     facts: ModuleFacts
-    learns: bool
-    """Whether its weights are updated; where no optimizer is known, whether they require gradients."""
-    ops: Sequence[OpTotal]
-    """Ops of its backward."""
-    weights_s: float
-    """Seconds in primitives that compute gradients of weights."""
+    learns: bool  # Whether its weights are updated; where no optimizer is known, whether they require gradients
+    ops: Sequence[OpTotal]  # Ops of its backward
+    weights_s: float  # Seconds in primitives that compute gradients of weights
 
     @property
     def makes_weight_gradients(self) -> bool:

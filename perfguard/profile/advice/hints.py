@@ -22,21 +22,15 @@ WORTH_A_CHANGE = 0.05
 class Hint:
     """What a rule found, before its place and its part of the step are known."""
 
-    code: str
-    """Of the finding, without its prefix."""
-    seen: Sequence[Fact]
-    """The evidence."""
+    code: str  # Of the finding, without its prefix
+    seen: Sequence[Fact]  # The evidence
     _: KW_ONLY
     ops: Sequence[OpTotal] = ()
     """Ops that are concerned. Without ops and primitives the finding has no share of the step."""
-    primitives: Sequence[PrimitiveTotal] = ()
-    """Library calls that are concerned."""
-    places: Iterable[tuple[StepPhase, str]] = ()
-    """Phases and modules of counts whose time is not known."""
-    severity: Severity | None = None
-    """None for that of the finding's share."""
-    least_share: float = 0.0
-    """Part of the step from which it is reported."""
+    primitives: Sequence[PrimitiveTotal] = ()  # Library calls that are concerned
+    places: Iterable[tuple[StepPhase, str]] = ()  # Phases and modules of counts whose time is not known
+    severity: Severity | None = None  # None for that of the finding's share
+    least_share: float = 0.0  # Part of the step from which it is reported
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that try it, empty ones unset; without any, an edit is compared."""
     profile: EnvProfile | None = None

@@ -15,12 +15,9 @@ _HERE = ArmSpec(text="dir:.", directory=".")
 class Program:
     """A case or a script in one arm; neither where only a trace is known."""
 
-    case_id: str = ""
-    """The case; empty for a script."""
-    script: tuple[str, ...] = ()
-    """The script and its arguments."""
-    arm: ArmSpec = _HERE
-    """The arm that was profiled."""
+    case_id: str = ""  # The case; empty for a script
+    script: tuple[str, ...] = ()  # The script and its arguments
+    arm: ArmSpec = _HERE  # The arm that was profiled
 
 
 def after_edit(program: Program) -> str:

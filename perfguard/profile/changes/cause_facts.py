@@ -181,11 +181,8 @@ def _exchange(diff: OpDiff, columns: Sequence[int]) -> list[tuple[tuple[str, ...
 
     A fused op stands for all that it made needless, and for what it had to prepare.
     """
-    names, ops, more = (
-        [short_op(key) for key in diff.ops.keys],
-        diff.ops,
-        diff.ops.candidate_calls - diff.ops.baseline_calls,
-    )
+    ops, names = diff.ops, [short_op(key) for key in diff.ops.keys]
+    more = ops.candidate_calls - ops.baseline_calls
     has_fused = any(names[column].startswith(_FUSED) for column in columns if diff.is_exact(column))
     least_share = _COUNTED_FOR_FUSED if has_fused else _COUNTED
     found: list[tuple[tuple[str, ...], int | float]] = []

@@ -54,8 +54,7 @@ class RowKey:
     place: Place
     name: str
     detail: str
-    implementation: str
-    """One spelling on both sides where only the spelling differs."""
+    implementation: str  # One spelling on both sides where only the spelling differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

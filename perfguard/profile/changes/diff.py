@@ -45,20 +45,14 @@ _COUNTED = {
 class OpDiff:
     """The ops of two arms, compared one by one."""
 
-    ops: PairedOps
-    """Both arms, one column a key; all the rest is in the same columns."""
+    ops: PairedOps  # Both arms, one column a key; all the rest is in the same columns
     pairs: ProcessPairs
-    overhead: Overhead
-    """What was taken out as the profiler's cost."""
-    levels_s: FloatArray
-    """Mean seconds of both arms, not below 0."""
+    overhead: Overhead  # What was taken out as the profiler's cost
+    levels_s: FloatArray  # Mean seconds of both arms, not below 0
     noise: SharedNoise
-    differences: Differences
-    """Of the ops' seconds in a step."""
-    q: FloatArray
-    """Adjusted p-values; 1 for ops that were not tested."""
-    changes: tuple[ChangeClass, ...]
-    """What happened to each op."""
+    differences: Differences  # Of the ops' seconds in a step
+    q: FloatArray  # Adjusted p-values; 1 for ops that were not tested
+    changes: tuple[ChangeClass, ...]  # What happened to each op
     relocations: Mapping[int, int]
     """Columns of ops that are called from elsewhere, and the columns under which they came back."""
 

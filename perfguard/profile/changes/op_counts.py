@@ -179,13 +179,13 @@ def _call_changes(residue: Residue) -> Iterable[Change]:
 
     Backward, reorders and copies that grow with them belong to them.
     """
-    found: dict[tuple[StepPhase, bool, tuple[str, ...]], list[tuple[Place, Counts, frozenset[RowKey]]]]
-    found = defaultdict(list)
+    found: dict[tuple[StepPhase, bool, tuple[str, ...]], list[tuple[Place, Counts, frozenset[RowKey]]]] = {}
     for (_, more), names in _changed_ops(residue).items():
         first = next(place for phase in StepPhase for place in names if place.phase is phase)
         ops = leading(names[first])
         counts = residue.counts(row for row in residue.at(first, OpCountKind.OP) if row.name in ops)
-        found[first.phase, more, tuple(ops)].append((first, counts, _take_calls(residue, names, counts)))
+        rows = _take_calls(residue, names, counts)
+        found.setdefault((first.phase, more, tuple(ops)), []).append((first, counts, rows))
     for (phase, _, named), modules in found.items():
         places, counted, explained = zip(*modules, strict=True)
         rows, counts = frozenset[RowKey]().union(*explained), sum(counted, Counts())

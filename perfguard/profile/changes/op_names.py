@@ -78,14 +78,10 @@ for _chain in """
 class Fusion:
     """Work that one op does at once or many do piece by piece."""
 
-    kind: str
-    """First part of the codes of its changes: `attention.unfused`."""
-    fused: frozenset[str]
-    """Names of the op, with wrappers that exist only around it."""
-    core: Group
-    """Group of the ops without which nothing was taken to pieces."""
-    groups: frozenset[Group]
-    """Groups of the ops that do the same in pieces."""
+    kind: str  # First part of the codes of its changes: `attention.unfused`
+    fused: frozenset[str]  # Names of the op, with wrappers that exist only around it
+    core: Group  # Group of the ops without which nothing was taken to pieces
+    groups: frozenset[Group]  # Groups of the ops that do the same in pieces
 
 
 FUSIONS = tuple(

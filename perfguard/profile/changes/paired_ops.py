@@ -37,14 +37,11 @@ DTYPE_COPIES = CASTS | {"empty_like", "empty_strided", "ToCopyBackward0"}
 class PairedOps:
     """Ops of both arms, aligned by their keys, the profiler's cost taken out."""
 
-    keys: tuple[OpKey, ...]
-    """The baseline's keys, then those that only the candidate has."""
+    keys: tuple[OpKey, ...]  # The baseline's keys, then those that only the candidate has
     baseline_s: FloatArray
-    candidate_s: FloatArray
-    """Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op."""
+    candidate_s: FloatArray  # Seconds in a typical step, shape `(pairs, keys)`; 0 where the arm has no such op
     baseline_calls: FloatArray
-    candidate_calls: FloatArray
-    """Calls in a step, shape `(keys,)`."""
+    candidate_calls: FloatArray  # Calls in a step, shape `(keys,)`
     count_change: IntArray
     """1 where every step of the candidate has more calls than any of the baseline, -1 where fewer, else 0."""
     overhead_error_s: FloatArray
@@ -84,24 +81,18 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
     # Where steps without the profiler say what a step takes, what is left out of ops is unexplained. Of traces taken
     # elsewhere whole steps are left out, lest their difference goes where nobody can look for it.
     whole_steps = not (baseline.has_bare_steps and candidate.has_bare_steps)
-    seconds, calls, costs_s = zip(
-        *(
-            _side(arm, processes, keys, overhead, whole_steps=whole_steps)
-            for arm, processes in ((baseline, pairs.baseline), (candidate, pairs.candidate))
-        ),
-        strict=True,
-    )
-    before, after = calls
+    before_s, before, cost_before_s = _side(baseline, pairs.baseline, keys, overhead, whole_steps=whole_steps)
+    after_s, after, cost_after_s = _side(candidate, pairs.candidate, keys, overhead, whole_steps=whole_steps)
     lines = {**baseline.profile.sources, **candidate.profile.sources, **_changed_lines(baseline, candidate)}
     return PairedOps(
         keys=keys,
-        baseline_s=seconds[0],
-        candidate_s=seconds[1],
+        baseline_s=before_s,
+        candidate_s=after_s,
         baseline_calls=before.mean(axis=0),
         candidate_calls=after.mean(axis=0),
         count_change=(after.min(axis=0) > before.max(axis=0)).astype(np.int64)
         - (after.max(axis=0) < before.min(axis=0)),
-        overhead_error_s=np.abs(costs_s[1] - costs_s[0]) * overhead.error_ratio,
+        overhead_error_s=np.abs(cost_after_s - cost_before_s) * overhead.error_ratio,
         sources=tuple(lines.get(key) for key in keys),
         implementations=tuple(
             (baseline.implementations.get(key, ()), candidate.implementations.get(key, ())) for key in keys
@@ -141,33 +132,23 @@ def _side(
 class CauseKind(str, Enum):
     """Why ops form one cause; those that bring others with them first."""
 
-    OPTIMIZER = "optimizer"
-    """They belong to one optimizer."""
-    LAYOUT = "layout"
-    """Their tensors have another memory format, or they copy tensors for that."""
-    DTYPE = "dtype"
-    """Their tensors have another dtype, or they cast tensors for that."""
-    SHAPE = "shape"
-    """Their tensors have other shapes."""
+    OPTIMIZER = "optimizer"  # They belong to one optimizer
+    LAYOUT = "layout"  # Their tensors have another memory format, or they copy tensors for that
+    DTYPE = "dtype"  # Their tensors have another dtype, or they cast tensors for that
+    SHAPE = "shape"  # Their tensors have other shapes
     IMPLEMENTATION = "implementation"
     """Libraries run them with other kernels, of the same ISA before and of the same ISA after; or one side has none."""
-    CALLS = "calls"
-    """Their places are called more or less often, by the same factor."""
-    REPLACED = "replaced"
-    """They came or went at their place, in the same manner in all of its places."""
-    TIME = "time"
-    """The same op in one phase, executed as before, takes another time."""
+    CALLS = "calls"  # Their places are called more or less often, by the same factor
+    REPLACED = "replaced"  # They came or went at their place, in the same manner in all of its places
+    TIME = "time"  # The same op in one phase, executed as before, takes another time
 
 
 class Certainty(Enum):
     """What a cause rests on."""
 
-    EXACT = "exact"
-    """On counts or on what the library chose: a fact. Its cost is an estimate all the same."""
-    SIGNIFICANT = "significant"
-    """Each of its ops differs significantly."""
-    OPEN = "open"
-    """On nothing yet: its sum is still to be tested."""
+    EXACT = "exact"  # On counts or on what the library chose: a fact. Its cost is an estimate all the same.
+    SIGNIFICANT = "significant"  # Each of its ops differs significantly
+    OPEN = "open"  # On nothing yet: its sum is still to be tested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +159,13 @@ class Cause:
     certainty: Certainty
     columns: tuple[int, ...]
     """Columns of the ops; not empty, of no other cause. Of a weighed cause, those first that drive it most."""
-    lost: str = ""
-    """`Adam`, `channels_last`, `avx512_core`; empty where the kind has none."""
-    gained: str = ""
-    """What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed."""
+    lost: str = ""  # `Adam`, `channels_last`, `avx512_core`; empty where the kind has none
+    gained: str = ""  # What took its place: `SGD`, `contiguous`, `avx2`; the same for an optimizer that stayed
     delta_s: float = 0.0
     lower_s: float = -math.inf
     upper_s: float = math.inf
     """Seconds in a step, candidate minus baseline, with the 95 % interval; infinite where it is unknown."""
-    p: float = 1.0
-    """Two-sided, of H0 `no difference`; 1 where nothing can be said."""
+    p: float = 1.0  # Two-sided, of H0 `no difference`; 1 where nothing can be said
 
     @property
     def is_exact(self) -> bool:
@@ -205,7 +183,7 @@ class Cause:
         return math.isfinite(self.upper_s) and not self.is_significant
 
 
-def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> Iterable[Cause]:
+def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[int]) -> list[Cause]:
     """One op of one place, on tensors of one kind before and of another kind after; in the order of the first columns.
 
     Of several properties that changed, the first of shape, dtype and layout counts. Columns are the baseline's and then
@@ -221,22 +199,17 @@ def find_twins(ops: PairedOps, changes: Sequence[ChangeClass], among: Iterable[i
         return grouped(there, lambda column: (ops.place(column), ops.keys[column].op))
 
     before, after = by_op(BEFORE, ops.before_s), by_op(AFTER, ops.after_s)
-    for name in sorted(before.keys() & after.keys(), key=lambda name: min(before[name])):
-        twin = _twin(ops, before[name], after[name])
-        if twin.kind is not CauseKind.SHAPE or _is_the_same_work(ops.keys[before[name][0]], ops.keys[after[name][0]]):
-            yield twin
+    names = sorted(before.keys() & after.keys(), key=lambda name: min(before[name]))
+    return [twin for name in names if (twin := _twin(ops, before[name], after[name])) is not None]
 
 
-def _is_the_same_work(before: OpKey, after: OpKey) -> bool:
-    """Whether an op that has other shapes now may do the same for them as before."""
-    are_of_numbers = {set(key.shapes.split()) <= {"[]"} for key in (before, after)}  # no tensor has a dimension
-    return short_op(before) not in LAYOUT_COPIES | DTYPE_COPIES and len(are_of_numbers) == 1
-
-
-def _twin(ops: PairedOps, before: list[int], after: list[int]) -> Cause:
+def _twin(ops: PairedOps, before: list[int], after: list[int]) -> Cause | None:
     old, new = [ops.keys[column] for column in before], [ops.keys[column] for column in after]
     first = old[0]
     if {key.shapes for key in old} != {key.shapes for key in new}:
+        are_of_numbers = {set(key.shapes.split()) <= {"[]"} for key in (first, new[0])}  # no tensor has a dimension
+        if short_op(first) in LAYOUT_COPIES | DTYPE_COPIES or len(are_of_numbers) > 1:
+            return None
         kind, (lost, gained) = CauseKind.SHAPE, (first.shapes, new[0].shapes)
     elif {key.dtypes for key in old} != {key.dtypes for key in new}:
         kind, (lost, gained) = CauseKind.DTYPE, _words(first.dtypes, new[0].dtypes)

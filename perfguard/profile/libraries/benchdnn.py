@@ -41,14 +41,10 @@ class UnsupportedPrimitiveError(Exception):
 class PrimitiveProblem:
     """A primitive with its tensors and settings: equal executions of a step."""
 
-    call: PrimitiveCall
-    """One of them."""
-    implementations: tuple[str, ...]
-    """What oneDNN chose for it, sorted."""
-    calls: float
-    """In a step."""
-    observed_s: float
-    """Seconds of a step in all of them, as the library reports them."""
+    call: PrimitiveCall  # One of them
+    implementations: tuple[str, ...]  # What oneDNN chose for it, sorted
+    calls: float  # In a step
+    observed_s: float  # Seconds of a step in all of them, as the library reports them
 
 
 def primitive_problems(calls: Iterable[PrimitiveCall], *, steps: int = 1) -> tuple[PrimitiveProblem, ...]:
@@ -128,16 +124,11 @@ def _pattern(template: str) -> re.Pattern[str] | None:
 class MemoryDescriptor(NamedTuple):
     """One tensor of a primitive."""
 
-    argument: str
-    """`src`, `wei`, `bia`, `dst`, `src_layer`, …"""
-    dtype: str
-    """`f32`; `undef` where it is not used."""
-    tag: str
-    """Layout: `acdb`, `Acdb16a`, `any` where oneDNN chose it."""
-    strides: str
-    """`8x4x1`; empty where the tag says it."""
-    flags: str
-    """`f0`, `f0_mask2`, …"""
+    argument: str  # `src`, `wei`, `bia`, `dst`, `src_layer`, …
+    dtype: str  # `f32`; `undef` where it is not used
+    tag: str  # Layout: `acdb`, `Acdb16a`, `any` where oneDNN chose it
+    strides: str  # `8x4x1`; empty where the tag says it
+    flags: str  # `f0`, `f0_mask2`, …
 
 
 _Tensors = Sequence[MemoryDescriptor]
@@ -280,12 +271,10 @@ def _rnn_types(tensors: _Tensors) -> list[str]:
 class _Driver(NamedTuple):
     """How benchdnn wants one kind of primitive."""
 
-    name: str
-    """Without the dashes."""
+    name: str  # Without the dashes
     types: Callable[[_Tensors], list[str]]
     layouts: Callable[[_Tensors], list[str]]
-    extras: tuple[str, ...] = ()
-    """Names of auxiliary fields that become options, `alg:relu` to `--alg=relu`."""
+    extras: tuple[str, ...] = ()  # Names of auxiliary fields that become options, `alg:relu` to `--alg=relu`
 
 
 _DRIVERS = {

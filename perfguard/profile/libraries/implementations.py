@@ -26,16 +26,11 @@ _PLACES = {
 class Turn(IntEnum):
     """How a second choice stands to a first; the opposite turn has the opposite sign."""
 
-    FALLBACK = 2
-    """From an optimised kernel to the reference or to a plain matrix product."""
-    LOWER = 1
-    """To narrower vectors, or from one fallback to the worse one."""
-    SIDEWAYS = 0
-    """Another kernel of the same instruction set, or one that cannot be ranked."""
-    HIGHER = -1
-    """To wider vectors, or from one fallback to the better one."""
-    RECOVERED = -2
-    """From a fallback back to an optimised kernel."""
+    FALLBACK = 2  # From an optimised kernel to the reference or to a plain matrix product
+    LOWER = 1  # To narrower vectors, or from one fallback to the worse one
+    SIDEWAYS = 0  # Another kernel of the same instruction set, or one that cannot be ranked
+    HIGHER = -1  # To wider vectors, or from one fallback to the better one
+    RECOVERED = -2  # From a fallback back to an optimised kernel
 
 
 def turn_of(before: str, after: str) -> Turn:

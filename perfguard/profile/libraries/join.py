@@ -49,14 +49,10 @@ _GROUPS = {
 class JoinedStep:
     """The library calls of one step, each with the op that made it."""
 
-    calls: tuple[PrimitiveCall, ...]
-    """Executions and creations, in the order of the log."""
-    keys: tuple[OpKey | None, ...]
-    """The op of each call; None where it could not be placed."""
-    offset_s: float
-    """What was added to the log's clock."""
-    silent: frozenset[OpKey] = frozenset()
-    """Ops that certainly called no library whose log was read."""
+    calls: tuple[PrimitiveCall, ...]  # Executions and creations, in the order of the log
+    keys: tuple[OpKey | None, ...]  # The op of each call; None where it could not be placed
+    offset_s: float  # What was added to the log's clock
+    silent: frozenset[OpKey] = frozenset()  # Ops that certainly called no library whose log was read
 
     @property
     def unplaced(self) -> int:

@@ -257,12 +257,9 @@ class _Join:
 class Taker:
     """What takes some items in a row."""
 
-    fits: Sequence[bool]
-    """Whether it takes each item."""
-    counts: tuple[int, ...] = ()
-    """How many it takes, the likeliest first; empty for any number."""
-    has_enough: bool = False
-    """Whether it is not expected to take any."""
+    fits: Sequence[bool]  # Whether it takes each item
+    counts: tuple[int, ...] = ()  # How many it takes, the likeliest first; empty for any number
+    has_enough: bool = False  # Whether it is not expected to take any
 
 
 class _Best(NamedTuple):
@@ -270,10 +267,8 @@ class _Best(NamedTuple):
 
     cost: float
     """1 for an unlikely number and for an item of a taker that has enough, 2 for a taker that goes without."""
-    ways: int
-    """In how many ways that can be, up to 2."""
-    taken: int
-    """How many the first taker takes in one of them."""
+    ways: int  # In how many ways that can be, up to 2
+    taken: int  # How many the first taker takes in one of them
 
     def after(self, taken: int, *, cost: int) -> _Best:
         """The way in which a taker takes some items first."""

@@ -78,33 +78,22 @@ _DIRECTIONS = {
 class PrimitiveCall:
     """One execution or creation of a primitive, or one call of an MKL routine, as logged."""
 
-    library: str
-    """`onednn` or `mkl`."""
-    operation: str
-    """`exec`, or how a primitive was made: `create:cache_hit`, `create:cache_miss`, …"""
-    primitive: str
-    """`convolution`, `reorder`, …; for MKL the routine in small letters, `sgemm`."""
+    library: str  # `onednn` or `mkl`
+    operation: str  # `exec`, or how a primitive was made: `create:cache_hit`, `create:cache_miss`, …
+    primitive: str  # `convolution`, `reorder`, …; for MKL the routine in small letters, `sgemm`
     time_s: float
     """Wall time of the call, not negative. oneDNN's is a difference of milliseconds since the epoch, a multiple of
     2**-12 ms."""
-    line: int
-    """Number of its line in the log, from 0: the order of calls of both libraries."""
-    timestamp_s: float | None = None
-    """When it began, since the epoch; None where the log has none."""
-    engine: str = ""
-    """`cpu`, `gpu:0`; empty in logs of MKL-DNN."""
-    implementation: str = ""
-    """`brg_conv_fwd:avx512_core`; empty for MKL."""
+    line: int  # Number of its line in the log, from 0: the order of calls of both libraries
+    timestamp_s: float | None = None  # When it began, since the epoch; None where the log has none
+    engine: str = ""  # `cpu`, `gpu:0`; empty in logs of MKL-DNN
+    implementation: str = ""  # `brg_conv_fwd:avx512_core`; empty for MKL
     prop_kind: str = ""
     """`forward_training`, `backward_data`, …; `undef` where the primitive has none; empty for MKL."""
-    memory: str = ""
-    """Memory descriptors; empty for MKL."""
-    attributes: str = ""
-    """Post-ops, scales, scratchpad; for MKL its settings, `CNR:OFF Dyn:1 …`."""
-    auxiliary: str = ""
-    """Algorithm and the like."""
-    problem: str = ""
-    """benchdnn's problem descriptor; for MKL the routine's arguments without pointers."""
+    memory: str = ""  # Memory descriptors; empty for MKL
+    attributes: str = ""  # Post-ops, scales, scratchpad; for MKL its settings, `CNR:OFF Dyn:1 …`
+    auxiliary: str = ""  # Algorithm and the like
+    problem: str = ""  # benchdnn's problem descriptor; for MKL the routine's arguments without pointers
 
     @property
     def direction(self) -> str:
@@ -132,12 +121,9 @@ class VerboseLog:
     calls: tuple[PrimitiveCall, ...]
     malformed: int
     """Messages of the library that could not be read: cut, mixed with other text, or of an unknown kind."""
-    version: str | None = None
-    """`3.12.0`; None where the log has no header: it is printed once a process."""
-    isa: str | None = None
-    """`Intel AVX-512 with Intel DL Boost and bfloat16 support`, likewise."""
-    threads: int | None = None
-    """What the runtime could use when the header was printed, likewise."""
+    version: str | None = None  # `3.12.0`; None where the log has no header: it is printed once a process
+    isa: str | None = None  # `Intel AVX-512 with Intel DL Boost and bfloat16 support`, likewise
+    threads: int | None = None  # What the runtime could use when the header was printed, likewise
 
 
 def parse_verbose(lines: Iterable[str]) -> VerboseLog:
@@ -168,10 +154,8 @@ class _Message(NamedTuple):
     """One message of a library within a log."""
 
     line: int
-    text: str
-    """From its marker on, without the line end."""
-    is_whole: bool
-    """Whether nothing shows that it was cut."""
+    text: str  # From its marker on, without the line end
+    is_whole: bool  # Whether nothing shows that it was cut
 
 
 def _messages(lines: Iterable[str], *, of_mkl: bool) -> Iterator[_Message]:

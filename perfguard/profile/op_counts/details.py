@@ -31,12 +31,9 @@ _BYTES = {"f64": 8, "s64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2, "s8": 1, 
 class OpDetail:
     """An op's tensors, each part a list with one entry for each of them; empty where the trace has none."""
 
-    shapes: str
-    """`[2,64,56,56] [64,64,1,1]`."""
-    dtypes: str
-    """`bf16 bf16`."""
-    layouts: str
-    """`channels_last contiguous`."""
+    shapes: str  # `[2,64,56,56] [64,64,1,1]`
+    dtypes: str  # `bf16 bf16`
+    layouts: str  # `channels_last contiguous`
 
     @property
     def channels_last(self) -> int:
@@ -48,24 +45,18 @@ class OpDetail:
 class Memory:
     """One memory descriptor of a primitive."""
 
-    argument: str
-    """`src`, `wei`, `diff_dst`, …"""
-    dtype: str
-    """`f32`, `bf16`, …; `undef` for none."""
-    tag: str
-    """`acdb`, `aBcd16b`; empty where the format is not blocked."""
+    argument: str  # `src`, `wei`, `diff_dst`, …
+    dtype: str  # `f32`, `bf16`, …; `undef` for none
+    tag: str  # `acdb`, `aBcd16b`; empty where the format is not blocked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimitiveDetail:
     """What a primitive worked on."""
 
-    memory: str
-    """Memory descriptors as logged."""
-    problem: str
-    """In benchdnn's syntax; arguments for MKL."""
-    attributes: str
-    """Post-ops, scales, maths mode; empty for none."""
+    memory: str  # Memory descriptors as logged
+    problem: str  # In benchdnn's syntax; arguments for MKL
+    attributes: str  # Post-ops, scales, maths mode; empty for none
 
     @property
     def descriptors(self) -> tuple[Memory, ...]:

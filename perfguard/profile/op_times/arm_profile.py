@@ -17,20 +17,16 @@ from perfguard.records.steps.ops import OpKey
 class EventCost:
     """What the profiler costs, measured on empty events; in a step caches are colder."""
 
-    event_s: float = 0.0
-    """Seconds for the event of an op; 0 where it is not known."""
-    module_s: float = 0.0
-    """Seconds for the event of a module, which hooks open and close."""
-    own_share: float = 0.2
-    """Part of an op's event that falls into the op itself; the rest is its parent's."""
+    event_s: float = 0.0  # Seconds for the event of an op; 0 where it is not known
+    module_s: float = 0.0  # Seconds for the event of a module, which hooks open and close
+    own_share: float = 0.2  # Part of an op's event that falls into the op itself; the rest is its parent's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArmProfile:
     """The profiled and the unprofiled steps of one arm."""
 
-    profile: OpProfile
-    """Profiled steps."""
+    profile: OpProfile  # Profiled steps
     bare_s: FloatArray = field(default_factory=lambda: np.empty(0))
     """Wall seconds of each unprofiled step, shape `(bare steps,)`; empty for a trace taken elsewhere."""
     bare_thread_s: FloatArray = field(default_factory=lambda: np.empty(0))
@@ -39,8 +35,7 @@ class ArmProfile:
     """Which process each unprofiled step ran in, numbered as in `profile`."""
     implementations: Mapping[OpKey, tuple[str, ...]] = field(default_factory=dict)
     """What computed an op, as `runners` says, sorted; empty where it is not known of any."""
-    event_cost: EventCost = EventCost()
-    """What the profiler costs for an event, as measured on empty ones."""
+    event_cost: EventCost = EventCost()  # What the profiler costs for an event, as measured on empty ones
 
     @property
     def has_bare_steps(self) -> bool:

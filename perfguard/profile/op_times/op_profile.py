@@ -28,25 +28,19 @@ _NS_PER_S = 1e9
 class OpProfile:
     """Profiled steps of one arm. Time in no op is `PYTHON_OP` at its place, so that the keys make up the step."""
 
-    keys: tuple[OpKey, ...]
-    """Kinds of ops, each once."""
-    calls: IntArray
-    """Calls, shape `(steps, keys)`; of `PYTHON_OP` the annotations at its place."""
-    module_calls: IntArray
-    """Those of the calls that are events of modules, shape `(steps, keys)`."""
+    keys: tuple[OpKey, ...]  # Kinds of ops, each once
+    calls: IntArray  # Calls, shape `(steps, keys)`; of `PYTHON_OP` the annotations at its place
+    module_calls: IntArray  # Those of the calls that are events of modules, shape `(steps, keys)`
     child_events: IntArray
     """Events directly in it, shape `(steps, keys)`; over the keys they add up to the step's. A part of what the
     profiler costs for an event is spent around it."""
     self_s: FloatArray
     """Seconds in it and in nothing below it, shape `(steps, keys)`; over the keys they add up to `wall_s`."""
-    wall_s: FloatArray
-    """Seconds of the step's window, profiled, shape `(steps,)`."""
-    process: IntArray
-    """Which process the step ran in, shape `(steps,)`."""
+    wall_s: FloatArray  # Seconds of the step's window, profiled, shape `(steps,)`
+    process: IntArray  # Which process the step ran in, shape `(steps,)`
     sources: Mapping[OpKey, str]
     """Line of the user's code that led to an op, where known; of time in no op the line that took most of it."""
-    python_lines: LineTimes = field(default_factory=dict)
-    """Seconds of lines in no op, where known."""
+    python_lines: LineTimes = field(default_factory=dict)  # Seconds of lines in no op, where known
 
     @property
     def events(self) -> IntArray:

@@ -36,16 +36,12 @@ class Overhead:
 
     event_s: float
     """Seconds for the event of an op, of autograd's engine, or of a plain annotation; 0 without unprofiled steps."""
-    module_s: float
-    """Seconds for the event of a module, with the hooks that open and close it."""
-    own_share: float
-    """Part of an op's event that lies inside it; the rest is around it."""
+    module_s: float  # Seconds for the event of a module, with the hooks that open and close it
+    own_share: float  # Part of an op's event that lies inside it; the rest is around it
     cold_ratio: float
     """Part of the time between events, of at most `COLD_AFTER_S` each, that is the profiler's beside that."""
-    error_ratio: float
-    """Standard error of all the cost, relative to it; at most 1."""
-    step_ratio: float
-    """How much longer a profiled step of the baseline takes; nan where unknown."""
+    error_ratio: float  # Standard error of all the cost, relative to it; at most 1
+    step_ratio: float  # How much longer a profiled step of the baseline takes; nan where unknown
 
 
 NO_OVERHEAD = Overhead(event_s=0.0, module_s=0.0, own_share=0.0, cold_ratio=0.0, error_ratio=0.0, step_ratio=math.nan)
@@ -57,8 +53,7 @@ class ChargedEvents(NamedTuple):
 
     plain: FloatArray
     """Events that hooks have no part in; over the keys they add up to the step's events but for the modules'."""
-    modules: FloatArray
-    """Events of modules, all of them at places' time in no op."""
+    modules: FloatArray  # Events of modules, all of them at places' time in no op
 
 
 def profiler_cost_s(profile: OpProfile, overhead: Overhead) -> FloatArray:

@@ -27,12 +27,9 @@ FLOATING = frozenset({"fp64", "fp32", "bf16", "fp16"})
 class Tensor(NamedTuple):
     """Sizes and memory of a tensor."""
 
-    sizes: Sequence[int]
-    """Empty for a number."""
-    dtype: str
-    """`fp32`, `int64`, …"""
-    stored: int
-    """Elements in memory: all of a dimension that was expanded are one."""
+    sizes: Sequence[int]  # Empty for a number
+    dtype: str  # `fp32`, `int64`, …
+    stored: int  # Elements in memory: all of a dimension that was expanded are one
 
     @property
     def elements(self) -> int:
@@ -64,10 +61,8 @@ class Work:
     """Floating-point operations, a multiplication and its addition being two; None where only bytes are counted."""
     size_bytes: float
     """Bytes of what it reads and of what it writes, each once, as if caches held everything between."""
-    dtype: str
-    """What it computes in: `bf16`."""
-    assumed: tuple[str, ...] = ()
-    """What is not recorded and had to be guessed."""
+    dtype: str  # What it computes in: `bf16`
+    assumed: tuple[str, ...] = ()  # What is not recorded and had to be guessed
 
 
 def work_of_tensors(read: Iterable[Tensor], written: Iterable[Tensor], *, flops: float | None = None) -> Work:

@@ -42,16 +42,12 @@ _NS_PER_S = 1e9
 class _Lists(NamedTuple):
     """The lists that an op is called with."""
 
-    like_parameters: tuple[int, ...]
-    """Arguments that have one tensor for each parameter, of its size."""
-    counts: int | None = None
-    """Argument that has one number for each parameter."""
+    like_parameters: tuple[int, ...]  # Arguments that have one tensor for each parameter, of its size
+    counts: int | None = None  # Argument that has one number for each parameter
     optional: int | None = None
     """Argument that is like the parameters only where a flag is true or a factor is not zero."""
-    switch: int = 0
-    """That flag or factor."""
-    increment: bool = False
-    """Whether it has such lists only where it adds 1 to them."""
+    switch: int = 0  # That flag or factor
+    increment: bool = False  # Whether it has such lists only where it adds 1 to them
 
 
 _ADAM = _Lists((0, 1, 2, 3), counts=5, optional=4, switch=11)
@@ -95,30 +91,19 @@ def filled_lists(
 class Problem:
     """An op with one set of arguments. The four lists are as in the trace, one entry for each argument."""
 
-    op: str
-    """`aten::convolution`."""
-    dims: Sequence[Any]
-    """Sizes of a tensor, a list of those for a list of tensors, else empty."""
-    types: Sequence[str]
-    """C++ type of a tensor's elements, `TensorList`, `Scalar`, `ScalarList`, or empty."""
-    strides: Sequence[Any]
-    """Like `dims`; empty where the trace has none."""
-    concrete: Sequence[str]
-    """Texts of plain values, else empty."""
-    detail: str
-    """Shapes, dtypes and layouts of its tensors, for people."""
-    calls: float
-    """In a step."""
-    observed_s: float
-    """Seconds of a step in all its calls, with everything that they call."""
+    op: str  # `aten::convolution`
+    dims: Sequence[Any]  # Sizes of a tensor, a list of those for a list of tensors, else empty
+    types: Sequence[str]  # C++ type of a tensor's elements, `TensorList`, `Scalar`, `ScalarList`, or empty
+    strides: Sequence[Any]  # Like `dims`; empty where the trace has none
+    concrete: Sequence[str]  # Texts of plain values, else empty
+    detail: str  # Shapes, dtypes and layouts of its tensors, for people
+    calls: float  # In a step
+    observed_s: float  # Seconds of a step in all its calls, with everything that they call
     events: float
     """Events of the profiler in these calls, themselves included: each adds its cost to the seconds."""
-    phases: tuple[StepPhase, ...]
-    """Where in the step it is called, in the order of a step."""
-    modules: tuple[str, ...]
-    """Modules that call it, sorted; without the calls outside of modules."""
-    assumed: tuple[str, ...] = ()
-    """What the trace does not record and was filled in."""
+    phases: tuple[StepPhase, ...]  # Where in the step it is called, in the order of a step
+    modules: tuple[str, ...]  # Modules that call it, sorted; without the calls outside of modules
+    assumed: tuple[str, ...] = ()  # What the trace does not record and was filled in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +113,9 @@ class StepProblems:
     Seconds are means over the middle third of the steps, the same ones for all problems, so they never exceed the step.
     """
 
-    problems: tuple[Problem, ...]
-    """Longest first."""
-    wall_s: float
-    """Seconds of a step, profiled."""
-    events: float
-    """Events of the profiler in a step."""
+    problems: tuple[Problem, ...]  # Longest first
+    wall_s: float  # Seconds of a step, profiled
+    events: float  # Events of the profiler in a step
     steps: int
 
     @property
@@ -199,11 +181,9 @@ def untold(problem: Problem) -> Fact | None:
 class _Sum:
     """What is known of one problem after some traces."""
 
-    first: RawCall
-    """Its first call."""
+    first: RawCall  # Its first call
     calls: int = 0
-    duration_ns: Counter[int] = field(default_factory=Counter)
-    """By number of the step."""
+    duration_ns: Counter[int] = field(default_factory=Counter)  # By number of the step
     events: int = 0
     phases: set[int] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)

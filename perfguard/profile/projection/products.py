@@ -101,8 +101,7 @@ class _Convolution(NamedTuple):
     padding: int = 4
     dilation: int = 5
     output_padding: int | None = None
-    transposed: int | None = None
-    """The flag; None where the op's name says it."""
+    transposed: int | None = None  # The flag; None where the op's name says it
 
     def work(self, args: Arguments) -> Work:
         data, weight = args.tensor(0), args.tensor(1)

@@ -29,28 +29,20 @@ from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 class JoinedFindings:
     """What a `joined` step says."""
 
-    op_counts: OpCounts
-    """What the step executes."""
-    primitives: tuple[PrimitiveTotal, ...]
-    """Its calls of oneDNN and MKL."""
-    implementations: Mapping[OpKey, tuple[str, ...]]
-    """What oneDNN chose for each op."""
-    runners: Mapping[OpKey, tuple[str, ...]]
-    """What computed each op, as far as that is certain."""
-    notes: tuple[Fact, ...]
-    """What could not be read or placed."""
+    op_counts: OpCounts  # What the step executes
+    primitives: tuple[PrimitiveTotal, ...]  # Its calls of oneDNN and MKL
+    implementations: Mapping[OpKey, tuple[str, ...]]  # What oneDNN chose for each op
+    runners: Mapping[OpKey, tuple[str, ...]]  # What computed each op, as far as that is certain
+    notes: tuple[Fact, ...]  # What could not be read or placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmFindings:
     """Everything that profiling says of one arm and case."""
 
-    profile: ArmProfile
-    """Steps, for comparing."""
-    totals: tuple[OpTotal, ...]
-    """Ops of a typical step, largest first."""
-    joined: JoinedFindings | None
-    """None where no `joined` step was taken."""
+    profile: ArmProfile  # Steps, for comparing
+    totals: tuple[OpTotal, ...]  # Ops of a typical step, largest first
+    joined: JoinedFindings | None  # None where no `joined` step was taken
 
 
 def read_arm(

@@ -31,7 +31,7 @@ from perfguard.records.steps.profile import ProfiledCase, ProfileReport
 from perfguard.records.steps.program import ProgramFacts
 from perfguard.records.steps.projection import CaseProjection
 from perfguard.runner.measuring import aside, start_arms
-from perfguard.runner.process.starter import ProcessStarter
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess, Profiling, profile_cases
 from perfguard.runner.profiling.scripts import Script, ScriptProfiling, profile_script
 from perfguard.runner.session import Request, Session, open_session
@@ -45,20 +45,14 @@ PROFILES = "profiles"
 class ProfileSize:
     """How much is profiled."""
 
-    processes: int = 4
-    """Fresh processes of each arm; intervals need two."""
+    processes: int = 4  # Fresh processes of each arm; intervals need two
     most_processes: int = 0
     """As many of both arms where those do not settle how much the steps differ; of no account where it is not more."""
-    steps: int = 6
-    """Profiled steps, and as many bare ones or more, in each process."""
-    most_steps: int = 0
-    """As many where they are short; of no account where it is less than `steps`."""
-    where: bool = True
-    """Whether source lines are looked for."""
-    replays: bool = False
-    """Whether ops are replayed alone, and what the machine can do at best is measured."""
-    seed: int | None = None
-    """Seed of data and hashes; None takes the run's."""
+    steps: int = 6  # Profiled steps, and as many bare ones or more, in each process
+    most_steps: int = 0  # As many where they are short; of no account where it is less than `steps`
+    where: bool = True  # Whether source lines are looked for
+    replays: bool = False  # Whether ops are replayed alone, and what the machine can do at best is measured
+    seed: int | None = None  # Seed of data and hashes; None takes the run's
 
 
 def profile_arm(request: Request, spec: ArmSpec, size: ProfileSize) -> ProfileReport:

@@ -25,11 +25,17 @@ from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.run import Arm
 from perfguard.records.steps.projection import CaseProjection, Projected, Projection, RooflineCeilings
 from perfguard.runner.measuring import aside
-from perfguard.runner.process.profiling_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
-from perfguard.runner.process.starter import ProcessStarter
-from perfguard.runner.profiling.benchdnn import Benchdnn, BenchdnnFailure, find_benchdnn
+from perfguard.runner.process.arm_worker import CEILING_DTYPES, Ceilings, RecordedOp, ReplayedOp
+from perfguard.runner.process.worker_process import ProcessStarter
 from perfguard.runner.profiling.cases import Profiled, ProfiledProcess
-from perfguard.runner.profiling.replays import OUT_OF_TIME, Replaying, replay_ops
+from perfguard.runner.profiling.replays import (
+    OUT_OF_TIME,
+    Benchdnn,
+    BenchdnnFailure,
+    Replaying,
+    find_benchdnn,
+    replay_ops,
+)
 from perfguard.runner.session import Session
 
 DEFAULT_BUDGET_S = 30.0

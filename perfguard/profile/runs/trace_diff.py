@@ -33,10 +33,8 @@ class _ReadTrace:
     """What is compared of a trace; its events are not kept."""
 
     profile: OpProfile
-    updates: float
-    """Updates of optimizers in a step, on average."""
-    has_shapes: bool
-    """Whether any op has the shapes of its tensors."""
+    updates: float  # Updates of optimizers in a step, on average
+    has_shapes: bool  # Whether any op has the shapes of its tensors
     notes: tuple[Fact, ...]
 
 

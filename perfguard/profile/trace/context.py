@@ -58,8 +58,7 @@ _INHERITED = _inherited()
 class _Mark(IntEnum):
     """What a step passes on its way."""
 
-    EDGE = 0
-    """The start or the end of the step."""
+    EDGE = 0  # The start or the end of the step
     MODEL = 1
     LOSS = 2
     GRADIENT = 3
@@ -97,8 +96,7 @@ class Marks:
 
     event: IntArray
     step: IntArray
-    mark: PhaseArray
-    """Values of _Mark."""
+    mark: PhaseArray  # Values of _Mark
 
     def phase_at(self, positions: IntArray, steps: IntArray) -> PhaseArray:
         """Phases of places in steps that lie in nothing that has one: each is just before a position in the trace."""
@@ -134,20 +132,16 @@ class Context:
     """Arrays in the trace's order, shape `(events,)`."""
 
     tree: Tree
-    windows: IntArray
-    """The event around each step, shape `(steps,)`."""
-    step: IntArray
-    """Position in `windows`, or `NO_STEP`."""
-    phase: PhaseArray
-    """Position in PHASES; of no meaning outside steps."""
+    windows: IntArray  # The event around each step, shape `(steps,)`
+    step: IntArray  # Position in `windows`, or `NO_STEP`
+    phase: PhaseArray  # Position in PHASES; of no meaning outside steps
     module: IndexArray
     """Position in `modules`. Of a backward op it is the module of the forward op that it belongs to."""
     modules: tuple[str, ...]
     """Paths of modules, classes of optimizers; the first is empty, for outside all of them."""
     source: IndexArray
     """Position in `sources`. Of a backward op it is that of its forward op, unless the backward is the user's code."""
-    sources: tuple[str, ...]
-    """`train.py:88`; the first is empty, for unknown."""
+    sources: tuple[str, ...]  # `train.py:88`; the first is empty, for unknown
     courses: Mapping[int, Course]
     """How the lines follow each other, by the number of the thread; empty where no trace of them is kept."""
     is_op: BoolArray
@@ -155,8 +149,7 @@ class Context:
     is_outside: BoolArray
     """Whether nothing around the event has a phase, so that its own goes by what comes before and after it. Time
     between its children can then belong to several phases."""
-    marks: Marks
-    """What the phases of such places go by."""
+    marks: Marks  # What the phases of such places go by
 
 
 def context_of(trace: Trace) -> Context:

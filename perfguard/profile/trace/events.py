@@ -33,8 +33,7 @@ class Signature:
 
     shapes: str = ""
     """`[2,64,56,56] [64,64,1,1]`; `{62:11689512}` for a list of 62 tensors with that many elements together."""
-    dtypes: str = ""
-    """`bf16 bf16`; `list` for a list of tensors."""
+    dtypes: str = ""  # `bf16 bf16`; `list` for a list of tensors
     layouts: str = ""
     """`channels_last contiguous`, `strided` for all others, `list` for a list; empty where the trace has no strides."""
 
@@ -112,14 +111,10 @@ NO_SEQUENCE = -1
 class EventKind(IntEnum):
     """What an event is, by its category in the trace."""
 
-    OP = 0
-    """An op, or a node of autograd."""
-    ANNOTATION = 1
-    """`record_function`: the program's own, modules, optimizers, steps."""
-    FRAME = 2
-    """A call of a Python function; only in traces with stacks."""
-    ALLOCATION = 3
-    """Memory that was asked for on the CPU; only in traces with memory. Has no duration."""
+    OP = 0  # An op, or a node of autograd
+    ANNOTATION = 1  # `record_function`: the program's own, modules, optimizers, steps
+    FRAME = 2  # A call of a Python function; only in traces with stacks
+    ALLOCATION = 3  # Memory that was asked for on the CPU; only in traces with memory. Has no duration.
 
 
 _DROPPED = 0

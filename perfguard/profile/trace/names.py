@@ -21,23 +21,15 @@ In the backward the same ends in `Backward`."""
 class Role(IntEnum):
     """What an event begins; what lies in it belongs to that, too."""
 
-    NONE = 0
-    """Nothing: an op, or an annotation of the program's own."""
+    NONE = 0  # Nothing: an op, or an annotation of the program's own
     STEP = 1
-    MODULE = 2
-    """A call of a module."""
-    LOSS_MODULE = 3
-    """A call of a module that computes a loss."""
-    LOSS_OP = 4
-    """An op that computes a loss."""
-    GRADIENT = 5
-    """The backward of one op."""
-    UPDATE = 6
-    """An optimizer's step."""
-    ZERO_GRAD = 7
-    """An optimizer that forgets gradients, which it may do anywhere in a step."""
-    LOADER = 8
-    """A data loader that makes the next batch."""
+    MODULE = 2  # A call of a module
+    LOSS_MODULE = 3  # A call of a module that computes a loss
+    LOSS_OP = 4  # An op that computes a loss
+    GRADIENT = 5  # The backward of one op
+    UPDATE = 6  # An optimizer's step
+    ZERO_GRAD = 7  # An optimizer that forgets gradients, which it may do anywhere in a step
+    LOADER = 8  # A data loader that makes the next batch
 
 
 _UPDATE_PREFIX = "Optimizer.step#"

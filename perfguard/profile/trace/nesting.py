@@ -26,12 +26,9 @@ _LATEST_NS = np.iinfo(np.int64).max
 class Spans:
     """Events sorted by thread, then start, then the longest first; arrays of shape `(events,)`."""
 
-    thread: IndexArray
-    """Numbers of threads, from 0."""
-    start_ns: TimeArray
-    """Start, on the trace's clock."""
-    duration_ns: TimeArray
-    """Duration, not negative; 0 for allocations."""
+    thread: IndexArray  # Numbers of threads, from 0
+    start_ns: TimeArray  # Start, on the trace's clock
+    duration_ns: TimeArray  # Duration, not negative; 0 for allocations
 
     @property
     def end_ns(self) -> TimeArray:
@@ -48,14 +45,10 @@ class Spans:
 class Tree:
     """The nesting of events, arrays in their order and of shape `(events,)`."""
 
-    parent: IntArray
-    """The innermost event around it, or `NO_PARENT`."""
-    levels: tuple[IntArray, ...]
-    """Events by depth, from those that have no parent on; each in order."""
-    stop: IntArray
-    """One behind the last event that lies in it: all between are its descendants."""
-    end_ns: TimeArray
-    """End, not after the parent's nor after the start of what comes next in it."""
+    parent: IntArray  # The innermost event around it, or `NO_PARENT`
+    levels: tuple[IntArray, ...]  # Events by depth, from those that have no parent on; each in order
+    stop: IntArray  # One behind the last event that lies in it: all between are its descendants
+    end_ns: TimeArray  # End, not after the parent's nor after the start of what comes next in it
     self_ns: TimeArray
     """Time in it and in no event below; never negative, and the sum over a subtree is the time of its top."""
 

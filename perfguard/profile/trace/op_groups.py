@@ -29,10 +29,8 @@ class Group(str, Enum):
     RANDOM = "random"
     VIEWS = "views and allocation"
     AUTOGRAD = "autograd"
-    OTHER = "other"
-    """Of ops that no rule knows."""
-    PYTHON = PYTHON_OP
-    """Of what is no op, such as an annotation."""
+    OTHER = "other"  # Of ops that no rule knows
+    PYTHON = PYTHON_OP  # Of what is no op, such as an annotation
 
 
 LIBRARY_GROUPS = frozenset({Group.MATMUL, Group.CONVOLUTION, Group.RECURRENT, Group.ATTENTION})

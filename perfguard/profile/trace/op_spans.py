@@ -33,10 +33,8 @@ TOLERANCE_NS = 1_000
 class KeyedEvents:
     """Events and which kind of op each is; what is no op is time in no op at its place."""
 
-    keys: tuple[OpKey, ...]
-    """The kinds that occur, each once."""
-    key: IntArray
-    """Position in `keys` of each event."""
+    keys: tuple[OpKey, ...]  # The kinds that occur, each once
+    key: IntArray  # Position in `keys` of each event
     sources: dict[OpKey, str]
     """Line of the user's code that led to most events of a kind; only of ops, and only where one is known."""
 
@@ -92,11 +90,9 @@ class OpSpans:
     start_ns: TimeArray
     end_ns: TimeArray
     thread: IndexArray
-    key: IntArray
-    """Positions in `keys`."""
+    key: IntArray  # Positions in `keys`
     keys: tuple[OpKey, ...]
-    base_ns: int = 0
-    """Where the trace's clock has its zero, since the epoch."""
+    base_ns: int = 0  # Where the trace's clock has its zero, since the epoch
 
     def time_ns(self, epoch_s: float) -> int:
         """A time of day on the trace's clock."""
@@ -154,14 +150,11 @@ class Gaps:
     """Pieces of the own time of events, shape `(gaps,)`, some of 0 ns. Of one event they add up to its own time."""
 
     event: IntArray
-    phase: PhaseArray
-    """Position in PHASES."""
+    phase: PhaseArray  # Position in PHASES
     start_ns: TimeArray
     duration_ns: TimeArray
-    ends_at_child: IntArray
-    """1 where a child of the event comes next, 0 where the event ends."""
-    is_first: IntArray
-    """1 for the first gap of its event in its phase."""
+    ends_at_child: IntArray  # 1 where a child of the event comes next, 0 where the event ends
+    is_first: IntArray  # 1 for the first gap of its event in its phase
 
 
 def gaps_of(trace: Trace, context: Context, *, everywhere: bool = False) -> Gaps:

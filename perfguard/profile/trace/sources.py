@@ -22,22 +22,17 @@ UNKNOWN = 0
 class Course:
     """How the lines of one thread follow each other, shape `(changes,)`."""
 
-    times_ns: TimeArray
-    """When another line comes to be the innermost one, in order."""
-    line: IndexArray
-    """Which: its position among the lines."""
+    times_ns: TimeArray  # When another line comes to be the innermost one, in order
+    line: IndexArray  # Which: its position among the lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sources:
     """Lines of the user's code."""
 
-    lines: tuple[str, ...]
-    """`train.py:88`; the first is empty, for unknown."""
-    at_start: IndexArray
-    """Position in `lines` for each event of a trace."""
-    courses: Mapping[int, Course]
-    """By the number of the thread; threads of which nothing is known are missing."""
+    lines: tuple[str, ...]  # `train.py:88`; the first is empty, for unknown
+    at_start: IndexArray  # Position in `lines` for each event of a trace
+    courses: Mapping[int, Course]  # By the number of the thread; threads of which nothing is known are missing
 
 
 def sources_of(trace: Trace) -> Sources:

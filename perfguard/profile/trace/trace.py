@@ -39,8 +39,7 @@ class Frames(Spans):
     Calls are nested among themselves, but an annotation begins within the frames that begin it and outlives them.
     """
 
-    name: IndexArray
-    """Positions in the trace's `names`."""
+    name: IndexArray  # Positions in the trace's `names`
 
     def chosen(self, events: BoolArray) -> Frames:
         """Some of them; of a trace, some of its events as frames."""
@@ -55,23 +54,16 @@ class Trace(Frames):
     """
 
     path: Path
-    base_ns: int
-    """Where its clock has its zero, nanoseconds since the epoch; 0 where it does not say."""
-    notes: tuple[Fact, ...]
-    """What a reader of its results should know, one sentence each."""
+    base_ns: int  # Where its clock has its zero, nanoseconds since the epoch; 0 where it does not say
+    notes: tuple[Fact, ...]  # What a reader of its results should know, one sentence each
     names: tuple[str, ...]
-    signatures: tuple[Signature, ...]
-    """What ops were called with; the first is that of no tensors."""
-    kind: npt.NDArray[np.int8]
-    """Values of EventKind."""
-    signature: IndexArray
-    """Positions in `signatures`."""
+    signatures: tuple[Signature, ...]  # What ops were called with; the first is that of no tensors
+    kind: npt.NDArray[np.int8]  # Values of EventKind
+    signature: IndexArray  # Positions in `signatures`
     sequence: TimeArray
     """Autograd's number: equal for a forward op and what computes its gradient. `NO_SEQUENCE` where there is none."""
-    size_bytes: TimeArray
-    """Size of an allocation; of no meaning for other events."""
-    frames: Frames
-    """All frames; none in a trace without stacks."""
+    size_bytes: TimeArray  # Size of an allocation; of no meaning for other events
+    frames: Frames  # All frames; none in a trace without stacks
     line_marks: Frames
     """Where the user's code came to another line; none but in traces of perfguard's own `where` steps."""
 

@@ -22,8 +22,8 @@ from perfguard.report.lines import (
     signal_lines,
 )
 from perfguard.report.messages.catalog import describe_all
-from perfguard.report.terminal.result import SIGNS, format_interval
-from perfguard.units import format_count, format_effect, format_seconds, printable, shorten
+from perfguard.report.rows import CaseRow, case_rows
+from perfguard.units import format_count, format_effect, printable, shorten
 
 _LONGEST_TEXT = 700
 """Characters of one sentence; texts of a fork have no length of their own that could be relied on."""
@@ -35,51 +35,47 @@ _INTERVAL_HEAD = "95 % interval"
 class Detail:
     """How much is shown."""
 
-    unchanged: bool = True
-    """The cases that are unchanged; else their number."""
-    advice: bool = True
-    """Findings."""
-    signals: bool = True
-    """What changed beside wall time."""
-    notes: bool = True
-    """Notes on the run."""
-    changes: int = 5
-    """Changes of what a case executes."""
-    improved: int = 200
-    """Cases that are faster."""
-    rows: int = 200
-    """Cases of any other kind."""
-    blamed: int = 50
-    """Regressed cases that are told in full."""
+    unchanged: bool = True  # The cases that are unchanged; else their number
+    advice: bool = True  # Findings
+    signals: bool = True  # What changed beside wall time
+    notes: bool = True  # Notes on the run
+    changes: int = 5  # Changes of what a case executes
+    improved: int = 200  # Cases that are faster
+    rows: int = 200  # Cases of any other kind
+    blamed: int = 50  # Regressed cases that are shown in full
 
 
 def case_sections(result: RunResult, detail: Detail) -> list[str]:
     """Everything on cases, what is wrong first."""
     verdicts = result.gate.verdicts if result.gate is not None else ()
-    return [
-        *_regressions(of(verdicts, Outcome.REGRESSED), result, detail),
-        *_section("Not measurable", of(verdicts, Outcome.FAILED, Outcome.DIFFERENT), result, detail.rows),
-        *_section(
-            "Undecided",
-            of(verdicts, Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE),
-            result,
-            detail.rows,
-        ),
-        *_section("Accepted slowdowns", of(verdicts, Outcome.ALLOWED), result, detail.rows),
-        *_faster(of(verdicts, Outcome.IMPROVED), result, detail.improved),
-        *_unchanged(of(verdicts, Outcome.UNCHANGED), result, detail),
-        *_same_code(of(verdicts, Outcome.SAME_CODE)),
-        *_changed(result, verdicts, detail),
+    names = names_in(result)
+
+    def rows(*outcomes: Outcome) -> list[CaseRow]:
+        return case_rows(of(verdicts, *outcomes), names)
+
+    open_cases = rows(Outcome.INCONCLUSIVE, Outcome.INCOMPARABLE, Outcome.NO_BASELINE)
+    same_code = len(rows(Outcome.SAME_CODE))
+    sections = [
+        *_regressions(rows(Outcome.REGRESSED), result, detail),
+        _section("Not measurable", rows(Outcome.FAILED, Outcome.DIFFERENT), result, detail.rows),
+        _section("Undecided", open_cases, result, detail.rows),
+        _section("Accepted slowdowns", rows(Outcome.ALLOWED), result, detail.rows),
+        _folded("Faster", rows(Outcome.IMPROVED), detail.improved),
+        _folded("Unchanged", found := rows(Outcome.UNCHANGED), len(found) if detail.unchanged else 0),
+        f"≡ same code: {format_count(same_code, 'case')}" if same_code else "",
+        _changed(result, verdicts, detail),
     ]
-
-
-def _same_code(verdicts: Sequence[Verdict]) -> list[str]:
-    return [f"≡ same code: {format_count(len(verdicts), 'case')}"] if verdicts else []
+    return [section for section in sections if section]
 
 
 def of(verdicts: Sequence[Verdict], *outcomes: Outcome) -> list[Verdict]:
     """Those with one of the outcomes: gating before advisory, then by the size of the effect."""
     return sorted((v for v in verdicts if v.outcome in outcomes), key=_rank)
+
+
+def _rank(verdict: Verdict) -> tuple[bool, float]:
+    size = abs(verdict.effect.log_ratio) if verdict.effect is not None else 0.0
+    return verdict.gating is Gating.ADVISORY, 0.0 if math.isnan(size) else -size
 
 
 def text_of(text: str) -> str:
@@ -97,99 +93,78 @@ def fold(heading: str, body: str) -> str:
     return f"<details><summary>{escape_html(shorten(heading, _LONGEST_ID))}</summary>\n\n{body}\n\n</details>"
 
 
-def _regressions(red: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
-    if not red:
-        return []
+def _regressions(red: Sequence[CaseRow], result: RunResult, detail: Detail) -> list[str]:
     shown = red[: detail.rows]
-    told = [_regression(v, result, detail, named=v is red[0]) for v in shown[: detail.blamed]]
-    return [_bars(shown, result), *told, *_more(len(red) - len(shown), "regressed case")]
+    said = (_regression(row, result, detail, is_named=row is red[0]) for row in shown[: detail.blamed])
+    return [_bars(shown), *said, _more(len(red) - len(shown), "regressed case")]
 
 
-def _regression(verdict: Verdict, result: RunResult, detail: Detail, *, named: bool) -> str:
-    """What is known of one; `named` where the headline has its culprit already."""
-    comparison = verdict.comparison
-    times = f"{format_seconds(comparison.baseline_median_s)} → {format_seconds(comparison.candidate_median_s)}"
-    name = code_of(name_in(result, verdict.case_id))
-    lines = [f"{name}{_advisory(verdict)}, {times}: {text_of(describe_all(verdict.reasons))}"]
-    lines += [] if named else [f"- {text_of(line)}" for line in ops_lines(verdict, result)]
+def _regression(row: CaseRow, result: RunResult, detail: Detail, *, is_named: bool) -> str:
+    """What is known of one; `is_named` where the headline has its culprit already."""
+    verdict = row.verdict
     changes = beyond_culprits(result.op_count_changes.get(verdict.case_id, ()), attribution_of(verdict, result))
-    lines += [f"- changed: {text_of(change_text(change))}" for change in changes[: detail.changes]]
-    lines += [f"- {text_of(line)}" for line in signal_lines(verdict)] if detail.signals else []
-    return "\n".join(lines)
-
-
-def _section(title: str, verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
-    if not verdicts:
-        return []
-    shown, names = verdicts[:rows], names_in(result)
-    reasons = [
-        f"- {code_of(names[v.case_id])}{_advisory(v)}: {text_of(describe_all(v.reasons))}"
-        + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(v, result) else "")
-        for v in shown
+    lines = [
+        *([] if is_named else ops_lines(verdict, result)),
+        *(f"changed: {change_text(change)}" for change in changes[: detail.changes]),
+        *(signal_lines(verdict) if detail.signals else ()),
     ]
-    parts = [_bars(shown, result), "\n".join(reasons), *_more(len(verdicts) - len(shown), "case")]
-    return ["\n\n".join([f"#### {title}: {format_count(len(verdicts), 'case')}", *filter(None, parts)])]
+    head = f"{code_of(row.name)}{row.advisory}, {row.times}: {text_of(describe_all(verdict.reasons))}"
+    return "\n".join([head, *(f"- {text_of(line)}" for line in lines)])
 
 
-def _faster(verdicts: Sequence[Verdict], result: RunResult, rows: int) -> list[str]:
-    heading = f"Faster: {format_count(len(verdicts), 'case')}"
-    if not verdicts or not rows:
-        return [f"{heading}."] if verdicts else []
-    parts = [_bars(verdicts[:rows], result), *_more(len(verdicts) - rows, "case")]
-    return [fold(heading, "\n\n".join(filter(None, parts)))]
+def _section(title: str, rows: Sequence[CaseRow], result: RunResult, most: int) -> str:
+    """The bars, and a reason for each case; empty without cases."""
+    shown = rows[:most]
+    reasons = (
+        f"- {code_of(row.name)}{row.advisory}: {text_of(describe_all(row.verdict.reasons))}"
+        + (f"; {SAME_OP_COUNTS}" if has_same_op_counts(row.verdict, result) else "")
+        for row in shown
+    )
+    head = f"#### {title}: {format_count(len(rows), 'case')}"
+    parts = [head, _bars(shown), "\n".join(reasons), _more(len(rows) - len(shown), "case")]
+    return "\n\n".join(filter(None, parts)) if rows else ""
 
 
-def _unchanged(verdicts: Sequence[Verdict], result: RunResult, detail: Detail) -> list[str]:
-    if not verdicts:
-        return []
-    heading = f"Unchanged: {format_count(len(verdicts), 'case')}"
-    return [fold(heading, _bars(verdicts, result))] if detail.unchanged else [f"{heading}."]
+def _folded(title: str, rows: Sequence[CaseRow], most: int) -> str:
+    """The bars, folded; the number alone where nothing is shown, and empty without cases."""
+    heading = f"{title}: {format_count(len(rows), 'case')}"
+    if not rows or not most:
+        return f"{heading}." if rows else ""
+    return fold(heading, "\n\n".join(filter(None, (_bars(rows[:most]), _more(len(rows) - most, "case")))))
 
 
-def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> list[str]:
+def _changed(result: RunResult, verdicts: Sequence[Verdict], detail: Detail) -> str:
     """What changed in the steps of cases that did not regress."""
     red = {v.case_id for v in verdicts if v.outcome is Outcome.REGRESSED}
     changed = {case: changes for case, changes in result.op_count_changes.items() if changes and case not in red}
     if not changed or not detail.changes:
-        return []
-    lines = []
-    for case_id, changes in list(changed.items())[: detail.rows]:
-        name = code_of(name_in(result, case_id))
-        lines += [f"- {name}: {text_of(change_text(change))}" for change in changes[: detail.changes]]
-    return [fold(f"Changed op counts, no regression: {format_count(len(changed), 'case')}", "\n".join(lines))]
+        return ""
+    lines = (
+        f"- {code_of(name_in(result, case_id))}: {text_of(change_text(change))}"
+        for case_id, changes in list(changed.items())[: detail.rows]
+        for change in changes[: detail.changes]
+    )
+    return fold(f"Changed op counts, no regression: {format_count(len(changed), 'case')}", "\n".join(lines))
 
 
-def _bars(verdicts: Sequence[Verdict], result: RunResult) -> str:
+def _bars(rows: Sequence[CaseRow]) -> str:
     """A code block with a line for each case that has an effect; empty where none has."""
-    names = names_in(result)
-    measured = [(v, e) for v in verdicts if (e := v.effect) is not None]
+    measured = [(row, row.verdict.effect) for row in rows if row.verdict.effect is not None]
     if not measured:
         return ""
     reach = reach_of(estimate for _, estimate in measured)
-    intervals = [format_interval(verdict.effect) for verdict, _ in measured]
-    width = max(map(len, (_INTERVAL_HEAD, *intervals)))
+    width = max(len(_INTERVAL_HEAD), *(len(row.interval.text) for row, _ in measured))
     lines = [f"     effect  {_INTERVAL_HEAD:<{width}}  {axis_labels(reach):<{BAR_WIDTH}}  case"]
-    for (verdict, estimate), interval in zip(measured, intervals, strict=True):
-        lines.append(
-            f"{SIGNS[verdict.outcome][0]} {format_effect(estimate.log_ratio):>9}  "
-            f"{interval:<{width}}  {interval_bar(estimate, reach)}  "
-            f"{printable(shorten(names[verdict.case_id], _LONGEST_ID))}{_advisory(verdict)}"
-        )
+    lines += [
+        f"{row.mark.sign} {row.effect.text:>9}  {row.interval.text:<{width}}  {interval_bar(estimate, reach)}  "
+        f"{printable(shorten(row.name, _LONGEST_ID))}{row.advisory}"
+        for row, estimate in measured
+    ]
     return code_block(lines, "text")
 
 
-def _rank(verdict: Verdict) -> tuple[bool, float]:
-    estimate = verdict.effect
-    size = abs(estimate.log_ratio) if estimate is not None else 0.0
-    return verdict.gating is Gating.ADVISORY, -size if size == size else 0.0  # noqa: PLR0124 - nan has no place
-
-
-def _more(number: int, noun: str) -> list[str]:
-    return [f"and {format_count(number, f'more {noun}')}"] if number > 0 else []
-
-
-def _advisory(verdict: Verdict) -> str:
-    return " (advisory)" if verdict.gating is Gating.ADVISORY else ""
+def _more(number: int, noun: str) -> str:
+    return f"and {format_count(number, f'more {noun}')}" if number > 0 else ""
 
 
 _CELLS_A_SIDE = 12

@@ -15,7 +15,6 @@ from typing import Any
 from perfguard.records.allowance import LARGEST_RATIO
 from perfguard.records.result import RunResult
 from perfguard.records.spec import Gating
-from perfguard.records.steps.findings import Finding
 from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.comment.cases import Detail, case_sections, code_of, fold, of, text_of
 from perfguard.report.culprits import contradiction, culprit_lines
@@ -42,7 +41,7 @@ SHEDDING: tuple[Mapping[str, Any], ...] = (
 )
 """What is left out, one after the other."""
 
-_WORDS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}
+_SIGNS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌"}
 _NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
 _TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
 """Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
@@ -55,18 +54,12 @@ _CUT = "\n\n…and more than a comment has room for.\n"
 class CommentContext:
     """What a comment says that is not in the result."""
 
-    marker: str
-    """Tells this comment from others of the same pull request: `gate`."""
-    head_sha: str | None = None
-    """The pull request's commit that was measured."""
-    reproduce: str | None = None
-    """Command that measures the same again."""
-    report_url: str | None = None
-    """Where the whole report is."""
-    accepted_by: str | None = None
-    """The label that accepts the slowdown, where the pull request has it."""
-    accept_label: str | None = None
-    """The label that would accept it."""
+    marker: str  # Tells this comment from others of the same pull request: `gate`
+    head_sha: str | None = None  # The pull request's commit that was measured
+    reproduce: str | None = None  # Command that measures the same again
+    report_url: str | None = None  # Where the whole report is
+    accepted_by: str | None = None  # The label that accepts the slowdown, where the pull request has it
+    accept_label: str | None = None  # The label that would accept it
     from_fork: bool = False
     """Whether the numbers come from a workflow that the pull request itself could have changed."""
 
@@ -101,12 +94,15 @@ def _render(result: RunResult, context: CommentContext, detail: Detail) -> str:
 
 
 def _headline(result: RunResult, context: CommentContext) -> list[str]:
-    sign = _WORDS.get(result.verdict, "⚠️")
     commit = f" at {context.head_sha[:12]}" if context.head_sha else ""
+    sign = _SIGNS.get(result.verdict, "⚠️")
     parts = [f"### {sign} perfguard: {text_of(result.verdict)}{commit}", f"**{text_of(describe_all(result.reasons))}**"]
     red = _red(result)
-    if red:
-        parts += _culprits(red[0], result, is_one_of_several=len(red) > 1)
+    if red and (found := attribution_of(red[0], result)) is not None:
+        where = f" ({code_of(name_in(result, red[0].case_id))})" if len(red) > 1 else ""
+        doubt = contradiction(red[0], found.balance)
+        parts += [f"**{text_of(line.headline)}**{where}\n{text_of(line.details)}" for line in culprit_lines(found)]
+        parts += [text_of(describe(doubt))] if doubt else []
     parts.append(f"How sure: {_certainty(result)}")
     if context.accepted_by is not None:
         parts.append(f"Accepted by the label {code_of(context.accepted_by)}: the check passes whatever the verdict is.")
@@ -116,17 +112,6 @@ def _headline(result: RunResult, context: CommentContext) -> list[str]:
             "leaves the workflow alone."
         )
     return parts
-
-
-def _culprits(verdict: Verdict, result: RunResult, *, is_one_of_several: bool) -> list[str]:
-    """Headline, place and cost of the first case's culprits."""
-    found = attribution_of(verdict, result)
-    if found is None:
-        return []
-    where = f" ({code_of(name_in(result, verdict.case_id))})" if is_one_of_several else ""
-    doubt = contradiction(verdict, found.balance)
-    parts = [f"**{text_of(line.headline)}**{where}\n{text_of(line.details)}" for line in culprit_lines(found)]
-    return [*parts, *([text_of(describe(doubt))] if doubt else ())]
 
 
 def _red(result: RunResult) -> list[Verdict]:
@@ -145,12 +130,11 @@ def _certainty(result: RunResult) -> str:
     if _was_not_measured(result):
         return "by git's own hashes; nothing was measured."
     red = [v for v in _red(result) if v.gating is Gating.GATING]
-    said = []
+    said = ""
     if red and all(v.confirmation is not None and v.confirmation.confirmed for v in red):
         each = "the regression" if len(red) == 1 else "each regression"
-        said.append(f"{each} came back in an independent run with both arms moved in memory and on disk")
-    said.append(error_rate_of(result))
-    return text_of("; ".join(said))
+        said = f"{each} came back in an independent run with both arms moved in memory and on disk; "
+    return text_of(said + error_rate_of(result))
 
 
 def _environment(result: RunResult) -> list[str]:
@@ -166,43 +150,33 @@ def _environment(result: RunResult) -> list[str]:
         for name in ("torch", "python", "stack_id", *(() if known else ("interpreter",)))
         if getattr(baseline, name) != getattr(candidate, name)
     ]
-    if not rows and candidate.python is None:  # nothing was started
+    if rows:
+        lines = ["Environment: **it differs between the arms**", "", "| | baseline | candidate |", "|---|---|---|"]
+        lines += [f"| {name} | {' | '.join(code_of(v) if v else '-' for v in values)} |" for name, *values in rows]
+        return ["\n".join(lines), f"Machine: {where}."]
+    if candidate.python is None:  # nothing was started
         return [f"Machine: {where}."]
-    if not rows:
-        both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
-        return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python or '?')}), {where}."]
-    lines = ["Environment: **it differs between the arms**", "", "| | baseline | candidate |", "|---|---|---|"]
-    lines += [f"| {name} | {_cell(before)} | {_cell(after)} |" for name, before, after in rows]
-    return ["\n".join(lines), f"Machine: {where}."]
-
-
-def _cell(value: str | None) -> str:
-    return code_of(value) if value else "-"
+    both = f"torch {text_of(candidate.torch)}" if candidate.torch else "no torch"
+    return [f"Environment: the same in both arms ({both}, Python {text_of(candidate.python)}), {where}."]
 
 
 def _advice(result: RunResult, context: CommentContext, detail: Detail) -> list[str]:
-    if not detail.advice:
-        return []
+    """Findings by case; a bot shows no command to run that a stranger could have written."""
+    found = list(result.findings.items())[: detail.rows] if detail.advice else []
     return [
         fold(
             f"Advice on {name_in(result, case_id)}",
-            render_findings_markdown([_without_command(f, context) for f in findings]),
+            render_findings_markdown([replace(f, command="") for f in findings] if context.from_fork else findings),
         )
-        for case_id, findings in list(result.findings.items())[: detail.rows]
+        for case_id, findings in found
         if findings
     ]
 
 
-def _without_command(finding: Finding, context: CommentContext) -> Finding:
-    """A bot shows no command to run that a stranger could have written."""
-    return replace(finding, command="") if context.from_fork else finding
-
-
 def _notes(result: RunResult, detail: Detail) -> list[str]:
-    notes = [describe(note) for note in notes_of(result) if note != result.error_rate]
-    if not notes or not detail.notes:
-        return []
-    return [fold("What else there is to know", "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows]))]
+    notes = [describe(note) for note in notes_of(result) if note != result.error_rate] if detail.notes else []
+    lines = "\n".join(f"- {text_of(note)}" for note in notes[: detail.rows])
+    return [fold("What else there is to know", lines)] if notes else []
 
 
 def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
@@ -214,9 +188,8 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
         if worst is not None:
             commands += ["# compare its ops", f"{context.reproduce} --ops -c '{worst.case_id}'"]
     commands += _acceptance(red)
-    parts = (
-        [fold("Measure it again" + (", or accept it" if red else ""), code_block(commands, "sh"))] if commands else []
-    )
+    heading = "Measure it again, or accept it" if red else "Measure it again"
+    parts = [fold(heading, code_block(commands, "sh"))] if commands else []
     if red and context.accept_label and context.accepted_by is None:
         parts.append(f"To let it through as it is, set the label {code_of(context.accept_label)}.")
     if context.report_url:
@@ -226,13 +199,8 @@ def _what_to_do(result: RunResult, context: CommentContext) -> list[str]:
 
 def _acceptance(red: Sequence[Verdict]) -> list[str]:
     """Commands that allow the regressions that fail the gate, the worst first."""
-    failing = [
-        verdict
-        for verdict in red
-        if verdict.gating is Gating.GATING
-        and _TYPABLE.fullmatch(verdict.case_id)
-        and _ceiling(verdict) <= 100 * LARGEST_RATIO
-    ]
+    failing = [v for v in red if v.gating is Gating.GATING and _TYPABLE.fullmatch(v.case_id)]
+    failing = [v for v in failing if _ceiling(v) <= 100 * LARGEST_RATIO]
     if not failing:
         return []
     more = len(failing) - _MOST_ACCEPTED

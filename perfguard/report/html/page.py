@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from perfguard.report.escaping import island, shown
 from perfguard.report.html.charts import Table
 from perfguard.report.html.content import RawFile, RunContent
-from perfguard.report.html.sections import RunSection, run_section
+from perfguard.report.html.sections import run_section
 from perfguard.report.html.svg import Element
 from perfguard.report.terminal.findings import finding_heading, finding_rows
-from perfguard.units import format_bytes, format_share
+from perfguard.units import format_bytes
 
 if TYPE_CHECKING:
     import jinja2
@@ -31,28 +31,18 @@ _CODE = re.compile("`([^`]+)`")
 def render_report(runs: Sequence[RunContent], *, source: str, index: str = "") -> str:
     """One page with everything that is known of the runs; the same content gives the same bytes.
 
-    Args:
-        runs: One after the other, at least one.
-        source: What the page was made of, for its second line; no text of others but as an island.
-        index: Relative address of the page that lists all runs; empty where there is none.
+    `source` says what the page was made of, for its second line: no text of others but as an island. `index` is the
+    relative address of the page that lists all runs; empty where there is none.
     """
     sections = [run_section(content, number=number) for number, content in enumerate(runs, 1)]
-    title = "perfguard: " + (f"{sections[0].mark.word}, {sections[0].run_id}" if len(sections) == 1 else "several runs")
-    return render_page(
-        "report.html", title=title, source=source, data={"files": _files(sections)}, runs=sections, index=index
-    )
+    title = "perfguard: " + (f"{sections[0].mark.word}, {runs[0].run_id}" if len(sections) == 1 else "several runs")
+    # Raw data for the script, in the order of the page's buttons.
+    data = {"files": [_packed(run.run_id, file) for run in runs for file in run.files]}
+    return render_page("report.html", title=title, source=source, data=data, runs=sections, index=index)
 
 
 def render_page(template: str, *, title: str, source: str, data: object, **values: Any) -> str:
-    """A page of a template.
-
-    Args:
-        template: Its name.
-        title: Of the window.
-        source: What the page was made of, for its second line.
-        data: What the script needs, as plain data.
-        values: What the template shows.
-    """
+    """A page of a template: `source` is for its second line, `data` for the script, `values` for the template."""
     style, script = asset("page.css"), asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
@@ -99,9 +89,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {"size": format_bytes, "share": format_share, "words": _words}
+    environment.filters |= {"size": format_bytes, "words": _words}
     environment.filters |= {"finding_heading": finding_heading, "finding_rows": finding_rows}
-    environment.tests |= {"picture": lambda value: isinstance(value, Element)}
     environment.tests |= {"table": lambda value: isinstance(value, Table)}
     return environment
 
@@ -128,11 +117,6 @@ def _safe(text: str) -> Any:
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _files(sections: Sequence[RunSection]) -> list[dict[str, Any]]:
-    """Raw data for the script, in the order of the page's buttons."""
-    return [_packed(section.run_id, file) for section in sections for file in section.files]
 
 
 def _packed(run_id: str, file: RawFile) -> dict[str, Any]:

@@ -6,16 +6,17 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from perfguard.records.result import RunResult
 from perfguard.report.case_history import CaseHistory, changes_text, histories_of, short_source, unread_runs
-from perfguard.report.html.charts import Cell, Chart, Table
+from perfguard.report.html.charts import Cell, Table, cells, mark_cell
 from perfguard.report.html.content import RunContent
-from perfguard.report.html.marks import mark_of_verdict
 from perfguard.report.html.page import render_page
 from perfguard.report.html.sections import verdict_of
 from perfguard.report.html.series import moment, series
+from perfguard.report.rows import Number, mark_of_run
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 from perfguard.watch.view.run_view import History
 
@@ -30,36 +31,14 @@ _MOST_CHARACTERS = 120
 class SiteRow:
     """One run in the table of runs."""
 
-    run_id: str
-    """Name of its folder."""
-    started_at: float | None
-    """Seconds since the epoch."""
-    source: str
-    """Commit of the candidate, and what was changed since."""
-    suite: str
-    """Suite or selection."""
-    machine: str
-    """Identity of the machine."""
-    verdict: str
-    """What was said of it."""
-    worst: str
-    """The case with the largest slowdown; empty where nothing was compared."""
-    worst_log_ratio: float | None
-    """Its effect on the log scale."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseSeries:
-    """One case over the runs."""
-
-    case_id: str
-    """The case."""
-    summary: str
-    """Its newest time, and the change since the run before."""
-    charts: tuple[Chart, ...]
-    """One for each machine."""
-    note: str
-    """What changed between the runs."""
+    run_id: str  # Name of its folder
+    started_at: float | None  # Seconds since the epoch
+    source: str  # Commit of the candidate, and what was changed since
+    suite: str  # Suite or selection
+    machine: str  # Identity of the machine
+    verdict: str  # What was said of it
+    worst: str  # The case with the largest slowdown; empty where nothing was compared
+    worst_log_ratio: float | None  # Its effect on the log scale
 
 
 def site_row(content: RunContent) -> SiteRow:
@@ -81,22 +60,21 @@ def site_row(content: RunContent) -> SiteRow:
 
 
 def render_index(rows: Sequence[SiteRow], history: History, *, source: str) -> str:
-    """The first page.
-
-    Args:
-        rows: Of all runs that have a page, in any order.
-        history: Series over the recorded runs.
-        source: What the page was made of, for its second line.
-    """
+    """The first page, from rows in any order; `source` says what it was made of, for its second line."""
     ordered = sorted(rows, key=lambda row: (-(row.started_at or 0.0), row.run_id))
-    cases = [_case(case) for case in histories_of(history)]
     return render_page(
         "index.html",
         title=f"perfguard: {format_count(len(rows), 'run')}",
         source=source,
         data={"files": []},
-        runs=_table(ordered),
-        cases=sorted(cases, key=lambda case: case.case_id),
+        runs=Table(
+            columns=("date", "run", "verdict", "worst case", ">effect", "suite", "source", "machine"),
+            rows=tuple(map(_cells, ordered)),
+            keys=tuple(f"{r.run_id} {r.verdict} {r.worst} {r.suite} {r.source} {r.machine}" for r in ordered),
+            caption=format_count(len(rows), "run"),
+            is_sortable=True,
+        ),
+        cases=[_case(case) for case in sorted(histories_of(history), key=lambda case: case.case_id)],
         problems=unread_runs(history),
     )
 
@@ -110,27 +88,17 @@ def page_name(run_id: str) -> str:
     return f"{beginning}-{hashlib.sha256(name).hexdigest()[:16]}.html"
 
 
-def _table(rows: Sequence[SiteRow]) -> Table:
-    return Table(
-        columns=("date", "run", "verdict", "worst case", ">effect", "suite", "source", "machine"),
-        rows=tuple(_row(row) for row in rows),
-        keys=tuple(f"{row.run_id} {row.verdict} {row.worst} {row.suite} {row.source} {row.machine}" for row in rows),
-        caption=format_count(len(rows), "run"),
-        is_sortable=True,
-    )
-
-
-def _row(row: SiteRow) -> tuple[Cell, ...]:
-    mark = mark_of_verdict(row.verdict)
-    return (
+def _cells(row: SiteRow) -> tuple[Cell, ...]:
+    mark = mark_of_run(row.verdict)
+    return cells(
         Cell(content=moment(row.started_at), sort=row.started_at, class_="date"),
         Cell(content=row.run_id, link=f"{PAGES}/{_address(page_name(row.run_id))}"),
-        Cell(content=f"{mark.sign} {mark.word}", class_=f"verdict {mark.class_}"),
-        Cell(content=row.worst or "-"),
-        Cell(content=format_effect(row.worst_log_ratio), sort=row.worst_log_ratio, class_="num"),
-        Cell(content=row.suite or "-"),
-        Cell(content=row.source),
-        Cell(content=row.machine or "-"),
+        mark_cell(mark, f"{mark.sign} {mark.word}"),
+        row.worst or "-",
+        Number.of(format_effect, row.worst_log_ratio),
+        row.suite or "-",
+        row.source,
+        row.machine or "-",
     )
 
 
@@ -142,14 +110,11 @@ def _address(name: str) -> str:
         return quote(name, safe="", errors="replace")
 
 
-def _case(case: CaseHistory) -> CaseSeries:
+def _case(case: CaseHistory) -> dict[str, Any]:
+    """What the template shows of a case: its newest time with the change, its charts, what changed between runs."""
     change = f", {format_effect(case.log_ratio)} since the {case.reference}" if case.reference else ""
-    return CaseSeries(
-        case_id=case.case_id,
-        summary=f"{format_seconds(case.latest.median_s)}{change}, {format_count(len(case.points), 'run')}",
-        charts=series(case),
-        note=changes_text(case.points),
-    )
+    summary = f"{format_seconds(case.latest.median_s)}{change}, {format_count(len(case.points), 'run')}"
+    return {"case_id": case.case_id, "summary": summary, "charts": series(case), "note": changes_text(case.points)}
 
 
 def _worst(result: RunResult | None) -> tuple[float, str] | None:

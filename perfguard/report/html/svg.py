@@ -25,12 +25,9 @@ _REFUSED = frozenset({"style", "href", "src"})
 class Element:
     """One element; a template takes it as markup."""
 
-    tag: str
-    """Its name."""
-    attributes: tuple[tuple[str, str], ...]
-    """Names and values, not escaped."""
-    children: tuple[Element | str, ...]
-    """What it holds: elements, and text that is not escaped."""
+    tag: str  # Its name
+    attributes: tuple[tuple[str, str], ...]  # Names and values, not escaped
+    children: tuple[Element | str, ...]  # What it holds: elements, and text that is not escaped
 
     def __html__(self) -> str:
         """Markup, with everything foreign escaped."""
@@ -53,12 +50,7 @@ class Element:
 
 
 def element(tag: str, *children: Element | str, **attributes: Value) -> Element:
-    """One element.
-
-    Args:
-        tag: Its name.
-        children: What it holds.
-        attributes: `class_`, `stroke_width`, `viewBox`; None leaves one out, and numbers are pixels.
+    """One element; attributes as in `class_`, `stroke_width`, `viewBox`: None leaves one out, numbers are pixels.
 
     Raises:
         ValueError: The element or an attribute could do more than draw.
@@ -78,30 +70,18 @@ def element(tag: str, *children: Element | str, **attributes: Value) -> Element:
 def picture(
     label: str, height: float, children: Iterable[Element], *, class_: str = "plot", role: str = "img"
 ) -> Element:
-    """A picture as wide as its place.
+    """A picture as wide as its place, some pixels high, the lowest child drawn first.
 
-    Args:
-        label: What it shows, for those who cannot see it.
-        height: Pixels.
-        children: What is drawn, the lowest first.
-        class_: Its class.
-        role: `img`, or `group` where its parts can be walked through.
+    `label` says what it shows to those who cannot see it. `role` is `group` where its parts can be walked through.
     """
     return element("svg", *children, class_=class_, role=role, aria_label=label, width="100%", height=height)
 
 
-def stretched(path: str, x: tuple[float, float], y: tuple[float, float], *, class_: str) -> Element:
-    """A path in a box of 1000 by 1000 that is stretched over a part of the picture; its line keeps its width.
-
-    Args:
-        path: In the box's own units.
-        x: Ends of the part, as shares of the picture's width.
-        y: The same in pixels.
-        class_: Class of the path.
-    """
+def stretched(path: str, top: float, floor: float, *, class_: str) -> Element:
+    """A path in a box of 1000 by 1000, stretched between two heights of the picture; its line keeps its width."""
     line = element("path", d=path, class_=class_, vector_effect="non-scaling-stroke")
     return element(
-        "svg", line, x=percent(x[0]), width=percent(x[1] - x[0]), y=y[0], height=y[1] - y[0],
+        "svg", line, x="0%", width="100%", y=top, height=floor - top,
         viewBox="0 0 1000 1000", preserveAspectRatio="none",
     )  # fmt: skip
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from perfguard.records.facts import RECORDED_TEXT, Fact
-from perfguard.report.messages.advice import ADVISED
-from perfguard.report.messages.cases import CASES
-from perfguard.report.messages.changes import CHANGES
-from perfguard.report.messages.error_rate import ERROR_RATE
-from perfguard.report.messages.formats import FORMATS
-from perfguard.report.messages.gate import GATE
-from perfguard.report.messages.host import HOST
-from perfguard.report.messages.message import Message
-from perfguard.report.messages.profile import PROFILE
-from perfguard.report.messages.run import RUN
-from perfguard.report.messages.steps import STEPS
+from perfguard.records.facts import Fact
+from perfguard.report.messages.computed import COMPUTED
+from perfguard.report.messages.message import SECTIONS, Message
 from perfguard.report.messages.template import fill
-from perfguard.report.messages.watch import WATCH
 from perfguard.units import printable
 
 CATALOG: Mapping[str, Message] = {
-    **GATE,
-    **STEPS,
-    RECORDED_TEXT: Message(text="{text}", about="A sentence from a recording that is older than codes."),
-    **WATCH,
-    **CHANGES,
-    **RUN,
-    **ERROR_RATE,
-    **CASES,
-    **FORMATS,
-    **HOST,
-    **ADVISED,
-    **PROFILE,
+    code: replace(message, text=COMPUTED[code]) if code in COMPUTED else message
+    for section in SECTIONS.values()
+    for code, message in section.items()
 }
 """Every code that this version knows."""
 

@@ -1,18 +1,40 @@
-"""What one entry of the catalogue holds."""
+"""Entries of the catalogue, read from `catalog.ini`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from configparser import ConfigParser, ExtendedInterpolation
 from dataclasses import dataclass
+from pathlib import Path
 
 from perfguard.records.facts import Fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Message:
     """How a code reads."""
 
     text: str | Callable[[Fact], str]
     """A template (see `perfguard.report.messages.template`), or a function where a template will not do."""
-    about: str
-    """What the code means and when it is raised, for `docs/codes.md`."""
+    about: str  # What the code means and when it is raised, for `docs/codes.md`
+    change: str = ""  # For advice: template of what to change in the code or the environment
+    gain: str = "unknown"
+    """For advice: what following it brought elsewhere, never an estimate for this step, with its source."""
+
+
+def _read() -> dict[str, dict[str, Message]]:
+    parser = ConfigParser(delimiters=("=",), interpolation=ExtendedInterpolation(), empty_lines_in_values=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(Path(__file__).with_name("catalog.ini").read_text(encoding="utf-8"))
+    return {
+        section: {
+            code: Message(*(field.replace("\n", " ") for field in entry.split("\n| ")))
+            for code, entry in parser[section].items()
+            if "." in code
+        }
+        for section in parser.sections()
+    }
+
+
+SECTIONS: Mapping[str, Mapping[str, Message]] = _read()
+"""Entries by subject and code; computed texts are empty."""

@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
 _KNOWN_AS = {"_scaled_dot_product_flash_attention_for_cpu": "flash_attention"}
 _LARGE = 1.0
-"""Slowdowns from 100 % on are told as a factor."""
+"""Slowdowns from 100 % on are shown as a factor."""
 
 
 class _MissingError(Exception):
@@ -141,26 +141,27 @@ def _ops(value: Value) -> str:
     return " + ".join([*names[:_MOST_NAMED], *("…" for _ in names[_MOST_NAMED : _MOST_NAMED + 1])])
 
 
-def _number(value: Value) -> float:
+def number(value: Value) -> float:
+    """A value as a number; nan where it is none."""
     return float(value) if isinstance(value, (int, float)) else math.nan
 
 
 _UNITS: Mapping[str, Callable[[Value], str]] = {
-    "log_ratio": lambda value: format_effect(_number(value)),
-    "_ratio": lambda value: format_ratio(_number(value)),
-    "_share": lambda value: format_share(_number(value)),
-    "_s": lambda value: format_seconds(_number(value)),
-    "_bytes": lambda value: format_bytes(_number(value)),
+    "log_ratio": lambda value: format_effect(number(value)),
+    "_ratio": lambda value: format_ratio(number(value)),
+    "_share": lambda value: format_share(number(value)),
+    "_s": lambda value: format_seconds(number(value)),
+    "_bytes": lambda value: format_bytes(number(value)),
 }
 _SPECS: Mapping[str, Callable[[Value], str]] = {
     "slowdown": format_slowdown,
-    "duration": lambda value: format_duration(_number(value)),
-    "signed": lambda value: format_signed_seconds(_number(value)),
-    "number": lambda value: format_number(_number(value)),
+    "duration": lambda value: format_duration(number(value)),
+    "signed": lambda value: format_signed_seconds(number(value)),
+    "number": lambda value: format_number(number(value)),
     "id": str,
-    "calls": lambda value: format_calls(_number(value)),
-    "p": lambda value: f"{_number(value):.2g}",
-    "factor": lambda value: f"{_number(value):.2f}×",
+    "calls": lambda value: format_calls(number(value)),
+    "p": lambda value: f"{number(value):.2g}",
+    "factor": lambda value: f"{number(value):.2f}×",
     "names": _named,
     "ops": _ops,
     "first": lambda value: str(value)[:1].upper() + str(value)[1:],

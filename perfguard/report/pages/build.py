@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard import __version__
 from perfguard.codec import from_builtins, upgraded, with_nan
 from perfguard.config import LoadedConfig
-from perfguard.errors import PerfguardError, StoreError
+from perfguard.errors import MeasurementError, PerfguardError, StoreError
 from perfguard.gate.show import rejudge_run
 from perfguard.records.events import Event, OpsCompared
+from perfguard.records.facts import fact
 from perfguard.records.result import RunResult
+from perfguard.records.run import BlockConditions, CaseSamples, Stage
 from perfguard.records.run_data import RunData
 from perfguard.records.steps.ops import Attribution
 from perfguard.records.steps.profile import ProfileReport
-from perfguard.report.html.content import RunContent
+from perfguard.records.verdict import Policy
+from perfguard.report.html.content import BlockPoint, CaseEvidence, RunContent
 from perfguard.report.html.page import look, render_report
 from perfguard.report.messages.catalog import describe
-from perfguard.report.pages.case_evidence import evidence_of
 from perfguard.report.pages.raw_files import arm_facts, raw_files
 from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.store.artifacts import RESULT_NAME, parse_result
@@ -31,23 +33,14 @@ from perfguard.watch.sources.event_tail import EventTail, SeenEvent
 from perfguard.watch.view.run_view import History
 from perfguard.watch.view.watching import CUT
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recording:
-    """What could be read of a run's events."""
-
-    events: tuple[Event, ...]
-    started_at: float | None
-    problems: tuple[str, ...]
+_MAX_VOID_FRACTION = Policy().max_void_fraction
+_STAGES = (Stage.MAIN, Stage.PAIRING, Stage.CONFIRMATION)
 
 
 def report_on(loaded: LoadedConfig, folders: Sequence[Path], *, index: str = "") -> str:
-    """One page on recorded runs.
+    """One page on recorded runs, at least one; runs without a result are judged by the project's rule.
 
-    Args:
-        loaded: The project, by whose rule runs without a result are judged, and whose history is shown.
-        folders: Of the runs, at least one.
-        index: Relative address of the page that lists all runs and has their history; empty where there is none.
+    `index` is the relative address of the page that lists all runs and has their history; empty where there is none.
     """
     contents = [read_run(loaded, folder, with_history=not index) for folder in folders]
     source = hashlib.sha256("".join(source_of(folder) for folder in folders).encode()).hexdigest()[:32]
@@ -74,37 +67,33 @@ def _size_and_age(path: Path) -> bytes:
 
 
 def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -> RunContent:
-    """Everything that is known of a run; never fails because of what stands in its folder.
-
-    Args:
-        loaded: The project.
-        folder: The run's.
-        with_history: Whether the series over all recorded runs belong to it.
-    """
-    recording = _read_recording(folder)
-    data, problems = RunData.of(recording.events), list(recording.problems)
+    """Everything that is known of a run; never fails because of what stands in its folder."""
+    problems: list[str] = []
+    seen = _read_recording(folder, problems)
+    events = tuple(each.event for each in seen)
+    data = RunData.of(events)
     start = data.start
     profile = _profile(folder, problems)
     is_profile = profile is not None or (start is not None and start.mode == "profile")
-    if recording.events and data.end is None and profile is None:
+    if events and data.end is None and profile is None:
         problems.append("the recording has no end: the run was killed, or is still measuring")
     result = None if is_profile else _result(folder, problems)
     is_rejudged = result is None and not is_profile
     if is_rejudged and start is None:
         problems.append("the recording holds no start of a run, so nothing can be judged")
     elif is_rejudged:
-        result = _judged(loaded, folder, recording.events, problems)
+        result = _judged(loaded, folder, events, problems)
     if is_profile and profile is None:
         problems.append("profile.json is missing or damaged, so nothing that was profiled can be shown")
     return RunContent(
         run_id=folder.name,
-        started_at=recording.started_at,
+        started_at=seen[0].t_wall if seen else None,
         command=start.command if start else (),
         is_rejudged=is_rejudged and result is not None,
         result=result,
         profile=profile,
-        evidence=evidence_of(data, problems),
-        attributions=_attributions(folder, recording.events, problems),
+        evidence=_evidence(data, problems),
+        attributions=_attributions(folder, events, problems),
         history=_history(loaded, data) if with_history and not is_profile else None,
         arm_facts=arm_facts(folder),
         fingerprint=_machine(folder),
@@ -113,25 +102,67 @@ def read_run(loaded: LoadedConfig, folder: Path, *, with_history: bool = True) -
     )
 
 
-def _read_recording(folder: Path) -> _Recording:
-    """Every event that can be read, and what is wrong with the others."""
+def _read_recording(folder: Path, problems: list[str]) -> list[SeenEvent]:
+    """Every event that can be read; `problems` takes what is wrong with the others."""
     tail = EventTail(folder / EVENTS_FILE)
     seen: list[SeenEvent] = []
-    problems: list[str] = []
-    is_cut = False
     while True:
         update = tail.poll()
         seen = [*([] if update.restarted else seen), *update.events]
         problems.extend(map(describe, update.problems))
-        is_cut = update.is_cut
         if not update.has_more:
             break
-    events = tuple(each.event for each in seen)
-    if not events and not problems:
+    if not seen and not problems:
         problems.append(f"{EVENTS_FILE} is missing or empty")
-    if is_cut:
+    if update.is_cut:
         problems.append(describe(CUT))
-    return _Recording(events=events, started_at=seen[0].t_wall if seen else None, problems=tuple(problems))
+    return seen
+
+
+def _evidence(data: RunData, problems: list[str]) -> dict[str, CaseEvidence]:
+    """Blocks and samples of each case; a case whose times are unusable has none, which is said."""
+    from perfguard.stats.paired import block_effect
+
+    found: dict[str, CaseEvidence] = {}
+    samples = {stage: data.paired(stage).samples for stage in _STAGES}
+    for case_id in data.case_ids:
+        own = {stage: [each for each in samples[stage] if each.case_id == case_id] for stage in _STAGES}
+        stage = Stage.PAIRING if own[Stage.PAIRING] else Stage.MAIN
+        shown = (stage, Stage.CONFIRMATION)
+        voided = {of: _voided(data.paired(of).conditions, own[of], problems) for of in shown}
+        try:
+            blocks = tuple(
+                BlockPoint(block=each.block, log_ratio=ratio, stage=of, voided=voided[of].get(each.block, ()))
+                for of in shown
+                for each in own[of]
+                if math.isfinite(ratio := block_effect(each.baseline_s, each.candidate_s).log_ratio)
+            )
+        except MeasurementError as error:
+            problems.append(f"{case_id}: {error}")
+            continue
+        counted = [each for each in own[stage] if each.block not in voided[stage]]
+        found[case_id] = CaseEvidence(
+            case_id=case_id,
+            blocks=blocks,
+            baseline_s=tuple(value for each in counted for value in each.baseline_s),
+            candidate_s=tuple(value for each in counted for value in each.candidate_s),
+        )
+    return found
+
+
+def _voided(
+    conditions: Sequence[BlockConditions], own: Sequence[CaseSamples], problems: list[str]
+) -> dict[int, tuple[str, ...]]:
+    """Blocks that the arm-blind rule left out when the case was judged: right after the last one that holds it."""
+    from perfguard.stats.voiding import void_blocks
+
+    last = max((each.block for each in own), default=-1)
+    try:
+        voiding = void_blocks([known for known in conditions if known.block <= last], _MAX_VOID_FRACTION)
+    except MeasurementError as error:
+        problems.append(f"cannot tell which blocks were disturbed: {error}")
+        return {}
+    return {block.block: (describe(fact("host.block_causes", block.causes)),) for block in voiding.voided}
 
 
 def _result(folder: Path, problems: list[str]) -> RunResult | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +55,24 @@ def arm_facts(folder: Path) -> tuple[ArmFacts, ...]:
     try:
         arms = json.loads(content) if content is not None else {}
         baseline, candidate = arms["baseline"], arms["candidate"]
-        return (
-            ArmFacts(topic="imported files", differences=_changed(_pairs(baseline, "code"), _pairs(candidate, "code"))),
-            ArmFacts(topic="packages", differences=_changed(_packages(baseline), _packages(candidate))),
-            ArmFacts(
-                topic="variables",
-                differences=_changed(_pairs(baseline, "environment"), _pairs(candidate, "environment")),
-            ),
+        return tuple(
+            ArmFacts(topic=topic, differences=_changed(read(baseline[name]), read(candidate[name])))
+            for topic, name, read in (
+                ("imported files", "code", _pairs),
+                ("packages", "distributions", _packages),
+                ("variables", "environment", _pairs),
+            )
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # missing, or not what perfguard wrote
         return ()
 
 
-def _pairs(arm: Mapping[str, Any], name: str) -> dict[str, str]:
-    return {str(key): str(value) for key, value in arm[name]}
+def _pairs(attested: Iterable[Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in attested}
 
 
-def _packages(arm: Mapping[str, Any]) -> dict[str, str]:
-    return dict(str(item).partition("==")[::2] for item in arm["distributions"])
+def _packages(attested: Iterable[Any]) -> dict[str, str]:
+    return dict(str(item).partition("==")[::2] for item in attested)
 
 
 def _changed(baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[str, ...]:

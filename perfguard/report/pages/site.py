@@ -1,8 +1,10 @@
-"""A static site over the recorded runs: a page for each, and one that lists them with the series of all cases."""
+"""Pages on disk: one, or a site with a page for each recorded run and one that lists them."""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,6 @@ from perfguard.report.escaping import island
 from perfguard.report.html.page import MARKER, look, render_report
 from perfguard.report.html.site import PAGES, SiteRow, page_name, render_index, site_row
 from perfguard.report.pages.build import read_run, source_of
-from perfguard.report.pages.pages import may_overwrite, page_head, write_page
 from perfguard.store.files import write_text
 from perfguard.watch.past_runs import MAX_RUNS, read_history
 from perfguard.watch.sources.event_sources import EVENTS_FILE
@@ -25,16 +26,15 @@ INDEX = "index.html"
 NO_JEKYLL = ".nojekyll"
 """Tells GitHub Pages to serve the files as they are."""
 _ROW = " row="
+_HEAD_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """What became of a site."""
 
-    written: tuple[str, ...]
-    """Files that were written, relative to the site."""
-    unchanged: int
-    """Pages of runs that were up to date."""
+    written: tuple[str, ...]  # Files that were written, relative to the site
+    unchanged: int  # Pages of runs that were up to date
     runs: int
     """Runs that the first page lists, among them such as are no longer recorded but still have their page."""
     failures: tuple[str, ...] = ()
@@ -44,12 +44,9 @@ class Published:
 
 
 def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Published:
-    """Write what is missing or has changed. Pages of runs that are no longer recorded stay.
+    """Write what is missing or has changed; pages of runs that are no longer recorded stay.
 
-    Args:
-        loaded: The project.
-        site: The folder, which need not exist.
-        force: Whether files that perfguard did not write may be overwritten.
+    The folder need not exist. With `force`, files that perfguard did not write may be overwritten.
 
     Raises:
         UsageError: A file stands in the way that perfguard did not write; nothing was written then.
@@ -60,8 +57,7 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
         raise StoreError(f"no run is recorded in {loaded.project / '.perfguard' / 'runs'}; `perfguard gate` makes one")
     pages = {folder: site / PAGES / page_name(folder.name) for folder in folders[-MAX_RUNS:]}
     if not force:
-        _refuse_links(site)
-        _refuse([site / INDEX, *pages.values()])
+        _refuse(site, [site / INDEX, *pages.values()])
     failures: list[str] = []
     written = list(_write_runs(loaded, site, pages, failures, force=force))
     unchanged = len(pages) - len(written) - len(failures)
@@ -80,17 +76,14 @@ def publish(loaded: LoadedConfig, site: Path, *, force: bool = False) -> Publish
     )
 
 
-def _refuse_links(site: Path) -> None:
+def _refuse(site: Path, paths: list[Path]) -> None:
     if (site / PAGES).is_symlink():
         raise UsageError(
             f"{site / PAGES} is a link, and what it leads to is not the site's; publish to another folder, or write "
             "there with --force"
         )
-
-
-def _refuse(paths: list[Path]) -> None:
     for path in paths:
-        if not may_overwrite(path):
+        if not _may_overwrite(path):
             raise UsageError(
                 f"{path} was not written by perfguard; publish to another folder, or overwrite it with --force"
             )
@@ -103,7 +96,7 @@ def _write_runs(
     for folder, page in pages.items():
         try:
             source = source_of(folder)
-            if f" source={source} " in page_head(page) and _row_of(page) is not None:
+            if f" source={source} " in _head(page) and _row_of(page) is not None:
                 continue
             content = read_run(loaded, folder, with_history=False)
             row = island(to_builtins(site_row(content)))
@@ -116,16 +109,12 @@ def _write_runs(
 
 
 def _rows(site: Path) -> Iterator[SiteRow]:
-    for page in sorted((site / PAGES).glob("*.html")):
-        row = _row_of(page)
-        if row is not None:
-            yield row
+    yield from filter(None, map(_row_of, sorted((site / PAGES).glob("*.html"))))
 
 
 def _row_of(page: Path) -> SiteRow | None:
     """A run's row, as its page keeps it; None where it is not perfguard's or was damaged."""
-    head = page_head(page)
-    _, begins, rest = head.partition(MARKER)
+    _, begins, rest = _head(page).partition(MARKER)
     _, _, row = rest.partition(" -->")[0].partition(_ROW)
     try:
         return from_builtins(json.loads(row), SiteRow, source=str(page)) if begins else None
@@ -141,3 +130,31 @@ def _write_index(history: History, site: Path, rows: list[SiteRow], *, force: bo
         return False
     write_page(index, text, force=force)
     return True
+
+
+def write_page(path: Path, text: str, *, force: bool) -> None:
+    """Write a page in one step; over a file that perfguard did not write only with `force`.
+
+    Raises:
+        UsageError: There is a file that perfguard did not write.
+        StoreError: The place cannot be written.
+    """
+    if not force and not _may_overwrite(path):
+        raise UsageError(f"{path} was not written by perfguard; name another file, or overwrite it with --force")
+    write_text(path, text)
+
+
+def _may_overwrite(path: Path) -> bool:
+    """Whether there is nothing at a path, or a page that perfguard wrote."""
+    return not path.exists() or MARKER in _head(path)
+
+
+def _head(path: Path) -> str:
+    """The beginning of a file, where a page says who made it of what; empty where it cannot be read."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""  # a pipe may never have anything to say
+            return file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfguard.records.bisection import (
@@ -14,10 +14,12 @@ from perfguard.records.bisection import (
     Commit,
     MeasuredTree,
 )
+from perfguard.records.case_names import short_names
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.escaping import escape
 from perfguard.report.messages.catalog import describe, describe_all
-from perfguard.units import format_count, format_duration, format_effect, format_ratio, printable
+from perfguard.report.terminal.tables import texts
+from perfguard.units import format_count, format_duration, format_effect, format_ratio
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,43 +29,40 @@ _SHOWN_SUSPECTS = 20
 _NOT_SLOWER = (Outcome.SAME_CODE.value, Outcome.UNCHANGED.value, Outcome.IMPROVED.value, Outcome.ALLOWED.value)
 
 
-def format_with_interval(effect: CaseEffect) -> str:
-    """`+99.8 % [+98.1 %, +101.5 %]`, or the outcome where nothing was estimated."""
-    if effect.log_ratio is None:
-        return effect.outcome
-    if effect.lower is None or effect.upper is None:
-        return format_effect(effect.log_ratio)
-    return f"{format_effect(effect.log_ratio)} [{format_effect(effect.lower)}, {format_effect(effect.upper)}]"
+def _effect(effect: CaseEffect, names: Mapping[str, str]) -> str:
+    """`tiny.sum +99.8 % [+98.1 %, +101.5 %]`, or the outcome where nothing was estimated."""
+    said = effect.outcome if effect.log_ratio is None else format_effect(effect.log_ratio)
+    if None not in (effect.log_ratio, effect.lower, effect.upper):
+        said += f" [{format_effect(effect.lower)}, {format_effect(effect.upper)}]"
+    return f"{names.get(effect.case_id, effect.case_id)} {said}"
 
 
-def describe_effects(effects: Sequence[CaseEffect]) -> str:
-    """`tiny.sum +99.8 % [+98.1 %, +101.5 %]` of each case."""
-    return ", ".join(f"{effect.case_id} {format_with_interval(effect)}" for effect in effects)
+def _effects(effects: Sequence[CaseEffect], names: Mapping[str, str]) -> str:
+    return ", ".join(_effect(effect, names) for effect in effects)
 
 
 def render_bisection(found: Bisection, *, width: int) -> list[RenderableType]:
     """What to print, in order."""
-    from rich.text import Text
-
     del width  # everything wraps by itself
-    return [Text(printable(line), style=style) for style, line in (*_details(found), *_conclusion(found))]
+    return [part for style, line in (*_details(found), *_conclusion(found)) for part in texts(line, style=style)]
 
 
 def render_bisection_markdown(found: Bisection) -> str:
     """The same for a comment or a job summary, the conclusion first."""
     lines = [f"- {escape(line.strip())}" for _, line in (*_conclusion(found)[1:], *_details(found))]
-    return "\n".join([f"## perfguard bisect: {found.outcome.value}", "", escape(reason_of(found)), "", *lines])
+    return "\n".join([f"## perfguard bisect: {found.outcome.value}", "", escape(_reason(found)), "", *lines])
 
 
 def _details(found: Bisection) -> list[tuple[str, str]]:
     """What was compared, then each step; with styles."""
+    names = short_names(found.cases)
     lines = [
         f"good       {_commit_line(found.good)}",
         f"bad        {_commit_line(found.bad)}",
         f"commits    {found.commits}, {format_count(found.gates, 'gate')} measured now",
     ]
     if found.total is not None:
-        lines.append(f"total      {describe_effects(found.total.cases) or describe_all(found.total.reasons)}")
+        lines.append(f"total      {_effects(found.total.cases, names) or describe_all(found.total.reasons)}")
     if found.good_within_ratio is not None:
         within = format_ratio(found.good_within_ratio)
         lines.append(
@@ -72,28 +71,28 @@ def _details(found: Bisection) -> list[tuple[str, str]]:
         )
     if found.log is not None:
         lines.append(f"kept in    {found.log}")
-    return [*(("dim", line) for line in lines), *(_step_line(step) for step in found.steps)]
+    return [*(("dim", line) for line in lines), *(_step_line(step, names) for step in found.steps)]
 
 
-def _step_line(step: BisectionStep) -> tuple[str, str]:
+def _step_line(step: BisectionStep, names: Mapping[str, str]) -> tuple[str, str]:
     answer = step.measured.answer
     how = "known" if step.is_reused else format_duration(step.measured.duration_s)
-    return _STYLES[answer], f"{answer.value:<5} {_commit_line(step.commit)} ({how}): {finding_of(step.measured)}"
+    return _STYLES[answer], f"{answer.value:<5} {_commit_line(step.commit)} ({how}): {finding_of(step.measured, names)}"
 
 
-def finding_of(measured: MeasuredTree) -> str:
+def finding_of(measured: MeasuredTree, names: Mapping[str, str]) -> str:
     """The effects, or why there is no answer."""
     if measured.answer is not Answer.SKIP:
-        return describe_effects(measured.cases) or describe_all(measured.reasons)
+        return _effects(measured.cases, names) or describe_all(measured.reasons)
     is_host = measured.gate == GateOutcome.HOST_UNSTABLE.value
     unclear = [case for case in measured.cases if case.outcome not in _NOT_SLOWER and not is_host]
     return "; ".join(
-        [f"{case.case_id} {case.outcome}: {describe_all(case.reasons)}" for case in unclear]
+        [f"{names.get(case.case_id, case.case_id)} {case.outcome}: {describe_all(case.reasons)}" for case in unclear]
         or [describe_all(measured.reasons)]
     )
 
 
-def reason_of(found: Bisection) -> str:
+def _reason(found: Bisection) -> str:
     """How the bisection ended, in one line."""
     good, bad = found.good.short_id, found.bad.short_id
     total = describe_all(found.total.reasons) if found.total else ""
@@ -101,7 +100,7 @@ def reason_of(found: Bisection) -> str:
     if culprit is not None:
         named = f"{culprit.short_id} is the first bad commit: {culprit.subject}"
         written = f"{culprit.author}, {culprit.authored_at[:10]}"
-        return f"{named} ({written}); {describe_effects(found.effects)} against {good}"
+        return f"{named} ({written}); {_effects(found.effects, short_names(found.cases))} against {good}"
     skipped = sum(step.measured.answer is Answer.SKIP for step in found.steps)
     left = f"the first bad one is one of {len(found.suspects)}"
     if len(found.suspects) == 1:
@@ -131,7 +130,7 @@ def _conclusion(found: Bisection) -> list[tuple[str, str]]:
             f"    author   {culprit.author}",
             f"    date     {culprit.authored_at}",
             f"    subject  {culprit.subject}",
-            *(f"    effect   {effect.case_id} {format_with_interval(effect)}" for effect in found.effects),
+            *(f"    effect   {_effect(effect, short_names(found.cases))}" for effect in found.effects),
             *(f"    note     {describe(unexplained)}" for unexplained in found.unexplained),
         ]
     else:
@@ -141,4 +140,4 @@ def _conclusion(found: Bisection) -> list[tuple[str, str]]:
             lines = [*lines[:half], f"    … {len(lines) - 2 * half} more", *lines[-half:]]
         lines = ["the first bad commit is one of:", *lines] if len(lines) > 1 else []
     style = "bold" if culprit is not None else "bold yellow"
-    return [(style, f"{found.outcome.value}: {reason_of(found)}"), *(("", line) for line in lines)]
+    return [(style, f"{found.outcome.value}: {_reason(found)}"), *(("", line) for line in lines)]

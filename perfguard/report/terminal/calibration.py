@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from perfguard.records.calibration import CalibratedCase, CalibrationSummary, Pace, PlannedCase, SuitePlan
+from perfguard.records.calibration import CalibratedCase, CalibrationSummary, SuitePlan
 from perfguard.records.case_names import short_names
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.tables import FittedTable, column_width, plain_table
+from perfguard.report.terminal.tables import column_width, plain_table, texts
 from perfguard.units import format_duration, format_ratio, format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
 _NUMBERS_WIDTH = 112
 """Columns of the table beside the case id; where both do not fit, each case gets lines of its own."""
@@ -23,17 +23,21 @@ _UNCONFIRMED = "leave the confirmation of flags out; with it, slowdowns of that 
 
 def render_calibration(summary: CalibrationSummary, *, width: int) -> list[RenderableType]:
     """The table of cases, with what it was made from."""
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(line, style="dim") for line in _head(summary)]
     names = short_names(case.case_id for case in summary.cases)
-    longest = column_width([printable(name) for name in names.values()])
-    if longest + _NUMBERS_WIDTH <= width:
-        parts.append(_case_table(summary, names))
+    rows = [_row(case, names[case.case_id]) for case in summary.cases]
+    body: list[RenderableType]
+    if column_width([printable(name) for name in names.values()]) + _NUMBERS_WIDTH <= width:
+        minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
+        table = plain_table(
+            "~case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
+            *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
+            rows=((*row[:-1], *row.mde) for row in rows),
+        )  # fmt: skip
+        body = [table]
     else:
-        parts.extend(Text(printable(line)) for case in summary.cases for line in _stacked(case, names[case.case_id]))
-    parts.extend(Text(line, style="dim") for line in _legend(summary, names))
-    return parts
+        body = texts(*itertools.chain.from_iterable(map(_stacked, summary.cases, rows)))
+    head, legend = _head(summary), _legend(summary, names)
+    return [*texts(*head, style="dim"), *body, *texts(*legend, style="dim")]
 
 
 def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
@@ -41,39 +45,51 @@ def render_plan(plan: SuitePlan, *, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     del width  # the reasons wrap by themselves
-    parts: list[RenderableType] = [
-        Text(printable(f"suite {plan.suite}, from {describe(plan.source)}"), style="dim"),
-        Text(
-            f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power; a budget of "
-            f"{format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
-            style="dim",
-        ),
-        Text(f"blocks and minutes {_UNCONFIRMED}", style="dim"),
-        _plan_table(plan),
+    names = short_names(case.case_id for case in plan.cases)
+    wanted = f"to find {format_ratio(plan.detect_ratio)} with {100 * plan.power:.4g} % power"
+    head = (
+        f"suite {plan.suite}, from {describe(plan.source)}",
+        f"{wanted}; a budget of {format_duration(plan.budget_s)} holds {plan.blocks_within} blocks of all cases",
+        f"blocks and minutes {_UNCONFIRMED}",
+    )
+    rows = (
+        (
+            names[case.case_id],
+            format_ratio(case.block_sd),
+            format_ratio(case.margin_ratio),
+            "-" if case.blocks is None else str(case.blocks),
+            "-" if case.minutes is None else f"{case.minutes:.1f}",
+            Text("gating", style="green") if case.gating else Text("advisory", style="yellow"),
+        )
+        for case in plan.cases
+    )
+    return [
+        *texts(*head, style="dim"),
+        plain_table("~case", ">block SD/1", ">margin/3", ">blocks/2", ">minutes", "", rows=rows),
+        *texts(*_demotions(plan, names)),
     ]
-    parts.extend(Text(printable(line)) for line in _demotions(plan))
-    return parts
 
 
 def _head(summary: CalibrationSummary) -> list[str]:
     first, latest = ((time or "")[:10] for time in (summary.first_at, summary.latest_at))
     span = latest if first == latest else f"{first} to {latest}"
-    counted, relocated = summary.false_alarms.gates, summary.placebo_gates
+    counted, relocated, pace = summary.false_alarms.gates, summary.placebo_gates, summary.pace
+    start = f", {format_seconds(pace.startup_s)} of it to start the workers" if pace.knows_cases else ""
+    beside = f"{format_seconds(pace.overhead_s)} beside them"
     return [
         f"gates      {summary.gates}, {counted} of them reached a verdict, {relocated} had relocated arms; {span}",
-        _pace(summary.pace),
+        f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}",
     ]
 
 
-def _pace(pace: Pace) -> str:
-    start = f", {format_seconds(pace.startup_s)} of it to start the workers" if pace.knows_cases else ""
-    beside = f"{format_seconds(pace.overhead_s)} beside them"
-    return f"pace       {format_seconds(pace.block_s)} a block of all cases{start}; {beside}"
-
-
 def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
+    others = (
+        "the other cases leave as they do in A/A gates"
+        if summary.pace.knows_cases
+        else "all cases measured to the end, because no gate recorded what single cases take"
+    )
     lines = [
-        f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {_others(summary.pace)}",
+        f"MDE: slowdown of a case alone that a gate of so many minutes finds with 80 % power; {others}",
         f"MDEs {_UNCONFIRMED}",
         "ICC: near 1 only more blocks help, near 0 more samples would; lag 1: correlation of neighbouring blocks",
     ]
@@ -85,61 +101,46 @@ def _legend(summary: CalibrationSummary, names: Mapping[str, str]) -> list[str]:
         )
     if not summary.placebo_gates:
         lines.append("no gate had relocated arms, so no placebo floor is known: run `perfguard calibrate --placebo`")
-    return [printable(line) for line in lines]
+    return lines
 
 
-def _others(pace: Pace) -> str:
-    if pace.knows_cases:
-        return "the other cases leave as they do in A/A gates"
-    return "all cases measured to the end, because no gate recorded what single cases take"
+class _Row(NamedTuple):
+    """A case in words, by column."""
+
+    name: str
+    blocks: str
+    block_sd: str
+    interval: str
+    icc: str
+    lag: str
+    floor: str
+    margin: str
+    mde: tuple[str, ...]
 
 
-def _case_table(summary: CalibrationSummary, names: Mapping[str, str]) -> FittedTable:
-    minutes = [given for given, _ in summary.cases[0].mde] if summary.cases else []
-    table = plain_table(
-        "~case", ">blocks", ">block SD", "95 % interval", ">ICC", ">lag 1", ">floor", ">margin",
-        *(f">MDE {given} min" if given == minutes[0] else f">{given} min" for given in minutes),
-    )  # fmt: skip
-    for case in summary.cases:
-        table.add_row(*_case_row(case, names))
-    return table
-
-
-def _case_row(case: CalibratedCase, names: Mapping[str, str]) -> tuple[str, ...]:
-    advisory = "" if case.gating else " (advisory)"
-    return (
-        names[case.case_id] + advisory,
-        str(case.blocks),
-        format_ratio(case.block_sd),
-        _interval(case),
-        _number(case.intraclass_correlation),
-        _lag(case),
-        format_ratio(case.placebo_floor_ratio) if case.placebo_gates else "-",
-        format_ratio(case.margin_ratio),
-        *(_effect(mde) for _, mde in case.mde),
+def _row(case: CalibratedCase, name: str) -> _Row:
+    lower, upper = case.block_sd_interval.lower, case.block_sd_interval.upper
+    return _Row(
+        name=name if case.gating else f"{name} (advisory)",
+        blocks=str(case.blocks),
+        block_sd=format_ratio(case.block_sd),
+        interval=f"[{format_ratio(lower)}, {format_ratio(upper)}]" if math.isfinite(upper) else "-",
+        icc=_number(case.intraclass_correlation),
+        lag=_number(case.autocorrelation) + (" !" if case.is_autocorrelated else ""),
+        floor=format_ratio(case.placebo_floor_ratio) if case.placebo_gates else "-",
+        margin=format_ratio(case.margin_ratio),
+        mde=tuple(_effect(mde) for _, mde in case.mde),
     )
 
 
-def _stacked(case: CalibratedCase, name: str) -> list[str]:
-    advisory = "" if case.gating else " (advisory)"
-    floor = f"floor {format_ratio(case.placebo_floor_ratio)}, " if case.placebo_gates else ""
-    effects = ", ".join(f"{given} min {_effect(mde)}" for given, mde in case.mde)
-    shape = f"ICC {_number(case.intraclass_correlation)}, lag 1 {_lag(case)}"
+def _stacked(case: CalibratedCase, row: _Row) -> list[str]:
+    floor = f"floor {row.floor}, " if case.placebo_gates else ""
+    effects = ", ".join(f"{given} min {mde}" for (given, _), mde in zip(case.mde, row.mde, strict=True))
     return [
-        f"{name}{advisory}",
-        f"    block SD {format_ratio(case.block_sd)} {_interval(case)} in {case.blocks} blocks, {shape}",
-        f"    {floor}margin {format_ratio(case.margin_ratio)}, MDE {effects}",
+        row.name,
+        f"    block SD {row.block_sd} {row.interval} in {row.blocks} blocks, ICC {row.icc}, lag 1 {row.lag}",
+        f"    {floor}margin {row.margin}, MDE {effects}",
     ]
-
-
-def _interval(case: CalibratedCase) -> str:
-    found = case.block_sd_interval
-    return f"[{format_ratio(found.lower)}, {format_ratio(found.upper)}]" if math.isfinite(found.upper) else "-"
-
-
-def _lag(case: CalibratedCase) -> str:
-    mark = " !" if case.is_autocorrelated else ""
-    return _number(case.autocorrelation) + mark
 
 
 def _number(value: float) -> str:
@@ -152,35 +153,10 @@ def _effect(mde_ratio: float) -> str:
     return "> 100 %" if mde_ratio > 1 else format_ratio(mde_ratio)
 
 
-def _plan_table(plan: SuitePlan) -> FittedTable:
-    table = plain_table("~case", ">block SD/1", ">margin/3", ">blocks/2", ">minutes", "")
-    names = short_names(case.case_id for case in plan.cases)
-    for case in plan.cases:
-        table.add_row(*_plan_row(case, names[case.case_id]))
-    return table
-
-
-def _plan_row(case: PlannedCase, name: str) -> tuple[str | Text, ...]:
-    from rich.text import Text
-
-    return (
-        name,
-        format_ratio(case.block_sd),
-        format_ratio(case.margin_ratio),
-        "-" if case.blocks is None else str(case.blocks),
-        "-" if case.minutes is None else f"{case.minutes:.1f}",
-        Text("gating", style="green") if case.gating else Text("advisory", style="yellow"),
-    )
-
-
-def _demotions(plan: SuitePlan) -> list[str]:
-    names = short_names(case.case_id for case in plan.cases)
+def _demotions(plan: SuitePlan, names: Mapping[str, str]) -> list[str]:
     lines = [f"{names[case.case_id]} is advisory: {describe(case.reason)}" for case in plan.cases if not case.gating]
-    kept = sum(case.gating for case in plan.cases)
     if plan.minutes is None:
-        lines.append(
-            "no case can find this; ask for a larger effect, or raise what binds: --budget, or the project's max_blocks"
-        )
-    else:
-        lines.append(f"{kept} of {len(plan.cases)} cases gate; the suite needs {plan.minutes:.1f} minutes")
-    return lines
+        wanted = "ask for a larger effect, or raise what binds: --budget, or the project's max_blocks"
+        return [*lines, f"no case can find this; {wanted}"]
+    kept = sum(case.gating for case in plan.cases)
+    return [*lines, f"{kept} of {len(plan.cases)} cases gate; the suite needs {plan.minutes:.1f} minutes"]

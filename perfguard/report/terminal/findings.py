@@ -10,6 +10,7 @@ from perfguard.records.steps.findings import Finding
 from perfguard.report.escaping import code, escape
 from perfguard.report.messages.advice import change_of, gain_of, title_of, where_of
 from perfguard.report.messages.catalog import describe, describe_all
+from perfguard.report.terminal.tables import texts
 from perfguard.units import format_share, printable
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _STYLES = {Severity.GRAVE: "bold red", Severity.NOTABLE: "yellow", Severity.INFO: "cyan"}
 _LABEL_WIDTH = 8
+COMMAND = "run"
+"""Label of what is typed."""
 
 
 def render_findings(findings: Sequence[Finding]) -> list[RenderableType]:
@@ -24,16 +27,12 @@ def render_findings(findings: Sequence[Finding]) -> list[RenderableType]:
     from rich.text import Text
 
     if not findings:
-        return [Text("findings   none", style="dim")]
+        return texts("findings   none", style="dim")
     parts: list[RenderableType] = []
     for finding in findings:
-        parts.append(
-            Text.assemble(
-                (f"{finding.severity.value:<{_LABEL_WIDTH}}", _STYLES[finding.severity]),
-                printable(finding_heading(finding)),
-            )
-        )
-        parts += [Text(printable(f"  {label:<{_LABEL_WIDTH}}{text}")) for label, text in finding_rows(finding)]
+        severity = (f"{finding.severity.value:<{_LABEL_WIDTH}}", _STYLES[finding.severity])
+        parts.append(Text.assemble(severity, printable(finding_heading(finding))))
+        parts += texts(*(f"  {label:<{_LABEL_WIDTH}}{text}" for label, text in finding_rows(finding)))
     return parts
 
 
@@ -42,7 +41,9 @@ def render_findings_markdown(findings: Sequence[Finding]) -> str:
     lines: list[str] = []
     for finding in findings:
         lines.append(f"- **{finding.severity.value}**: {escape(finding_heading(finding))}")
-        lines += [f"  - {label}: {_shown(label, text)}" for label, text in finding_rows(finding)]
+        lines += [
+            f"  - {label}: {code(text) if label == COMMAND else escape(text)}" for label, text in finding_rows(finding)
+        ]
     return "\n".join(lines)
 
 
@@ -63,11 +64,3 @@ def finding_rows(finding: Finding) -> list[tuple[str, str]]:
         (COMMAND, finding.command),
     ]
     return [(label, text) for label, text in rows if text]
-
-
-COMMAND = "run"
-"""Label of what is typed."""
-
-
-def _shown(label: str, text: str) -> str:
-    return code(text) if label == COMMAND else escape(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from perfguard.host.parsers.software import allocator
 from perfguard.records.machine.cpuset import format_cpu_list
@@ -20,18 +20,19 @@ from perfguard.report.messages.catalog import describe
 from perfguard.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 UNKNOWN = "unknown"
 _LABEL_WIDTH = 15
 _MAX_NODES = 16
 _Row = tuple[str, str]
+_T = TypeVar("_T")
 
 
 def render_fingerprint(found: Fingerprint) -> str:
     """Lines of `label  value` in groups, ending in a newline. Unknown facts read `unknown`."""
     groups: tuple[tuple[str, Iterable[_Row]], ...] = (
-        ("", _identity(found)),
+        ("", (("machine", found.machine_id), ("stack", found.stack_id or UNKNOWN))),
         ("CPU", _cpu(found)),
         ("Instruction sets", _isa(found)),
         ("Topology", _topology(found)),
@@ -43,11 +44,6 @@ def render_fingerprint(found: Fingerprint) -> str:
     if found.notes:
         blocks.append("\n".join(("Notes", *(f"  - {describe(note)}" for note in found.notes))))
     return "\n\n".join(blocks) + "\n"
-
-
-def _identity(found: Fingerprint) -> Iterator[_Row]:
-    yield "machine", found.machine_id
-    yield "stack", found.stack_id or UNKNOWN
 
 
 def _cpu(found: Fingerprint) -> Iterator[_Row]:
@@ -114,8 +110,8 @@ def _limits(found: Fingerprint) -> Iterator[_Row]:
 
 def _state(found: Fingerprint) -> Iterator[_Row]:
     state = found.state
-    yield "governor", _listed({domain.governor or UNKNOWN for domain in state.frequency} or {UNKNOWN})
-    yield "driver", _listed({domain.driver or UNKNOWN for domain in state.frequency} or {UNKNOWN})
+    yield "governor", ", ".join(sorted({domain.governor or UNKNOWN for domain in state.frequency})) or UNKNOWN
+    yield "driver", ", ".join(sorted({domain.driver or UNKNOWN for domain in state.frequency})) or UNKNOWN
     for domain in state.frequency:
         span = f"{_ghz(domain.min_hz)} to {_ghz(domain.max_hz)}"
         yield "frequency", f"{span}, base {_ghz(domain.base_hz)} (CPUs {format_cpu_list(domain.cpus)})"
@@ -135,7 +131,7 @@ def _software(software: SoftwareFacts | None) -> Iterator[_Row]:
     yield "oneDNN", _text(software.onednn_version)
     yield "MKL", _text(software.mkl_version)
     yield "IPEX", software.ipex_version or "not installed"
-    yield "OpenMP", _listed(software.openmp_runtimes) if software.openmp_runtimes is not None else UNKNOWN
+    yield "OpenMP", _text(software.openmp_runtimes, _listed)
     yield "allocator", _text(allocator(software))
     yield "C library", _text(software.glibc_version)
     for name, value in (software.environment or {}).items():
@@ -164,24 +160,24 @@ def _level(level: EffectiveIsa | None) -> str:
 
 
 def _ghz(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value / 1e9:.2f} GHz"
+    return _text(value, lambda hz: f"{hz / 1e9:.2f} GHz")
 
 
 def _size(value: int | None) -> str:
-    return UNKNOWN if value is None else format_bytes(value)
+    return _text(value, format_bytes)
 
 
 def _cpus(cpus: tuple[int, ...] | None) -> str:
-    return UNKNOWN if cpus is None else format_cpu_list(cpus) or "none"
+    return _text(cpus, lambda known: format_cpu_list(known) or "none")
 
 
 def _switch(value: bool | None, *, yes: str = "on", no: str = "off") -> str:  # noqa: FBT001 - a value
-    return UNKNOWN if value is None else yes if value else no
+    return _text(value, lambda known: yes if known else no)
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names) if isinstance(names, set) else names) or "none"
+    return ", ".join(names) or "none"
 
 
-def _text(value: str | int | None) -> str:
-    return UNKNOWN if value is None else str(value)
+def _text(value: _T | None, form: Callable[[_T], str] = str) -> str:
+    return UNKNOWN if value is None else form(value)

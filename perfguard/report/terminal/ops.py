@@ -10,8 +10,8 @@ from perfguard.records.steps.ops import Attribution, ChangeClass, OpDelta, OpTot
 from perfguard.records.steps.profile import Breakdown
 from perfguard.report.culprits import culprit_lines, step_text
 from perfguard.report.messages.catalog import describe
-from perfguard.report.op_tree import calls_text
-from perfguard.report.terminal.tables import FittedTable, plain_table
+from perfguard.report.rows import Number, delta_row, op_names, percentage, slice_row, total_row
+from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import (
     format_count,
     format_number,
@@ -19,7 +19,6 @@ from perfguard.units import (
     format_seconds_interval,
     format_share,
     format_signed_seconds,
-    printable,
     shorten,
 )
 
@@ -35,29 +34,25 @@ SHOWN_OPS = 15
 def render_attribution(
     attribution: Attribution, *, rows: int = SHOWN_OPS, name: str | None = None
 ) -> list[RenderableType]:
-    """Where a step's difference went: the identity, the culprits, the ops that differ most.
-
-    Args:
-        attribution: Of one case.
-        rows: Ops in the table.
-        name: Of the case, where its id is longer than it need be.
-    """
-    from rich.text import Text
-
-    parts: list[RenderableType] = [
-        Text(printable(f"ops of {name or attribution.case_id}"), style="bold"),
-        Text(printable(step_text(attribution))),
-        *(Text(f"! {describe(note)}", style="yellow") for note in attribution.notes),
-        Text(balance_line(attribution), style="dim"),
+    """Where a step's difference went: the identity, the culprits, the ops that differ most."""
+    parts = [
+        *texts(f"ops of {name or attribution.case_id}", style="bold"),
+        *texts(step_text(attribution)),
+        *texts(*(f"! {describe(note)}" for note in attribution.notes), style="yellow"),
+        *texts(balance_line(attribution), style="dim"),
     ]
     for line in culprit_lines(attribution):
-        parts += [Text(printable(line.headline), style="bold"), Text(printable(f"  {line.details}"))]
+        parts += [*texts(line.headline, style="bold"), *texts(f"  {line.details}")]
     changed = [delta for delta in attribution.deltas if delta.change is not ChangeClass.UNCHANGED]
     if changed[:rows]:
-        parts.append(_delta_table(changed[:rows]))
+        parts.append(
+            plain_table(
+                "~~op", "~shapes/7", "phase/4", "~module/6", ">calls/3", ">baseline/5", ">Δ per step",
+                "95 % interval/2", "~change/1", "~~source", rows=map(_delta_cells, changed[:rows]),
+            )
+        )  # fmt: skip
         details = dict.fromkeys(f"  {d.key.op.removeprefix('aten::')}: {d.detail}" for d in changed[:rows] if d.detail)
-        parts += [Text(printable(line), style="dim") for line in details]
-        parts.append(Text(_rest_line(attribution, changed, rows=rows), style="dim"))
+        parts += texts(*details, _rest_line(attribution, changed, rows=rows), style="dim")
     return parts
 
 
@@ -82,11 +77,8 @@ def balance_line(attribution: Attribution) -> str:
         f"{'+' if value >= 0 else '-'} {name} {format_seconds(abs(value) if abs(value) >= least_s else 0.0)}"
         for name, value in (("Python", b.python_s), ("idle", b.idle_s), ("unexplained", b.unexplained_s))
     )
-    overhead = (
-        ""
-        if math.isnan(b.overhead_ratio)
-        else f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out"
-    )
+    has_cost = not math.isnan(b.overhead_ratio)
+    overhead = f"; the profiler's own cost, {format_share(b.overhead_ratio)}, is taken out" if has_cost else ""
     left = format_seconds_interval(b.unexplained_lower_s, b.unexplained_upper_s)
     noise = "" if left is None else f"; unexplained in {left} at 95 %"
     pairs = "1 pair of processes" if attribution.processes == 1 else f"{attribution.processes} pairs of processes"
@@ -101,90 +93,39 @@ def render_breakdown(
 ) -> list[RenderableType]:
     """A step by kind of work, by phase, and its largest ops.
 
-    Args:
-        breakdown: The step in parts.
-        totals: Its ops, largest first.
-        rows: Ops in the table.
-        has_library_calls: Whether a step was looked at that tells the calls of oneDNN and MKL.
+    `has_library_calls` is whether the calls of oneDNN and MKL are known.
     """
-    return [
-        _slice_table(breakdown),
-        _phase_table(breakdown, has_library_calls=has_library_calls),
-        _op_table(totals[:rows], breakdown.step_s),
-    ]
-
-
-def _slice_table(breakdown: Breakdown) -> FittedTable:
-    table = plain_table("~kind of work", "direction/1", ">calls/2", ">time", ">share")
-    for piece in breakdown.slices:
-        table.add_row(
-            piece.name,
-            piece.direction or "-",
-            format_number(piece.calls),
-            format_seconds(piece.time_s),
-            f"{piece.share * 100:.1f} %",
-        )
-    return table
-
-
-def _phase_table(breakdown: Breakdown, *, has_library_calls: bool) -> FittedTable:
-    table = plain_table("phase", ">ops/2", ">time", ">share", ">in oneDNN and MKL/3", ">Python/1")
-    for phase in breakdown.phases:
-        table.add_row(
+    phases = (
+        (
             phase.phase.value,
             format_number(phase.calls),
             format_seconds(phase.time_s),
-            f"{phase.share * 100:.1f} %",
+            percentage(phase.share),
             format_seconds(phase.primitives_s) if has_library_calls else "-",
             format_seconds(phase.python_s),
         )
-    return table
-
-
-def _op_table(totals: Sequence[OpTotal], step_s: float) -> FittedTable:
-    table = plain_table(
-        ">self time", ">share/1", ">calls/2", "~~op", "phase/3", "~module/4", "~shapes/5", "dtypes/6", "~~source"
+        for phase in breakdown.phases
     )
-    for total in totals:
-        key = total.key
-        table.add_row(
-            format_seconds(total.self_s),
-            f"{total.self_s / step_s * 100:.1f} %" if step_s else "-",
-            format_number(total.calls),
-            key.op.removeprefix("aten::"),
-            key.phase.value,
-            key.module or "-",
-            shorten(key.shapes, 36) or "-",
-            shorten(key.dtypes, 14) or "-",
-            total.source or "-",
-        )
-    return table
+    return [
+        plain_table(
+            "~kind of work", "direction/1", ">calls/2", ">time", ">share", rows=map(slice_row, breakdown.slices)
+        ),
+        plain_table("phase", ">ops/2", ">time", ">share", ">in oneDNN and MKL/3", ">Python/1", rows=phases),
+        plain_table(
+            ">self time", ">share/1", ">calls/2", "~~op", "phase/3", "~module/4", "~shapes/5", "dtypes/6", "~~source",
+            rows=(_total_cells(total, breakdown.step_s) for total in totals[:rows]),
+        ),
+    ]  # fmt: skip
 
 
-def _delta_table(deltas: Sequence[OpDelta]) -> FittedTable:
-    table = plain_table(
-        "~~op",
-        "~shapes/7",
-        "phase/4",
-        "~module/6",
-        ">calls/3",
-        ">baseline/5",
-        ">Δ per step",
-        "95 % interval/2",
-        "~change/1",
-        "~~source",
-    )
-    for delta in deltas:
-        table.add_row(
-            delta.key.op.removeprefix("aten::"),
-            shorten(delta.key.shapes, 16) or "-",
-            delta.key.phase.value,
-            delta.key.module or "-",
-            calls_text(delta),
-            format_seconds(delta.baseline_s),
-            format_signed_seconds(delta.delta_s),
-            format_seconds_interval(delta.lower_s, delta.upper_s) or "-",
-            delta.change.value,
-            delta.source or "-",
-        )
-    return table
+def _total_cells(total: OpTotal, step_s: float) -> tuple[str | Number, ...]:
+    op, phase, module, _ = op_names(total.key)
+    shapes, dtypes = shorten(total.key.shapes, 36) or "-", shorten(total.key.dtypes, 14) or "-"
+    return (*total_row(total, step_s), op, phase, module, shapes, dtypes, total.source or "-")
+
+
+def _delta_cells(delta: OpDelta) -> tuple[str | Number, ...]:
+    row, shapes = delta_row(delta), shorten(delta.key.shapes, 16) or "-"
+    op, phase, module, _ = row.names
+    times = (row.calls, row.baseline, row.difference, row.interval)
+    return (op, shapes, phase, module, *times, delta.change.value, row.source)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+import string
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfguard.records.facts import Fact
 from perfguard.records.steps.projection import (
     CaseProjection,
     Projected,
@@ -15,8 +16,7 @@ from perfguard.records.steps.projection import (
     RooflinePoint,
 )
 from perfguard.report.messages.catalog import describe
-from perfguard.report.terminal.roofline_chart import MARKS, roofline_chart
-from perfguard.report.terminal.tables import FittedTable, plain_table
+from perfguard.report.terminal.tables import plain_table, texts
 from perfguard.units import (
     format_bandwidth,
     format_count,
@@ -25,13 +25,18 @@ from perfguard.units import (
     format_seconds,
     format_share,
     format_signed_seconds,
-    printable,
     shorten,
 )
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+MARKS = string.ascii_uppercase
+"""A letter for each problem, in the order given; so many can be shown."""
+_CHART_WIDTH, _CHART_HEIGHT = 60, 12
+_SLOPE, _FLAT, _RIDGE = "/", "-", "+"
+_DECADES_BELOW = 3.0
+"""Lower end of the chart below the peak, unless a problem is lower."""
 _NAME_CHARACTERS = 40
 SHOWN_PROBLEMS = 15
 """Rows of a table of problems; a roofline has a letter for each."""
@@ -44,18 +49,15 @@ _BEYOND = {
 """What it means that an op is faster than a ceiling."""
 
 
-def render_projection(projection: CaseProjection, *, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
+def render_projection(projection: CaseProjection, *, name: str, rows: int = SHOWN_PROBLEMS) -> list[RenderableType]:
     """A step against its ops alone, against oneDNN's primitives alone, and against the CPUs' ceilings."""
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(printable(f"projection of {projection.case_id}"), style="bold")]
+    parts = texts(f"projection of {name}", style="bold")
     parts += _against(projection.ops, "op", rows)
     if projection.primitives is not None:
         parts += _against(projection.primitives, "primitive", rows)
     if projection.ceilings is not None:
         parts += _roofline(projection.roofline[:rows], projection.ceilings)
-    parts += [Text(describe(note), style="dim") for note in projection.notes]
-    return parts
+    return [*parts, *texts(*map(describe, projection.notes), style="dim")]
 
 
 def efficiency_line(projection: Projection, noun: str) -> str:
@@ -80,59 +82,38 @@ def identity_line(projection: Projection, noun: str) -> str:
 
 
 def _against(projection: Projection, noun: str, rows: int) -> list[RenderableType]:
-    from rich.text import Text
-
-    parts: list[RenderableType] = [
-        Text(efficiency_line(projection, noun)),
-        Text(identity_line(projection, noun), style="dim"),
-    ]
+    parts = [*texts(efficiency_line(projection, noun)), *texts(identity_line(projection, noun), style="dim")]
     replayed = [problem for problem in projection.problems if problem.projected_s is not None]
     if replayed:
-        parts.append(_projected_table(replayed[:rows], noun))
-        parts += [Text(printable(line), style="dim") for line in _assumptions(replayed[:rows])]
-    missing = [problem for problem in projection.problems if problem.projected_s is None]
-    if missing:
-        parts += _missing_lines(missing)
-    return parts
-
-
-def _projected_table(problems: Sequence[Projected], noun: str) -> FittedTable:
-    table = plain_table(
-        f"~~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency"
-    )
-    for problem in problems:
-        table.add_row(
-            problem.name,
-            shorten(problem.detail, _NAME_CHARACTERS),
-            "/".join(phase.value for phase in problem.phases) or "-",
-            format_number(problem.calls),
-            format_seconds(problem.observed_s),
-            format_seconds(problem.projected_s),
-            format_signed_seconds(problem.gap_s),
-            format_share(problem.efficiency_ratio),
+        cells = (
+            (
+                problem.name,
+                shorten(problem.detail, _NAME_CHARACTERS),
+                "/".join(phase.value for phase in problem.phases) or "-",
+                format_number(problem.calls),
+                format_seconds(problem.observed_s),
+                format_seconds(problem.projected_s),
+                format_signed_seconds(problem.gap_s),
+                format_share(problem.efficiency_ratio),
+            )
+            for problem in replayed[:rows]
         )
-    return table
+        heads = (f"~~{noun}", "~problem/3", "phase/4", ">calls/2", ">in the step", ">alone/1", ">lost", ">efficiency")
+        parts.append(plain_table(*heads, rows=cells))
+        parts += texts(*_assumptions(replayed[:rows]), style="dim")
+    return [*parts, *texts(*_missing(p for p in projection.problems if p.projected_s is None))]
 
 
-def _missing_lines(problems: Sequence[Projected]) -> list[RenderableType]:
+def _missing(problems: Iterable[Projected]) -> Iterator[str]:
     """What was not replayed, by reason: the longest of each and how many more there are."""
-    from rich.text import Text
-
     alike: dict[Hashable, list[Projected]] = {}
     for problem in problems:
-        alike.setdefault(_identity(problem.reason), []).append(problem)
-    longest_first = sorted(alike.values(), key=_observed_s, reverse=True)
-    lines = []
-    for first, *others in longest_first[:_SHOWN_REASONS]:
-        more = f" and {len(others)} more" if others else ""
-        observed = format_seconds(_observed_s([first, *others]))
-        reason = describe(first.reason) if first.reason else "-"
-        lines.append(Text(printable(f"not replayed: {observed} in {first.name}{more}: {reason}")))
-    return [*lines]
-
-
-def _identity(reason: Fact | None) -> Hashable:
-    return reason and (reason.code, tuple(reason.values.items()))
+        reason = problem.reason
+        alike.setdefault(reason and (reason.code, tuple(reason.values.items())), []).append(problem)
+    for group in sorted(alike.values(), key=_observed_s, reverse=True)[:_SHOWN_REASONS]:
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        why = describe(group[0].reason) if group[0].reason else "-"
+        yield f"not replayed: {format_seconds(_observed_s(group))} in {group[0].name}{more}: {why}"
 
 
 def _assumptions(rows: Sequence[Projected] | Sequence[RooflinePoint]) -> list[str]:
@@ -153,26 +134,11 @@ def _roofline(points: Sequence[RooflinePoint], ceilings: RooflineCeilings) -> li
     peaks = ", ".join(f"{dtype} {format_flops(peak)}" for dtype, peak in sorted(ceilings.flops_per_s.items()))
     bandwidth = format_bandwidth(ceilings.bytes_per_s)
     threads = format_count(ceilings.threads, "thread")
-    parts: list[RenderableType] = [Text(f"ceilings with {threads}: {peaks or 'no peak'}; memory {bandwidth}")]
+    parts = texts(f"ceilings with {threads}: {peaks or 'no peak'}; memory {bandwidth}")
     if not points:
         return parts
-    parts.append(_roofline_table(points))
-    parts += [Text(printable(line), style="dim") for line in _assumptions(points)]
-    for dtype in dict.fromkeys(point.dtype for point in points):
-        lines = roofline_chart(points, ceilings, dtype)
-        if lines:
-            parts.append(Text("\n".join(lines), no_wrap=True, overflow="crop"))
-    beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
-    parts += [Text(_BEYOND[roof], style="dim") for roof in Roof if roof in beyond]
-    return parts
-
-
-def _roofline_table(points: Sequence[RooflinePoint]) -> FittedTable:
-    table = plain_table(
-        "#", "~~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1"
-    )
-    for mark, point in zip(MARKS, points, strict=False):
-        table.add_row(
+    cells = (
+        (
             mark,
             point.name,
             shorten(point.detail, _NAME_CHARACTERS),
@@ -183,4 +149,56 @@ def _roofline_table(points: Sequence[RooflinePoint]) -> FittedTable:
             format_share(point.share_ratio),
             format_share(point.alone_share_ratio),
         )
-    return table
+        for mark, point in zip(MARKS, points, strict=False)
+    )
+    heads = ("#", "~~op", "~problem/5", ">FLOP/byte/3", ">achieved/2", ">memory/4", "roof", ">of the roof", ">alone/1")
+    parts.append(plain_table(*heads, rows=cells))
+    parts += texts(*_assumptions(points), style="dim")
+    for dtype in dict.fromkeys(point.dtype for point in points):
+        lines = roofline_chart(points, ceilings, dtype)
+        if lines:
+            parts.append(Text("\n".join(lines), no_wrap=True, overflow="crop"))
+    beyond = {point.roof for point in points if max(point.share_ratio, point.alone_share_ratio or 0.0) > 1}
+    return [*parts, *texts(*(_BEYOND[roof] for roof in Roof if roof in beyond), style="dim")]
+
+
+def roofline_chart(points: Sequence[RooflinePoint], ceilings: RooflineCeilings, dtype: str) -> list[str]:
+    """The problems of one dtype under its roof, a line of text each; nothing without problems or a peak.
+
+    Problems whose operations are not counted are left out. Where several meet at one place, the first is shown.
+    """
+    peak = ceilings.flops_per_s.get(dtype)
+    shown = [
+        (mark, math.log10(point.intensity), math.log10(point.achieved_flops_per_s))
+        for mark, point in zip(MARKS, points, strict=False)
+        if point.dtype == dtype and point.intensity and point.achieved_flops_per_s
+    ]
+    if not shown or not peak:
+        return []
+    ridge = math.log10(peak / ceilings.bytes_per_s)
+    left = math.floor(min(ridge - 1, *(x for _, x, _ in shown)))
+    right = math.ceil(max(ridge + 1, *(x for _, x, _ in shown)))
+    top = max(math.log10(peak), *(y for _, _, y in shown))
+    bottom = min(math.log10(peak) - _DECADES_BELOW, *(y for _, _, y in shown))
+    scale = (_CHART_WIDTH - 1) / (right - left)
+    rows = [[" "] * _CHART_WIDTH for _ in range(_CHART_HEIGHT)]
+
+    def put(column: int, y: float, character: str) -> None:
+        row = round((top - y) / (top - bottom) * (_CHART_HEIGHT - 1))
+        if 0 <= row < _CHART_HEIGHT:
+            rows[row][column] = character
+
+    for column in range(_CHART_WIDTH):
+        x = left + column / scale
+        put(column, min(math.log10(peak), x + math.log10(ceilings.bytes_per_s)), _FLAT if x >= ridge else _SLOPE)
+    put(round((ridge - left) * scale), math.log10(peak), _RIDGE)
+    for mark, x, y in reversed(shown):
+        put(round((x - left) * scale), y, mark)
+    labels = [format_flops(10**top), *[""] * (_CHART_HEIGHT - 2), format_flops(10**bottom)]
+    width = max(map(len, labels))
+    ends = (f"{10.0**left:g}", f"{10.0**right:g} FLOP a byte")
+    return [
+        f"{dtype}: peak {format_flops(peak)}, ridge at {10**ridge:.1f} FLOP a byte",
+        *(f"{label:>{width}} |{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)),
+        f"{'':>14} {ends[0]}{ends[1]:>{_CHART_WIDTH - len(ends[0])}}",
+    ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perfguard.report.rows import Number
 from perfguard.units import cut_middle, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
 _LEAST_CHARACTERS = 12
@@ -21,10 +23,8 @@ _BETWEEN, _EDGES = 3, 2
 class _Column:
     name: str
     is_right: bool
-    least: int | None
-    """Characters that it keeps when it is shortened; None where it is not."""
-    rank: int
-    """What does not fit is dropped from the highest rank down; 0 stays."""
+    least: int | None  # Characters that it keeps when it is shortened; None where it is not
+    rank: int  # What does not fit is dropped from the highest rank down; 0 stays
 
 
 class FittedTable:
@@ -37,17 +37,13 @@ class FittedTable:
         self._columns = columns
         self._rows: list[tuple[Text, ...]] = []
 
-    @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        return len(self._rows)
-
-    def add_row(self, *cells: str | Text) -> None:
+    def add_row(self, *cells: str | Number | Text) -> None:
         """A row; strings are taken as they are, never for markup."""
         from rich.text import Text
 
-        pairs = zip(cells, self._columns, strict=True)
-        self._rows.append(tuple(Text(printable(cell)) if isinstance(cell, str) else cell for cell, _ in pairs))
+        texts = (cell.text if isinstance(cell, Number) else cell for cell in cells)
+        pairs = zip(texts, self._columns, strict=True)
+        self._rows.append(tuple(Text(printable(text)) if isinstance(text, str) else text for text, _ in pairs))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it; rich calls this."""
@@ -92,33 +88,42 @@ class FittedTable:
         return widths
 
 
-def plain_table(*columns: str) -> FittedTable:
-    """An empty table without vertical lines.
+def plain_table(*columns: str, rows: Iterable[Sequence[str | Number | Text]] = ()) -> FittedTable:
+    """A table without vertical lines.
 
     A column whose name begins with `>` is right-aligned, one that begins with `~` may be shortened, one with `~~` to
     twice as many characters. Where it ends with `/2`, it is dropped where the table does not fit, before columns with
     `/1` and after those with `/3`.
     """
-    found = []
-    for text in columns:
-        name, slash, rank = text.rpartition("/")
-        is_ranked = bool(slash) and rank.isdigit()
-        found.append(
-            _Column(
-                name=(name if is_ranked else text).lstrip(">~"),
-                is_right=text.startswith(">"),
-                least=_LEAST_CHARACTERS * text.count("~") or None,
-                rank=int(rank) if is_ranked else 0,
-            )
-        )
-    return FittedTable(tuple(found))
+    table = FittedTable(tuple(map(_column, columns)))
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def column_width(texts: list[str]) -> int:
-    """Columns of a terminal that the widest text takes."""
+def _column(text: str) -> _Column:
+    name, slash, rank = text.rpartition("/")
+    is_ranked = bool(slash) and rank.isdigit()
+    return _Column(
+        name=(name if is_ranked else text).lstrip(">~"),
+        is_right=text.startswith(">"),
+        least=_LEAST_CHARACTERS * text.count("~") or None,
+        rank=int(rank) if is_ranked else 0,
+    )
+
+
+def texts(*lines: str, style: str = "") -> list[RenderableType]:
+    """Lines without control characters, never read as markup."""
+    from rich.text import Text
+
+    return [Text(printable(line), style=style) for line in lines]
+
+
+def column_width(lines: Iterable[str]) -> int:
+    """Columns of a terminal that the widest line takes."""
     from rich.cells import cell_len
 
-    return max((cell_len(text) for text in texts), default=0)
+    return max(map(cell_len, lines), default=0)
 
 
 def fit(text: str, width: int) -> str:

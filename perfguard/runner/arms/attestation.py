@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from perfguard.errors import ArmError
@@ -12,28 +13,20 @@ from perfguard.records.plan import ResolvedArm
 from perfguard.records.protocol import Message
 from perfguard.runner.arms import git
 
-_SHOWN = 6
-"""Longer lists are cut in notes; `arms.json` in the run's folder holds them whole."""
+_SHOWN = 6  # Longer lists are cut in notes; `arms.json` in the run's folder holds them whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attested:
     """What an arm really ran."""
 
-    text: str
-    """The arm as typed."""
-    source_id: str
-    """Identity of its source tree."""
-    interpreter: str
-    """Executable."""
-    code: tuple[tuple[str, str], ...]
-    """Path and SHA-256 of each imported file of the tree, sorted."""
-    distributions: tuple[str, ...]
-    """`name==version` of everything installed."""
-    environment: tuple[tuple[str, str], ...]
-    """The arm's own variables."""
-    torch_file: str | None
-    """Where torch was imported from."""
+    text: str  # The arm as typed
+    source_id: str  # Identity of its source tree
+    interpreter: str  # Executable
+    code: tuple[tuple[str, str], ...]  # Path and SHA-256 of each imported file of the tree, sorted
+    distributions: tuple[str, ...]  # `name==version` of everything installed
+    environment: tuple[tuple[str, str], ...]  # The arm's own variables
+    torch_file: str | None  # Where torch was imported from
 
 
 def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
@@ -44,7 +37,27 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
             none.
     """
     try:
-        return _attested(arm, ready, report)
+        for module in report["foreign"]:
+            raise ArmError(
+                f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "
+                "editable install or a PYTHONPATH of the interpreter points there: give each arm its own environment "
+                "(setup command)"
+            )
+        for module in report["shadowed"]:
+            raise ArmError(
+                f"the {arm.role.value} imported {module['name']!r} from {module['path']}, not from its own tree "
+                f"{arm.spec.text!r}: both arms would run that copy; uninstall it, or give git arms a setup command "
+                "(--setup 'pip install .')"
+            )
+        return Attested(
+            text=arm.spec.text,
+            source_id=arm.source_id,
+            interpreter=ready["interpreter"]["executable"],
+            code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
+            distributions=tuple(report["distributions"]),
+            environment=arm.spec.environment,
+            torch_file=report.get("torch_file"),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArmError(
             f"what the worker of the {arm.role.value} says of its code is not of the form that it has "
@@ -52,38 +65,10 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
         ) from error
 
 
-def _attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
-    for module in report["foreign"]:
-        raise ArmError(
-            f"the {arm.role.value} imported {module['name']!r} from the other arm's tree ({module['path']}); an "
-            "editable install or a PYTHONPATH of the interpreter points there: give each arm its own environment "
-            "(setup command)"
-        )
-    for module in report["shadowed"]:
-        raise ArmError(
-            f"the {arm.role.value} imported {module['name']!r} from {module['path']}, not from its own tree "
-            f"{arm.spec.text!r}: both arms would run that copy; uninstall it, or give git arms a setup command "
-            "(--setup 'pip install .')"
-        )
-    return Attested(
-        text=arm.spec.text,
-        source_id=arm.source_id,
-        interpreter=ready["interpreter"]["executable"],
-        code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
-        distributions=tuple(report["distributions"]),
-        environment=arm.spec.environment,
-        torch_file=report.get("torch_file"),
-    )
-
-
 def are_identical(baseline: Attested, candidate: Attested) -> bool:
     """Whether the arms are A/A by construction: the same files, packages, interpreter and variables."""
-    return (
-        baseline.interpreter == candidate.interpreter
-        and baseline.environment == candidate.environment
-        and baseline.distributions == candidate.distributions
-        and baseline.code == candidate.code
-    )
+    compared = attrgetter("interpreter", "environment", "distributions", "code")
+    return bool(compared(baseline) == compared(candidate))
 
 
 def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) -> bool:
@@ -93,11 +78,8 @@ def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Pa
     Code that git ignores may be in one directory alone, so where there is some, workers have to tell.
     """
     first, second = baseline.spec, candidate.spec
-    if baseline.interpreter != candidate.interpreter or first.stack != second.stack:
-        return False
-    if first.environment != second.environment:
-        return False
-    if not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
+    shared = [(arm.interpreter, arm.spec.stack, arm.spec.environment) for arm in (baseline, candidate)]
+    if shared[0] != shared[1] or not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
         return False
     places = [(project / (spec.directory or ".")).resolve() for spec in (first, second)]
     directories = [place for place, spec in zip(places, (first, second), strict=True) if spec.revision is None]
@@ -112,20 +94,11 @@ def differ_in_texts_only(project: Path, older: str, newer: str) -> bool:
     if older == newer:
         return True
     changed = git.changed_between_trees(project, older, newer)
-    return changed is not None and all(map(_is_text, changed))
-
-
-def _is_text(name: str) -> bool:
-    return name.endswith((".md", ".rst")) or name.startswith(".github/")
+    return changed is not None and all(n.endswith((".md", ".rst")) or n.startswith(".github/") for n in changed)
 
 
 def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bool = True) -> Sequence[Fact]:
-    """Notes on what differs between the arms.
-
-    Args:
-        baseline: What its worker says.
-        candidate: The same.
-        is_believed: Whether workers that say the same are identical.
+    """Notes on what differs between the arms; `is_believed` is whether workers that say the same are identical.
 
     Raises:
         ArmError: The source trees differ, but nothing of either was imported, so the difference was never measured.
@@ -140,7 +113,8 @@ def compare_attested(baseline: Attested, candidate: Attested, *, is_believed: bo
     notes: list[Fact] = []
     if same_stack and baseline.code == candidate.code and is_believed:
         notes.append(fact("arms.same_code"))
-    if changed := _changed_files(baseline, candidate):
+    old, new = dict(baseline.code), dict(candidate.code)
+    if changed := sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
         notes.append(fact("arms.files_differ", files=tuple(changed[:_SHOWN]), more=max(0, len(changed) - _SHOWN)))
     if baseline.distributions != candidate.distributions:
         notes.append(_changed_distributions(baseline, candidate))
@@ -151,7 +125,9 @@ def _changed_distributions(baseline: Attested, candidate: Attested) -> Fact:
     """What is installed in other versions, torch first; what only one side has is counted."""
     old = dict(item.split("==", 1) for item in baseline.distributions)
     new = dict(item.split("==", 1) for item in candidate.distributions)
-    changed = sorted((name for name in old.keys() & new.keys() if old[name] != new[name]), key=_torch_first)
+    first = ("torch", "numpy", "intel_extension_for_pytorch")
+    differing = (name for name in old.keys() & new.keys() if old[name] != new[name])
+    changed = sorted(differing, key=lambda name: (name not in first, name))
     return fact(
         "arms.packages_differ",
         severity=Severity.NOTABLE,
@@ -160,12 +136,3 @@ def _changed_distributions(baseline: Attested, candidate: Attested) -> Fact:
         only_in_baseline=len(old.keys() - new.keys()),
         only_in_candidate=len(new.keys() - old.keys()),
     )
-
-
-def _torch_first(name: str) -> tuple[bool, str]:
-    return (name not in ("torch", "numpy", "intel_extension_for_pytorch"), name)
-
-
-def _changed_files(baseline: Attested, candidate: Attested) -> list[str]:
-    old, new = dict(baseline.code), dict(candidate.code)
-    return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))

@@ -39,6 +39,15 @@ _OLD_GLIBC_ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": str(_EIGHT_GIB),
     "MALLOC_TOP_PAD_": str(_TOP_PAD_BYTES),
 }
+_STABLE = {
+    "OMP_DYNAMIC": "FALSE",
+    "MKL_DYNAMIC": "FALSE",
+    # Intel's OpenMP runtime would bind threads again and spin for 200 ms after each region, into the other arm's
+    # sample. libgomp's threads spin for some milliseconds, too, which workers wait for between the turns.
+    # OMP_WAIT_POLICY stays unset: `passive` cost 70 % (LayerNorm).
+    "KMP_AFFINITY": "disabled",
+    "KMP_BLOCKTIME": "1",
+}
 
 
 def base_environment(
@@ -49,15 +58,10 @@ def base_environment(
     glibc: tuple[int, int] | None,
     pass_through: Sequence[str] = (),
 ) -> dict[str, str]:
-    """The environment that both arms start from.
+    """The environment that both arms start from, out of perfguard's own.
 
-    Args:
-        inherited: perfguard's own environment.
-        profile: `stable` pins allocator, threads and OpenMP; `production` leaves the user's values alone and only
-            fills in the thread count where none is given.
-        threads: Number of CPUs in the mask.
-        glibc: Version of the C library, None when unknown or another one.
-        pass_through: Further names that the user's benchmarks need.
+    The profile `stable` pins allocator, threads and OpenMP; `production` leaves the user's values alone and only fills
+    in the thread count where none is given. `glibc` is None when the C library is unknown or another one.
     """
     names = {*PASSED_THROUGH, *pass_through}
     environment = {key: value for key, value in inherited.items() if key in names}
@@ -65,35 +69,15 @@ def base_environment(
         environment.update({key: value for key, value in inherited.items() if _MEASURED.match(key)})
         environment.setdefault("OMP_NUM_THREADS", str(threads))
     else:
-        environment.update(_stable(threads, glibc))
+        allocator = {"GLIBC_TUNABLES": ALLOCATOR_TUNABLES} if (glibc or (0, 0)) >= (2, 35) else _OLD_GLIBC_ALLOCATOR
+        environment |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **_STABLE, **allocator}
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
     return environment
 
 
 def ignored_variables(inherited: Mapping[str, str], profile: EnvProfile) -> tuple[str, ...]:
     """Variables of perfguard's own environment that would have changed the measurement but are not passed on."""
-    if profile is EnvProfile.PRODUCTION:
-        return ()
-    return tuple(sorted(key for key in inherited if _MEASURED.match(key)))
-
-
-def _stable(threads: int, glibc: tuple[int, int] | None) -> dict[str, str]:
-    environment = {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OMP_DYNAMIC": "FALSE",
-        "MKL_DYNAMIC": "FALSE",
-        # Intel's OpenMP runtime would bind threads again and spin for 200 ms after each region, into the other arm's
-        # sample. libgomp's threads spin for some milliseconds, too, which workers wait for between the turns.
-        # OMP_WAIT_POLICY stays unset: `passive` cost 70 % (LayerNorm).
-        "KMP_AFFINITY": "disabled",
-        "KMP_BLOCKTIME": "1",
-    }
-    if glibc is not None and glibc >= (2, 35):
-        environment["GLIBC_TUNABLES"] = ALLOCATOR_TUNABLES
-    else:
-        environment.update(_OLD_GLIBC_ALLOCATOR)
-    return environment
+    return tuple(sorted(key for key in inherited if profile is not EnvProfile.PRODUCTION and _MEASURED.match(key)))
 
 
 def looks_secret(name: str) -> bool:
@@ -112,13 +96,8 @@ def mismatched_threads(overrides: Sequence[tuple[str, str]], threads: int) -> tu
 
 def apply_overrides(environment: Mapping[str, str], overrides: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The environment with an arm's own variables; an empty value removes the variable."""
-    changed = dict(environment)
-    for key, value in overrides:
-        if value:
-            changed[key] = value
-        else:
-            changed.pop(key, None)
-    return changed
+    own = dict(overrides)
+    return {key: value for key, value in {**environment, **own}.items() if value or key not in own}
 
 
 def pad_to_equal_size(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -127,12 +106,11 @@ def pad_to_equal_size(first: Mapping[str, str], second: Mapping[str, str]) -> tu
     The size of the environment shifts the stack, and layout alone can move timings by per cents.
     Source: Mytkowicz et al., "Producing Wrong Data Without Doing Anything Obviously Wrong!", ASPLOS 2009.
     """
-    sizes = [_size(environment) for environment in (first, second)]
-    longest = max(sizes)
-    padded = []
-    for environment, size in zip((first, second), sizes, strict=True):
-        padded.append({**environment, "PERFGUARD_PAD": "x" * (longest - size)})
-    return padded[0], padded[1]
+    shorter_by = _size(second) - _size(first)
+    return (
+        {**first, "PERFGUARD_PAD": "x" * max(0, shorter_by)},
+        {**second, "PERFGUARD_PAD": "x" * max(0, -shorter_by)},
+    )
 
 
 def enlarge(environment: Mapping[str, str], extra_bytes: int) -> dict[str, str]:

@@ -1,21 +1,23 @@
-"""The few questions perfguard asks git."""
+"""The few questions perfguard asks git, and bisections that it drives without a checkout."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
+import re
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfguard.errors import ArmError
-from perfguard.records.bisection import Commit
+from perfguard.errors import ArmError, UsageError
+from perfguard.records.bisection import Answer, Commit
 
 _TIMEOUT_S = 120.0
 _CODE_SUFFIXES = (".py", ".so", ".pyd", ".pth")
-_SEARCHED = 100
-"""Commits that are searched for lost code: each is read once, a few milliseconds for small repositories."""
+_SEARCHED = 100  # Commits that are searched for lost code; each takes some milliseconds
 _OWN_RULES = ("-c", "safe.bareRepository=explicit", "-c", "core.hooksPath=/dev/null")
 """A tree may hold what looks like a bare repository, with a configuration and hooks of its own; no hook is needed."""
 NAMES_OF_CHANGES = ("diff", "--name-only", "--no-ext-diff", "--no-renames", "-z")
@@ -27,12 +29,9 @@ _COMMIT_FORMAT = "--format=%T%x00%an%x00%aI%x00%s"
 class TreeState:
     """What a directory holds, as git sees it."""
 
-    commit: str | None
-    """Full commit id; None outside git or before the first commit."""
-    tree: str | None
-    """Git's id of the committed tree."""
-    dirty: str | None
-    """Hash over what differs from the commit, untracked files included; None when clean."""
+    commit: str | None  # Full commit id; None outside git or before the first commit
+    tree: str | None  # Git's id of the committed tree
+    dirty: str | None  # Hash over what differs from the commit, untracked files included; None when clean
 
     @property
     def source_id(self) -> str:
@@ -112,13 +111,9 @@ def code_id(repository: Path, commit: str, *, without: Path) -> str:
 
 
 def find_code(repository: Path, wanted: str, *, without: Path, since: str) -> str | None:
-    """The newest commit behind HEAD with this `code_id`; None where there is none among the latest `_SEARCHED`.
+    """The newest commit behind HEAD, made after `since` (ISO 8601), with this `code_id`.
 
-    Args:
-        repository: Where.
-        wanted: A `code_id`.
-        without: What it leaves out.
-        since: Only commits that were made after this moment, ISO 8601.
+    None where there is none among the latest `_SEARCHED`.
     """
     found = run_git(repository, "rev-list", f"--max-count={_SEARCHED}", f"--since={since}", "HEAD").decode().split()
     return next((commit for commit in found if code_id(repository, commit, without=without) == wanted), None)
@@ -144,11 +139,8 @@ def list_commits(
 ) -> tuple[Commit, ...]:
     """Commits that some revisions contain and others do not, parents before children.
 
-    Args:
-        repository: Where.
-        revisions: As `git rev-list` reads them: `main`, `^old`, `--not old`.
-        first_parent: Follow only the first parent of merges, so that a merged branch is one commit.
-        paths: Only commits that touch one of them; parents are then the nearest such ancestors.
+    Revisions are as `git rev-list` reads them: `main`, `^old`, `--not old`. With `first_parent` a merged branch is one
+    commit. With `paths` only commits that touch one of them count; parents are then the nearest such ancestors.
     """
     order = ("--topo-order", "--reverse", *(["--first-parent"] if first_parent else ()))
     shown = ("--parents", "--encoding=UTF-8", _COMMIT_FORMAT)
@@ -157,12 +149,8 @@ def list_commits(
     found = []
     for header, line in zip(lines[::2], lines[1::2], strict=True):
         _, commit, *parents = header.split(" ")
-        tree, author, authored_at, subject = line.split("\0", 3)
-        found.append(
-            Commit(
-                id=commit, tree=tree, parents=tuple(parents), author=author, authored_at=authored_at, subject=subject
-            )
-        )
+        described = dict(zip(("tree", "author", "authored_at", "subject"), line.split("\0", 3), strict=True))
+        found.append(Commit(id=commit, parents=tuple(parents), **described))
     return tuple(found)
 
 
@@ -176,15 +164,11 @@ def changed_files(repository: Path, older: str, newer: str, paths: Sequence[Path
 def changed_between_trees(directory: Path, older: str, newer: str) -> tuple[str, ...] | None:
     """Files that differ between two trees; None where one of the names is no tree of this repository."""
     repository = top_level(directory)
-    if repository is None or not (_is_object(older) and _is_object(newer)):
+    if repository is None or not all(re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", name) for name in (older, newer)):
         return None
-    with contextlib.suppress(ArmError):
+    with suppress(ArmError):
         return changed_files(repository, older, newer, ())
     return None
-
-
-def _is_object(name: str) -> bool:
-    return len(name) in (40, 64) and not set(name) - set("0123456789abcdef")
 
 
 def has_ignored_code(directory: Path) -> bool:
@@ -225,13 +209,11 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 def tree_state(directory: Path) -> TreeState:
     """What `directory` holds now."""
     repository = top_level(directory)
-    if repository is None:
-        return TreeState(commit=None, tree=None, dirty=None)
-    try:
-        commit = resolve_commit(repository, "HEAD")
-    except ArmError:
-        return TreeState(commit=None, tree=None, dirty=None)
-    return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+    with suppress(ArmError):
+        if repository is not None:
+            commit = resolve_commit(repository, "HEAD")
+            return TreeState(commit=commit, tree=tree_of(repository, commit), dirty=_dirty_hash(repository))
+    return TreeState(commit=None, tree=None, dirty=None)
 
 
 def _dirty_hash(repository: Path) -> str | None:
@@ -261,3 +243,77 @@ def remove_worktree(repository: Path, destination: Path) -> None:
         run_git(repository, "worktree", "remove", "--force", str(destination))
     except ArmError:
         run_git(repository, "worktree", "prune")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Where to look."""
+
+    good: str  # Revision that is fast
+    bad: str = "HEAD"  # Revision that is slow; contains the good one
+    first_parent: bool = False  # Take a merged branch as one commit
+    paths: tuple[str, ...] = ()  # Only commits that touch one; absolute, or pathspecs that begin with a colon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitBisect:
+    """A bisection that git drives."""
+
+    worktree: Path  # Where its state lives
+    span: Span  # Paths are relative to the worktree
+    good: Commit
+    bad: Commit
+
+    def suspects(self) -> tuple[Commit, ...]:
+        """Commits that may be the first bad one after all answers so far, parents before children."""
+        ends = ("refs/bisect/bad", "--not", "--glob=refs/bisect/good-*")
+        return list_commits(self.worktree, *ends, first_parent=self.span.first_parent, paths=self.span.paths)
+
+    def chosen(self) -> str:
+        """Id of the commit to test next."""
+        return resolve_commit(self.worktree, "BISECT_HEAD")
+
+    def tell(self, commit: Commit, answer: Answer) -> None:
+        """Take in what a commit is; it is one of the suspects."""
+        with suppress(ArmError):  # git also fails where only skipped commits are left, or none
+            run_git(self.worktree, "bisect", answer.value, commit.id)
+
+
+@contextmanager
+def started_bisect(project: Path, span: Span) -> Iterator[GitBisect]:
+    """A bisection, gone with all its state at the end.
+
+    Raises:
+        UsageError: No repository, no such revision, or nothing between them; with what to do.
+    """
+    repository = top_level(project)
+    if repository is None:
+        raise UsageError(f"{project} is not inside a git repository; a bisection needs the history of one")
+    good, bad = (describe_commit(repository, resolve_commit(repository, r)) for r in (span.good, span.bad))
+    _require_ancestor(repository, good, bad, span)
+    if not list_commits(repository, bad.id, f"^{good.id}", first_parent=span.first_parent, paths=span.paths):
+        raise UsageError(f"no commit after {span.good} up to {span.bad} touches {', '.join(span.paths)}")
+    relative = (path if path.startswith(":") else os.path.relpath(path, repository) for path in span.paths)
+    with tempfile.TemporaryDirectory(prefix="perfguard-bisect-") as folder:
+        worktree = Path(folder) / "tree"
+        add_worktree(repository, worktree, good.id, files=False)
+        try:
+            search = GitBisect(worktree=worktree, span=replace(span, paths=tuple(relative)), good=good, bad=bad)
+            options = ("--no-checkout", *(["--first-parent"] if span.first_parent else ()))
+            run_git(worktree, "bisect", "start", *options, bad.id, good.id, "--", *search.span.paths)
+            yield search
+        finally:
+            remove_worktree(repository, worktree)
+
+
+def _require_ancestor(repository: Path, good: Commit, bad: Commit, span: Span) -> None:
+    if good.id == bad.id:
+        raise UsageError(f"--good {span.good} and --bad {span.bad} are the same commit ({good.short_id}); name two")
+    if is_ancestor(repository, good.id, bad.id):
+        return
+    problem = f"--good {span.good} ({good.short_id}) is not an ancestor of --bad {span.bad} ({bad.short_id})"
+    if is_ancestor(repository, bad.id, good.id):
+        raise UsageError(f"{problem}, but the other way round; exchange them")
+    if is_shallow(repository):
+        raise UsageError(f"{problem} as far as this shallow clone knows; run `git fetch --unshallow` first")
+    raise UsageError(f"{problem}; name a good commit that it contains: try `git merge-base {span.good} {span.bad}`")

@@ -18,16 +18,18 @@ from perfguard.records.plan import ArmSpec, EnvProfile, ResolvedArm
 from perfguard.records.run import Arm
 from perfguard.runner.arms import git
 from perfguard.runner.arms.environment import apply_overrides, base_environment
-from perfguard.runner.arms.stack_envs import ready_environment
-from perfguard.runner.arms.tree_env import environment_for_tree
-from perfguard.runner.process.bundle import build_bundle, compile_bundle
-from perfguard.runner.process.launching import launched
+from perfguard.runner.arms.venvs import environment_for_tree, ready_environment
+from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
 
 _KINDS = ("git", "dir", "python", "env", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*=)")  # values may hold commas, as MALLOC_CONF does
 STACKS = ("default", "ipex")
+_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}  # Path lengths must not differ between the arms
+_WHOLE_REPOSITORY = "repository"
+_SCRATCH = "tmp"
+_ASK_TIMEOUT_S = 60.0
 _EXAMPLES = "stored, git:REV, dir:PATH, python:PATH, env:KEY=VALUE,…, stack:ipex, or several joined with '+'"
 
 
@@ -43,7 +45,8 @@ def parse_arm(text: str) -> ArmSpec:
     parts: dict[str, str] = {}
     for part in _SPLIT.split(text):
         kind, colon, value = part.partition(":")
-        _require_kind(kind, colon, text)
+        if kind not in _KINDS or not colon:
+            raise _unknown_kind(kind, text)
         if not value:
             raise ArmError(f"arm {text!r}: nothing follows {kind + ':'!r}")
         if kind in parts:
@@ -64,21 +67,17 @@ def parse_arm(text: str) -> ArmSpec:
     )
 
 
-def _require_kind(kind: str, colon: str, text: str) -> None:
-    if kind in _KINDS and colon:
-        return
+def _unknown_kind(kind: str, text: str) -> ArmError:
     if text.startswith("stored+"):
-        raise ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
+        return ArmError(f"arm {text!r}: 'stored' stands alone; nothing can be added to what was measured earlier")
     near = difflib.get_close_matches(kind, (*_KINDS, "stored"), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
+    return ArmError(f"arm {text!r}: {kind!r} is no kind of arm; {hint}use {_EXAMPLES}")
 
 
 def _variables(text: str | None, arm: str) -> tuple[tuple[str, str], ...]:
-    if text is None:
-        return ()
     found: dict[str, str] = {}
-    for pair in _NEXT_VARIABLE.split(text):
+    for pair in _NEXT_VARIABLE.split(text) if text else ():
         key, equals, value = pair.partition("=")
         if not equals or not _VARIABLE.fullmatch(key):
             raise ArmError(f"arm {arm!r}: {pair!r} is not KEY=VALUE")
@@ -88,35 +87,19 @@ def _variables(text: str | None, arm: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-_ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}
-"""Equally long names: path lengths must not differ between the arms."""
-_WHOLE_REPOSITORY = "repository"
-_SCRATCH = "tmp"
-_ASK_TIMEOUT_S = 60.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSettings:
     """What both arms share."""
 
-    project: Path
-    """The user's project; revisions and relative directories refer to it."""
-    workshop: Path
-    """Directory of this run's bundles, worktrees and links; absolute."""
-    interpreter: str | None
-    """Interpreter from the configuration; None is perfguard's own."""
-    setup: str | None
-    """Command that installs a git arm's tree into a venv of its own."""
-    profile: EnvProfile
-    """How much of the environment is pinned."""
-    threads: int
-    """CPUs of the mask."""
-    pass_through: tuple[str, ...] = ()
-    """Further environment variables for the workers."""
-    confine: bool = False
-    """Whether the arms' code may change files in folders of its own only."""
-    path_padding: Mapping[Arm, int] = field(default_factory=dict)
-    """Characters that an arm's folder is longer, to move what lies behind its paths in memory."""
+    project: Path  # The user's project; revisions and relative directories refer to it
+    workshop: Path  # Directory of this run's bundles, worktrees and links; absolute
+    interpreter: str | None  # Interpreter from the configuration; None is perfguard's own
+    setup: str | None  # Command that installs a git arm's tree into a venv of its own
+    profile: EnvProfile  # How much of the environment is pinned
+    threads: int  # CPUs of the mask
+    pass_through: tuple[str, ...] = ()  # Further environment variables for the workers
+    confine: bool = False  # Whether the arms' code may change files in folders of its own only
+    path_padding: Mapping[Arm, int] = field(default_factory=dict)  # Characters that an arm's folder is longer
 
 
 def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapping[str, str]) -> ResolvedArm:
@@ -128,33 +111,29 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     place = settings.workshop / (_ROLE_DIRECTORY[role] + "-" * settings.path_padding.get(role, 0))
     place.mkdir(parents=True)
     tree, source_id, commit = _tree(spec, settings, place / "tree")
-    writable = _own_folders(spec, place) if settings.confine else None
+    writable: tuple[str, ...] | None = None
+    if settings.confine:  # what is temporary, and the worktree, which nobody keeps; not the user's own directory
+        (place / _SCRATCH).mkdir()
+        writable = (str(place / _SCRATCH), *([str(tree.resolve())] if spec.revision is not None else ()))
     interpreter = _interpreter(spec, settings, tree, source_id, writable)
     from_tree = build_bundle(place / "lib", tree=tree)
     compile_bundle(place / "lib", interpreter, confined=settings.confine)
-    entries = [place / "lib", tree]
-    if (tree / "src").is_dir():
-        entries.append(tree / "src")
-    base = base_environment(
-        inherited,
-        profile=settings.profile,
-        threads=settings.threads,
-        glibc=glibc_version(),
-        pass_through=settings.pass_through,
-    )
+    entries = [str(path) for path in (place / "lib", tree, tree / "src") if path.is_dir()]
+    profile, threads, names = settings.profile, settings.threads, settings.pass_through
+    base = base_environment(inherited, profile=profile, threads=threads, glibc=glibc_version(), pass_through=names)
     if spec.stack is not None:
         base["PERFGUARD_STACK"] = spec.stack
     environment = apply_overrides(base, spec.environment)
     if settings.confine:
         environment["TMPDIR"] = str(place / _SCRATCH)
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, entries))
+    environment["PYTHONPATH"] = os.pathsep.join(entries)
     return ResolvedArm(
         role=role,
         spec=spec,
         interpreter=interpreter,
         tree=str(tree),
         bundle=str(place / "lib"),
-        python_path=tuple(map(str, entries)),
+        python_path=tuple(entries),
         code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
         source_id=source_id,
         commit=commit,
@@ -178,11 +157,8 @@ def clean_workshop(workshop: Path, project: Path) -> None:
 def glibc_version() -> tuple[int, int] | None:
     """Version of this machine's glibc; None with another C library."""
     name, version = platform.libc_ver()
-    try:
-        major, minor = version.split(".")[:2]
-        return (int(major), int(minor)) if name == "glibc" else None
-    except ValueError:
-        return None
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found and name == "glibc" else None
 
 
 def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str, str | None]:
@@ -192,7 +168,12 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
         if repository is None:
             raise ArmError(f"arm {spec.text!r}: {settings.project} is not inside a git repository; use dir:PATH")
         commit = git.resolve_commit(repository, spec.revision)
-        _check_out(repository, commit, place, below=settings.project.resolve().relative_to(repository.resolve()))
+        below = settings.project.resolve().relative_to(repository.resolve())
+        # Of a project inside a larger repository, a link to the project's directory in a worktree.
+        worktree = place if below == Path() else place.with_name(_WHOLE_REPOSITORY)
+        git.add_worktree(repository, worktree, commit)
+        if worktree != place:
+            place.symlink_to(worktree / below, target_is_directory=True)
         if not place.is_dir():
             raise ArmError(f"arm {spec.text!r}: {settings.project} does not exist in that revision")
         if not place.resolve().is_relative_to(place.parent.resolve()):
@@ -206,26 +187,6 @@ def _tree(spec: ArmSpec, settings: ArmSettings, place: Path) -> tuple[Path, str,
     return place, state.source_id if state.tree else f"dir:{directory}", state.commit
 
 
-def _check_out(repository: Path, commit: str, place: Path, *, below: Path) -> None:
-    """A worktree at `place`; of a project inside a larger repository, a link to the project's directory in one."""
-    if below == Path():
-        git.add_worktree(repository, place, commit)
-        return
-    worktree = place.with_name(_WHOLE_REPOSITORY)
-    git.add_worktree(repository, worktree, commit)
-    place.symlink_to(worktree / below, target_is_directory=True)
-
-
-def _own_folders(spec: ArmSpec, place: Path) -> tuple[str, ...]:
-    """Where code of an arm may change files: a folder for what is temporary, and its worktree, which nobody keeps.
-
-    The user's own directory is not among them.
-    """
-    (place / _SCRATCH).mkdir()
-    tree = (str((place / "tree").resolve()),) if spec.revision is not None else ()
-    return (str(place / _SCRATCH), *tree)
-
-
 def _interpreter(
     spec: ArmSpec, settings: ArmSettings, tree: Path, source_id: str, writable: tuple[str, ...] | None
 ) -> str:
@@ -234,17 +195,11 @@ def _interpreter(
             raise ArmError(f"arm {spec.text!r}: stack: brings its own interpreter; drop python:")
         return str(ready_environment(spec.stack))
     if spec.revision is not None and settings.setup and spec.interpreter is None:
-        base = settings.interpreter or sys.executable
-        return str(
-            environment_for_tree(
-                tree,
-                source_id,
-                command=settings.setup,
-                base_interpreter=base,
-                project=settings.project,
-                writable=writable,
-            )
+        base, command, project = settings.interpreter or sys.executable, settings.setup, settings.project
+        made = environment_for_tree(
+            tree, source_id, command=command, base_interpreter=base, project=project, writable=writable
         )
+        return str(made)
     chosen = spec.interpreter or settings.interpreter or sys.executable
     path = find_interpreter(chosen, settings.project)
     if path is None:
@@ -256,13 +211,9 @@ def _interpreter(
 
 def _is_python(path: str, *, confined: bool) -> bool:
     """Whether a program runs Python code; asked in isolation, so that no variable of the arm can confuse it."""
+    command = launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None)
     try:
-        done = subprocess.run(
-            launched([path, "-I", "-c", "print(6 * 7)"], writable=() if confined else None),
-            capture_output=True,
-            timeout=_ASK_TIMEOUT_S,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, timeout=_ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
         return False
     return done.stdout.strip() == b"42"
@@ -272,11 +223,8 @@ def find_interpreter(text: str, project: Path) -> str | None:
     """The executable that a name, a path or a virtual environment stands for, relative to the project; or None."""
     if os.sep not in text and not (project / text).is_dir():
         return shutil.which(text)
-    path = Path(text).expanduser()
-    if not path.is_absolute():
-        path = project / path
     # Not resolved: a venv's python is a link, and following it would leave the venv.
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
+    path = Path(os.path.abspath(project / Path(text).expanduser()))  # noqa: PTH100 - resolve() would follow the link
     if path.is_dir():
         path = path / "bin" / "python"
     return str(path) if path.is_file() and os.access(path, os.X_OK) else None
@@ -285,11 +233,8 @@ def find_interpreter(text: str, project: Path) -> str | None:
 def require_different_interpreters(baseline: ResolvedArm, candidate: ResolvedArm) -> None:
     """Raise ArmError where the arms ask for two interpreters but get one."""
     asked = (baseline.spec.interpreter, candidate.spec.interpreter)
-    if None in asked or asked[0] == asked[1]:
-        return
-    if os.path.realpath(baseline.interpreter) == os.path.realpath(candidate.interpreter) and (
-        Path(baseline.interpreter).parent == Path(candidate.interpreter).parent
-    ):
+    found = [(os.path.realpath(path), Path(path).parent) for path in (baseline.interpreter, candidate.interpreter)]
+    if None not in asked and asked[0] != asked[1] and found[0] == found[1]:
         raise ArmError(
             f"both arms use {baseline.interpreter}, although {asked[0]!r} and {asked[1]!r} were asked for; "
             "name two different environments"

@@ -14,52 +14,38 @@ from perfguard.records.plan import CasePlan, Injection, MeasureSettings
 from perfguard.records.protocol import Message
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _MAX_INSTANCES = 12
 _WANTED_BLOCKS = 10
 _LEAST_SAMPLES = 3
-_PROCESS_S = 0.5
-"""Seconds that a worker takes to start and end, beside its imports."""
-_UNTIMED_CALLS = 3
-"""Calls of each instance in a block outside any sample: one at set-up, two before the first sample."""
-_INSTANCE_BUDGET_S = 0.25
-"""Seconds that each arm may spend on further instances of a case, in every block."""
-_ROOM = 1.25
-"""A budget that is recommended holds so many times what is needed: what a block takes is an estimate."""
-_LAST_SAMPLES = 3
-"""Samples of pyperf's calibration that tell a case's time: the longest ones, and one alone may have been disturbed."""
-_MAX_RESTARTS = 8
-"""Each case that takes its worker down costs one restart."""
+_PROCESS_S = 0.5  # Seconds that a worker takes to start and end, beside its imports
+_UNTIMED_CALLS = 3  # Calls of each instance in a block outside any sample: one at set-up, two before the first sample
+_INSTANCE_BUDGET_S = 0.25  # Seconds that each arm may spend on further instances of a case, in every block
+_ROOM = 1.25  # A recommended budget holds so many times what is needed: what a block takes is an estimate
+_LAST_SAMPLES = 3  # Of pyperf's calibration, the longest ones; one alone may have been disturbed
+_MAX_RESTARTS = 8  # Each case that takes its worker down costs one restart
 
 
 @dataclass(slots=True)
 class ArmReport:
     """What one arm turned out to be."""
 
-    ready: Message = field(default_factory=dict)
-    """The worker's facts: interpreter, torch, software."""
-    attested: Message = field(default_factory=dict)
-    """Imported files and distributions."""
-    iteration_s: dict[str, float] = field(default_factory=dict)
-    """Seconds of one iteration, by case id."""
-    instance_s: dict[str, float] = field(default_factory=dict)
-    """Seconds of one further set-up, by case id."""
-    failed: dict[str, CaseFailed] = field(default_factory=dict)
-    """Cases that this arm cannot run."""
+    ready: Message = field(default_factory=dict)  # The worker's facts: interpreter, torch, software
+    attested: Message = field(default_factory=dict)  # Imported files and distributions
+    iteration_s: dict[str, float] = field(default_factory=dict)  # Seconds of one iteration, by case id
+    instance_s: dict[str, float] = field(default_factory=dict)  # Seconds of one further set-up, by case id
+    failed: dict[str, CaseFailed] = field(default_factory=dict)  # Cases that this arm cannot run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration(WorkerContext):
     """What calibrating an arm needs."""
 
-    needs_torch: bool
-    """Whether workers import torch at `hello`."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each case."""
+    needs_torch: bool  # Whether workers import torch at `hello`
+    progress: Callable[[Fact], None]  # Gets one line for each case
 
 
 def calibrate_arm(
@@ -79,7 +65,7 @@ def calibrate_arm(
             report.attested = worker.attest(roots, foreign_roots)
         except WorkerFailure as failure:
             # The case that took the worker down is the first that has neither a time nor a failure.
-            broken = next((c for c in left if c.id not in report.iteration_s and c.id not in report.failed), None)
+            broken = next((c for c in left if c.id not in {*report.iteration_s, *report.failed}), None)
             if broken is None:
                 raise MeasurementError(f"the {arm.value} worker failed after its cases: {failure.reason}") from failure
             report.failed[broken.id] = CaseFailed(
@@ -103,8 +89,9 @@ def _start(arm: Arm, calibration: Calibration, report: ArmReport) -> ArmWorker:
         worker.close()
         if not isinstance(failure, (WorkerFailure, CaseRefused)):
             raise
+        tail = "\n".join(failure.detail.strip().splitlines()[-12:])
         raise MeasurementError(
-            f"the {arm.value} worker cannot be started: {failure.reason}\n{_last_lines(failure.detail)}".strip()
+            f"the {arm.value} worker cannot be started: {failure.reason}\n{tail}".strip()
         ) from failure
     return worker
 
@@ -127,13 +114,9 @@ def _calibrate_cases(
             if known is not None:
                 report.iteration_s[case.id] = known
         except CaseRefused as refused:
+            reason, detail, missing, skipped = refused.found, refused.detail, refused.missing, refused.skipped
             report.failed[case.id] = CaseFailed(
-                case_id=case.id,
-                arm=arm,
-                missing=refused.missing,
-                reason=refused.found,
-                detail=refused.detail,
-                skipped=refused.skipped,
+                case_id=case.id, arm=arm, missing=missing, reason=reason, detail=detail, skipped=skipped
             )
 
 
@@ -156,12 +139,7 @@ def plan_cases(
 ) -> tuple[CasePlan, ...]:
     """Loops for each case that every arm can run, the same in all arms; failures and calibrations are emitted.
 
-    Args:
-        cases: In the order of the suite.
-        reports: Of the arms, the calibrating one (the baseline) first.
-        settings: The wanted sample length.
-        injections: Case id and the slowdown to inject there.
-        emit: Takes the events.
+    The first report is of the calibrating arm, the baseline. `injections`: case id and slowdown.
     """
     injected = dict(injections)
     plans = []
@@ -174,17 +152,11 @@ def plan_cases(
         times = [r.iteration_s[case.id] for r in reports if case.id in r.iteration_s]
         if len(times) < len(reports):
             continue
-        iteration_s = times[0]
         # Between the arms: where one is forty times slower, the other's loops would make its samples endless.
-        inner_loops = max(1, math.ceil(settings.sample_s / statistics.geometric_mean(times)))
+        iteration_s, inner_loops = times[0], max(1, math.ceil(settings.sample_s / statistics.geometric_mean(times)))
+        instances, spin_s = _instances(case.id, reports, settings), _spin(injected.get(case.id), iteration_s)
         plans.append(
-            CasePlan(
-                case=case,
-                inner_loops=inner_loops,
-                iteration_s=iteration_s,
-                instances=_instances(max(_further_instance_s(r, case.id) for r in reports), settings),
-                spin_s=_spin(injected.get(case.id), iteration_s),
-            )
+            CasePlan(case=case, inner_loops=inner_loops, iteration_s=iteration_s, instances=instances, spin_s=spin_s)
         )
         emit(CaseCalibrated(case_id=case.id, inner_loops=inner_loops, iteration_s=iteration_s))
     return tuple(plans)
@@ -194,10 +166,8 @@ def plan_cases(
 class BlockCost:
     """What a block of some cases takes, as far as that is known before the first one."""
 
-    fixed_s: float
-    """Processes, imports, instances; seconds."""
-    sample_s: float
-    """One sample of every case in every arm; 0 where there is no case."""
+    fixed_s: float  # Processes, imports, instances; seconds
+    sample_s: float  # One sample of every case in every arm; 0 where there is no case
 
     def block_s(self, settings: MeasureSettings) -> float:
         """Seconds of a block, its warm-up samples with it."""
@@ -233,12 +203,7 @@ def budget_shortage(
 ) -> Fact | None:
     """That too few blocks fit what is left of a budget, and which budget holds enough; None where enough fit.
 
-    Args:
-        cost: Of a block.
-        settings: Samples, already as few as the budget makes them.
-        least: Blocks that a verdict needs.
-        budget_s: The whole budget, as asked for.
-        left_s: What is left of it.
+    The samples of the settings are already as few as the budget makes them; a verdict needs `least` blocks.
     """
     block_s = cost.block_s(settings)
     if cost.sample_s <= 0 or left_s >= _ROOM * least * block_s:
@@ -254,26 +219,16 @@ def budget_shortage(
     )
 
 
-def _further_instance_s(report: ArmReport, case_id: str) -> float:
-    """What one more instance costs this arm in every block, seconds; inf where that was not measured."""
-    return report.instance_s.get(case_id, math.inf) + _UNTIMED_CALLS * report.iteration_s[case_id]
-
-
-def _instances(further_instance_s: float, settings: MeasureSettings) -> int:
-    """As many instances as cost little to set up and warm; one where that is expensive."""
-    affordable = int(min(_INSTANCE_BUDGET_S / further_instance_s, _MAX_INSTANCES))
+def _instances(case_id: str, reports: Sequence[ArmReport], settings: MeasureSettings) -> int:
+    """As many instances as cost little to set up and warm in every block; one where that is expensive or unknown."""
+    further_s = max(r.instance_s.get(case_id, math.inf) + _UNTIMED_CALLS * r.iteration_s[case_id] for r in reports)
+    affordable = int(min(_INSTANCE_BUDGET_S / further_s, _MAX_INSTANCES))
     return max(1, min(1 + affordable, _MAX_INSTANCES, settings.samples))
 
 
 def _spin(injection: Injection | None, iteration_s: float) -> tuple[float, float]:
     """Seconds that baseline and candidate spin in each iteration; a speed-up is a slower baseline."""
-    if injection is None:
-        return (0.0, 0.0)
-    effect = injection.effect_ratio
+    effect = 0.0 if injection is None else injection.effect_ratio
     if effect >= 0:
         return (0.0, iteration_s * effect)
     return (iteration_s * (1 / (1 + effect) - 1), 0.0)
-
-
-def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-12:])

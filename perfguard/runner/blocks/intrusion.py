@@ -7,9 +7,11 @@ fetch ahead and processes that were left running would slow the other arm as muc
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perfguard.records.run import Arm
@@ -26,8 +28,8 @@ class IntrusionWatch:
         self._workers = workers
         self._cpus = cpus
         self._processes: dict[Arm, tuple[int, ...]] = {}
-        self._used_s: dict[Arm, float] = {}
-        self._timed_s: dict[Arm, float] = {}
+        self._used_s: defaultdict[Arm, float] = defaultdict(float)
+        self._timed_s: defaultdict[Arm, float] = defaultdict(float)
 
     @contextmanager
     def turn(self, timed: Arm) -> Iterator[None]:
@@ -40,18 +42,16 @@ class IntrusionWatch:
         yield
         elapsed_s = time.monotonic() - started
         for arm in waiting:
-            after = read_cpu_clocks(self._processes[arm])
-            if after:
-                self._used_s[arm] = self._used_s.get(arm, 0.0) + used_s(before[arm], after)
-                self._timed_s[arm] = self._timed_s.get(arm, 0.0) + elapsed_s
+            if after := read_cpu_clocks(self._processes[arm]):
+                self._used_s[arm] += used_s(before[arm], after)
+                self._timed_s[arm] += elapsed_s
 
     def ratio_of(self, arm: Arm) -> float | None:
-        """CPU seconds that an arm used in the other's turns, over what the measured CPUs had to give in them.
+        """CPU seconds that an arm used in the other's turns, over what the measured CPUs had to give: in [0, 1].
 
-        Returns:
-            In [0, 1]; None where there was no other arm, or the kernel does not tell.
+        None where there was no other arm, or the kernel does not say.
         """
-        timed_s = self._timed_s.get(arm, 0.0)
+        timed_s = self._timed_s[arm]
         return min(1.0, self._used_s[arm] / (timed_s * self._cpus)) if timed_s > 0 else None
 
 
@@ -63,10 +63,8 @@ def read_cpu_clocks(processes: Collection[int]) -> dict[int, float]:
     """
     found = {}
     for process in processes:
-        try:
+        with suppress(OSError):
             found[process] = time.clock_gettime((~process << 3) | _CPUCLOCK_SCHED)
-        except OSError:
-            continue
     return found
 
 
@@ -75,23 +73,15 @@ def used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(max(0.0, seconds - before[process]) for process, seconds in after.items() if process in before)
 
 
-_STEAL_FIELD = 7
-"""Index of `steal` among the numbers of a /proc/stat cpu line. Source: proc_stat(5)."""
-
-
 def read_steal(root: Path = Path("/")) -> dict[int, float]:
     """Stolen seconds since boot by CPU; empty where the kernel does not say."""
-    stolen: dict[int, float] = {}
-    try:
+    with suppress(OSError, ValueError):
         text = (root / "proc" / "stat").read_text(encoding="ascii", errors="replace")
         tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
-        for line in text.splitlines():
-            name, *numbers = line.split()
-            if name.startswith("cpu") and name != "cpu" and len(numbers) > _STEAL_FIELD:
-                stolen[int(name[3:])] = int(numbers[_STEAL_FIELD]) * tick_s
-    except (OSError, ValueError):
-        return {}
-    return stolen
+        lines = [line.split() for line in text.splitlines() if re.match(r"cpu\d", line)]
+        # Index of `steal` among the words of a line. Source: proc_stat(5).
+        return {int(words[0][3:]): int(words[8]) * tick_s for words in lines if len(words) > 8}
+    return {}
 
 
 def steal_ratio(

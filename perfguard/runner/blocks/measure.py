@@ -5,39 +5,61 @@ Emits events and decides nothing: what the events add up to is `perfguard.record
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import BlockFinished, BlockStarted, CaseFinished, ControlTimed, Event, Noted
-from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.plan import BlockPlan, CasePlan
 from perfguard.records.run import Arm, CaseFailed
 from perfguard.runner.blocks.intrusion import IntrusionWatch, read_steal, steal_ratio
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, Prepared
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import Worker, WorkerFailure
+from perfguard.runner.process.worker_process import Worker, WorkerContext, WorkerFailure
 
+_ARMS = (Arm.BASELINE, Arm.CANDIDATE)
 _MAX_START_FAILURES = 2
 _CONTROL_TIMEOUT_S = 30.0
+
+
+def plan_blocks(cases: int, *, seed: int, first: int = 0) -> Iterator[BlockPlan]:
+    """Endless independent block plans for `cases` cases, numbered from `first`.
+
+    Start-up order, set-up order, measuring order and first arm are uniform and independent in every block, so that
+    neither position nor neighbour can favour an arm or a case. Within a case the arms then strictly alternate: each
+    sample follows a sample of the other arm, which leaves both with the same caches.
+    """
+    return (plan_block(cases, index=index, seed=seed) for index in itertools.count(first))
+
+
+def plan_block(cases: int, *, index: int, seed: int) -> BlockPlan:
+    """The plan of block `index`; a function of its arguments alone."""
+    draw = random.Random(f"{seed}:{index}")  # noqa: S311 - a schedule, not a secret
+    return BlockPlan(
+        index=index,
+        hash_seed=draw.randrange(1, 2**32),
+        data_seed=draw.randrange(2**32),
+        setup_order=tuple(draw.sample(range(cases), cases)),
+        case_order=tuple(draw.sample(range(cases), cases)),
+        first_arms=tuple(draw.choice(_ARMS) for _ in range(cases)),
+        first_started=draw.choice(_ARMS),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring(WorkerContext):
     """What the loop needs from outside."""
 
-    emit: Callable[[Event], None]
-    """Takes every event as it happens."""
-    arms: tuple[Arm, ...]
-    """One or both; with one, there is nothing to alternate with."""
-    needs_torch: bool = True
-    """Whether workers import torch at `hello`."""
-    pause_s: float = 0.0
-    """Seconds to wait between blocks, so that they spread over time."""
-    answered: Callable[[], frozenset[str]] = frozenset
-    """Asked after every block: ids of the cases that need no more measuring."""
+    emit: Callable[[Event], None]  # Takes every event as it happens
+    arms: tuple[Arm, ...]  # One or both; with one, there is nothing to alternate with
+    needs_torch: bool = True  # Whether workers import torch at `hello`
+    pause_s: float = 0.0  # Seconds to wait between blocks, so that they spread over time
+    answered: Callable[[], frozenset[str]] = frozenset  # Ids of cases that need no more, asked after every block
 
 
 def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measuring: Measuring) -> int:
@@ -48,7 +70,7 @@ def measure_blocks(plans: Iterator[BlockPlan], cases: Sequence[CasePlan], measur
     Raises:
         MeasurementError: Workers cannot be started at all.
     """
-    loop = _Loop(measuring, list(cases))
+    loop = _Loop(measuring, cases)
     with _control(measuring) as control:
         return loop.run(plans, control)
 
@@ -74,21 +96,20 @@ class _BlockAborted(Exception):  # noqa: N818 - ends a block, not the run
 
 
 class _Loop:
-    def __init__(self, measuring: Measuring, cases: list[CasePlan]) -> None:
+    def __init__(self, measuring: Measuring, cases: Sequence[CasePlan]) -> None:
         self._m = measuring
-        self._cases: list[CasePlan | None] = list(cases)
+        self._cases = dict(enumerate(cases))  # Those that are left, by their place in the plan
         self._started = time.monotonic()
         self._longest_block_s = 0.0
         self._is_shorter = False
         self._start_failures = 0
-        self._case_s: dict[int, float] = {}
-        """Wall seconds that each case has taken in this block, by its index."""
+        self._case_s: defaultdict[int, float] = defaultdict(float)  # Of each case in this block, wall
 
     def run(self, plans: Iterator[BlockPlan], control: Worker | None) -> int:
         finished = 0
         for plan in plans:
-            if finished and not self._pause():
-                break
+            if finished:
+                self._pause()
             if not self._may_start():
                 break
             if self._run_block(plan, control):
@@ -100,27 +121,25 @@ class _Loop:
 
     def _leave(self, answered: frozenset[str]) -> None:
         """Measure the given cases no further; what is left makes shorter blocks."""
-        for index, case in enumerate(self._cases):
-            if case is not None and case.case.id in answered:
-                self._cases[index] = None
-                self._is_shorter = True
+        left = {index: case for index, case in self._cases.items() if case.case.id not in answered}
+        self._is_shorter = self._is_shorter or len(left) < len(self._cases)
+        self._cases = left
 
-    def _pause(self) -> bool:
-        """Wait between blocks; False where the user ended the run meanwhile."""
+    def _pause(self) -> None:
+        """Wait between blocks, unless the user ends the run meanwhile."""
         until = time.monotonic() + self._m.pause_s
         while not self._m.should_stop() and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
-        return not self._m.should_stop()
 
     def _may_start(self) -> bool:
-        if self._m.should_stop() or not any(self._cases):
+        if self._m.should_stop() or not self._cases:
             return False
         left = self._m.settings.budget_s - (time.monotonic() - self._started)
         return left > 0 and left >= self._longest_block_s
 
     def _run_block(self, plan: BlockPlan, control: Worker | None) -> bool:
         """One block; True where it finished (perhaps with fewer cases)."""
-        order = tuple(case.case.id for i in plan.case_order if (case := self._cases[i]) is not None)
+        order = tuple(self._cases[index].case.id for index in plan.case_order if index in self._cases)
         self._m.emit(BlockStarted(block=plan.index, hash_seed=plan.hash_seed, data_seed=plan.data_seed, case_ids=order))
         started_at, started, before = time.time(), time.monotonic(), read_steal()
         workers: dict[Arm, ArmWorker] = {}
@@ -130,7 +149,7 @@ class _Loop:
             self._start_workers(plan, workers, closing)
             prepared = self._prepare_all(plan, workers)
             for index in plan.case_order:
-                if self._cases[index] is not None and not self._m.should_stop():
+                if index in self._cases and not self._m.should_stop():
                     switches += self._measure_case(plan, index, workers, prepared)
                     self._time_control(plan.index, control)
         elapsed = time.monotonic() - started
@@ -155,11 +174,8 @@ class _Loop:
                 worker = ArmWorker(arm, self._m.starter.start(arm, plan, self._m.settings), self._m.settings)
                 workers[arm] = worker
                 closing.callback(worker.close)
-                job = {
-                    "import_torch": self._m.needs_torch,
-                    "metadata": {"perfguard_arm": arm.value, "perfguard_block": plan.index},
-                }
-                worker.hello(job, cpus=self._m.cpus)
+                metadata = {"perfguard_arm": arm.value, "perfguard_block": plan.index}
+                worker.hello({"import_torch": self._m.needs_torch, "metadata": metadata}, cpus=self._m.cpus)
             except (WorkerFailure, CaseRefused) as failure:
                 self._start_failures += 1
                 if self._start_failures >= _MAX_START_FAILURES:
@@ -177,13 +193,11 @@ class _Loop:
         prepared: dict[tuple[int, Arm], Prepared] = {}
         for arm, worker in workers.items():
             for index in plan.setup_order:
-                case = self._cases[index]
-                if case is None:
-                    continue
-                with self._failures_of(index, arm), self._taking(index):
-                    prepared[index, arm] = worker.prepare(
-                        case.case, seed=plan.data_seed, check=False, instances=case.instances
-                    )
+                if (case := self._cases.get(index)) is not None:
+                    with self._failures_of(index, arm), self._taking(index):
+                        prepared[index, arm] = worker.prepare(
+                            case.case, seed=plan.data_seed, check=False, instances=case.instances
+                        )
         return prepared
 
     def _measure_case(
@@ -191,16 +205,17 @@ class _Loop:
     ) -> int:
         """All samples of one case; gives the involuntary switches they saw."""
         case = self._cases[index]
-        if case is None:
-            return 0
-        first = plan.first_arms[index]
-        order = [workers[arm] for arm in sorted(workers, key=lambda arm: arm is not first)]
-        opened: list[ArmWorker] = []
+        order = sorted(workers.values(), key=lambda worker: worker.arm is not plan.first_arms[index])
         watch = IntrusionWatch(order, cpus=len(self._m.cpus))
+        opened: list[ArmWorker] = []
         with self._taking(index):
-            switches = self._time_case(plan.index, index, case, opened, order=order, watch=watch)
-        if self._cases[index] is None:
-            self._take_back(opened)
+            switches = self._time_case(plan.index, index, opened, order=order, watch=watch)
+        if index not in self._cases:
+            for worker in opened:  # left ready for the next case
+                try:
+                    worker.skip()
+                except WorkerFailure as failure:
+                    raise _BlockAborted from failure
             return switches
         baseline, candidate = (prepared.get((index, arm)) for arm in (Arm.BASELINE, Arm.CANDIDATE))
         self._m.emit(
@@ -213,29 +228,22 @@ class _Loop:
                 candidate_checks=candidate.checks if candidate else {},
                 baseline_intrusion_ratio=watch.ratio_of(Arm.BASELINE),
                 candidate_intrusion_ratio=watch.ratio_of(Arm.CANDIDATE),
-                wall_s=self._case_s.get(index),
+                wall_s=self._case_s[index],
             )
         )
         return switches
 
     def _time_case(
-        self,
-        block: int,
-        index: int,
-        case: CasePlan,
-        opened: list[ArmWorker],
-        *,
-        order: Sequence[ArmWorker],
-        watch: IntrusionWatch,
+        self, block: int, index: int, opened: list[ArmWorker], *, order: Sequence[ArmWorker], watch: IntrusionWatch
     ) -> int:
         """Open a case and time its samples; where a worker refuses, `opened` keeps those that still wait."""
-        switches = 0
+        case, switches = self._cases[index], 0
         for worker in order:
             with self._failures_of(index, worker.arm):
                 spin_s = case.spin_s[0 if worker.arm is Arm.BASELINE else 1]
                 worker.open(case.case, inner_loops=case.inner_loops, spin_s=spin_s)
                 opened.append(worker)
-            if self._cases[index] is None:
+            if index not in self._cases:
                 return switches
         for position in range(self._m.settings.warmups + self._m.settings.samples):
             for worker in order:
@@ -243,7 +251,7 @@ class _Loop:
                     timed = worker.sample(block=block, case_id=case.case.id, position=position)
                     self._m.emit(timed)
                     switches += 0 if timed.warmup else timed.involuntary_switches
-                if self._cases[index] is None:
+                if index not in self._cases:
                     opened.remove(worker)
                     return switches
         return switches
@@ -255,33 +263,20 @@ class _Loop:
         try:
             yield
         finally:
-            self._case_s[index] = self._case_s.get(index, 0.0) + time.monotonic() - started
-
-    @staticmethod
-    def _take_back(opened: list[ArmWorker]) -> None:
-        """Leave workers whose case ended early ready for the next one."""
-        for worker in opened:
-            try:
-                worker.skip()
-            except WorkerFailure as failure:
-                raise _BlockAborted from failure
+            self._case_s[index] += time.monotonic() - started
 
     @contextmanager
     def _failures_of(self, index: int, arm: Arm) -> Iterator[None]:
-        """Turn whatever a worker does wrong in a case into that case's failure."""
+        """Turn whatever a worker does wrong in a case into that case's failure; the case is dropped."""
         try:
             yield
-        except CaseRefused as refused:
-            self._drop(index, arm, refused.found, refused.detail, missing=refused.missing)
-        except WorkerFailure as failure:
-            self._drop(index, arm, failure.found, failure.detail, missing=False)
-            raise _BlockAborted from failure
-
-    def _drop(self, index: int, arm: Arm, reason: Fact, detail: str, *, missing: bool) -> None:
-        case = self._cases[index]
-        self._cases[index] = None
-        if case is not None:
+        except (CaseRefused, WorkerFailure) as failure:
+            case = self._cases.pop(index)
+            missing = isinstance(failure, CaseRefused) and failure.missing
+            reason, detail = failure.found, failure.detail
             self._m.emit(CaseFailed(case_id=case.case.id, arm=arm, missing=missing, reason=reason, detail=detail))
+            if isinstance(failure, WorkerFailure):
+                raise _BlockAborted from failure
 
     def _time_control(self, block: int, control: Worker | None) -> None:
         if control is None:

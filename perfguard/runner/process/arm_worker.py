@@ -1,9 +1,11 @@
-"""One arm's worker, spoken to in whole steps: hello, prepare, open, sample, attest."""
+"""One arm's worker, spoken to in whole steps: hello, prepare, open, sample, attest; and one that profiles."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,15 +13,17 @@ import msgspec
 
 from perfguard.errors import MeasurementError
 from perfguard.records.events import SampleTimed
-from perfguard.records.facts import fact
+from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.plan import MeasureSettings
-from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
+from perfguard.records.protocol import PROTOCOL_VERSION, Message, ScriptExit, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
+from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
 
 T = TypeVar("T")
+CEILING_DTYPES = ("fp32", "bf16", "fp64")
 _WHY_NOT_IN_FORM = "does code of the benchmark change perfguard's own?"
 
 
@@ -39,12 +43,9 @@ class CaseRefused(Exception):  # noqa: N818 - a reply of the worker, which lives
 class Prepared:
     """A case as it was set up."""
 
-    digest: float
-    """Result of its first call, reduced to one number."""
-    checks: dict[str, float] = field(default_factory=dict)
-    """Named numbers of that call; equal seeds give equal numbers."""
-    instance_s: float | None = None
-    """Seconds of one further set-up; None where it was not checked."""
+    digest: float  # Result of its first call, reduced to one number
+    checks: dict[str, float] = field(default_factory=dict)  # Named numbers of that call, the same for equal seeds
+    instance_s: float | None = None  # Seconds of one further set-up; None where it was not checked
     compile_events: dict[str, int] = field(default_factory=dict)
     """What torch.compile did meanwhile, by name: `unique_graphs`, `frames`, `graph_break: REASON`, `recompile: REASON`.
     Graph breaks are counted when code is compiled, so those of a steady step are found here."""
@@ -54,26 +55,16 @@ class Prepared:
 class ProfiledStep:
     """One step as the worker reports it, looked at in one of the ways of `StepKind`."""
 
-    kind: StepKind
-    """How it was looked at."""
-    wall_s: float
-    """Wall seconds of the step, with whatever the profiler costs."""
-    thread_s: float
-    """CPU seconds of the thread that called it."""
-    process_s: float
-    """CPU seconds of all threads of the process."""
-    minor_faults: int
-    """Minor page faults of the process."""
-    event_s: float | None
-    """What the profiler costs for the event of an op, seconds, measured on ops that do nothing; None for bare steps."""
-    own_share: float | None
-    """Part of that cost that lies inside the event, 0 to 1; the rest is its parent's; None for bare steps."""
-    module_s: float | None
-    """What it costs for the event of a module, hooks included; None for bare steps."""
-    compile_events: dict[str, int]
-    """What torch.compile did in the step, named as in `Prepared`; empty where it had nothing left to do."""
-    logs: tuple[str, ...]
-    """The libraries whose log was written: `onednn`, `mkl`."""
+    kind: StepKind  # How it was looked at
+    wall_s: float  # Wall seconds of the step, with whatever the profiler costs
+    thread_s: float  # CPU seconds of the thread that called it
+    process_s: float  # CPU seconds of all threads of the process
+    minor_faults: int  # Minor page faults of the process
+    event_s: float | None  # What the profiler costs for the event of an op that does nothing; None for bare steps
+    own_share: float | None  # Part of that cost inside the event, 0 to 1, not in its parent; None for bare steps
+    module_s: float | None  # What it costs for the event of a module, hooks included; None for bare steps
+    compile_events: dict[str, int]  # What torch.compile still did in the step, named as in `Prepared`
+    logs: tuple[str, ...]  # The libraries whose log was written: `onednn`, `mkl`
 
 
 class ArmWorker:
@@ -91,25 +82,20 @@ class ArmWorker:
         self._worker.send("hello", protocol=PROTOCOL_VERSION, job=job)
         ready = self._expect("ready", self._settings.setup_timeout_s)
         self._cpus = tuple(sorted(cpus))
-        for moment in ("affinity_before", "affinity_after"):
-            if tuple(ready[moment]) != self._cpus:
-                when = "before" if moment == "affinity_before" else "after"
+        for when in ("before", "after"):
+            mask = ready[f"affinity_{when}"]
+            if tuple(mask) != self._cpus:
                 raise WorkerFailure(
-                    f"the worker may run on CPUs {ready[moment]} instead of {sorted(cpus)} {when} importing torch; an "
+                    f"the worker may run on CPUs {mask} instead of {sorted(cpus)} {when} importing torch; an "
                     "OMP_PROC_BIND, GOMP_CPU_AFFINITY or KMP_AFFINITY of this arm moves the mask"
                 )
         return ready
 
     def hello_profiler(self, name: str, *, cpus: tuple[int, ...], collect_software: bool = False) -> Message:
-        """`hello` for a worker that profiles and never times a sample.
-
-        Args:
-            name: What the worker is called where it fails: `the worker`.
-            cpus: Affinity mask that it was started with.
-            collect_software: Whether it is to say what it runs on.
+        """`hello` for a worker that profiles and never times a sample; `name` is what it is called where it fails.
 
         Raises:
-            MeasurementError: It cannot do that; it is left to be closed.
+            MeasurementError: It cannot be started; it is left to be closed.
         """
         job = {"import_torch": True, "profile": True, "collect_software": collect_software, "metadata": {}}
         try:
@@ -124,9 +110,7 @@ class ArmWorker:
             CaseRefused: The benchmark raises, is missing, or is not worth timing.
         """
         self._worker.send("prepare", case=_described(case), seed=seed, check=check, instances=instances)
-        prepared = self._expect("prepared", self._settings.setup_timeout_s)
-        self._require_mask(prepared)
-        return decoded(prepared, Prepared)
+        return self._outcome("prepared", Prepared)
 
     def open(self, case: Case, *, inner_loops: int, spin_s: float) -> None:
         """Start a pyperf benchmark of a prepared case; its first sample then waits."""
@@ -137,10 +121,7 @@ class ArmWorker:
     def sample(self, *, block: int, case_id: str, position: int = 0) -> SampleTimed:
         """Hand the baton over for one sample, and take it back when the worker waits again or has all its values.
 
-        Args:
-            block: Number of the block.
-            case_id: The case.
-            position: Among the block's samples of this case and arm, warm-ups first.
+        `position` is among the block's samples of this case and arm, warm-ups first.
         """
         self._worker.send("go")
         reply = self._expect("sample", self._settings.sample_timeout_s)
@@ -151,42 +132,28 @@ class ArmWorker:
         timed = decoded({**reply, **place, "index": index}, SampleTimed)
         if not (math.isfinite(timed.value_s) and timed.value_s > 0):
             raise WorkerFailure(f"the worker timed {timed.value_s} s, which is no time; {_WHY_NOT_IN_FORM}")
-        self.is_waiting = self._expect_any(("waiting", "benched"))["reply"] == "waiting"
+        self.is_waiting = self._expect(("waiting", "benched"), self._settings.sample_timeout_s)["reply"] == "waiting"
         return timed
 
     def skip(self) -> None:
         """Take an opened benchmark back."""
         self._worker.send("skip")
-        try:
+        with contextlib.suppress(CaseRefused):
             self._expect("benched", self._settings.sample_timeout_s)
-        except CaseRefused:
-            return
 
     def profile(
         self, case: Case, kind: StepKind, *, trace: Path | None = None, log: Path | None = None
     ) -> ProfiledStep:
-        """Call a prepared case once and look at it; where it is new in this way, it is called untimed before.
+        """Call a case that was prepared once and look at it; where it is new in this way, it is called untimed before.
 
-        Args:
-            case: Prepared by this worker, which was told `profile` in its job.
-            kind: How to look at it.
-            trace: Takes the Chrome trace, absolute; compressed where its name ends in `.gz`.
-            log: Takes what the libraries and the program print, absolute; for `joined` steps.
+        The worker's job must have `profile`. `trace` takes the Chrome trace, compressed where its name ends in `.gz`;
+        `log` takes what the libraries and the program print in `joined` steps. Both are absolute.
 
         Raises:
             CaseRefused: The case raises, or a file cannot be written.
         """
-        self._worker.send(
-            "profile",
-            case=_described(case),
-            kind=kind.value,
-            trace=None if trace is None else str(trace),
-            log=None if log is None else str(log),
-        )
-        # Exporting a trace takes longer than the step itself.
-        profiled = self._expect("profiled", self._settings.setup_timeout_s)
-        self._require_mask(profiled)
-        return decoded(profiled, ProfiledStep)
+        self._worker.send("profile", case=_described(case), kind=kind.value, **_files(trace, log))
+        return self._outcome("profiled", ProfiledStep)  # exporting a trace takes longer than the step itself
 
     def program(self, case: Case) -> Message:
         """What the process knows of the program behind a prepared case, as `ProgramFacts` has it.
@@ -195,8 +162,7 @@ class ArmWorker:
             CaseRefused: It cannot be told.
         """
         self._worker.send("program", case=_described(case))
-        found: Message = self._expect("program", self._settings.setup_timeout_s)["program"]
-        return found
+        return dict(self._expect("program", self._settings.setup_timeout_s)["program"])
 
     def attest(self, roots: tuple[str, ...], foreign_roots: tuple[str, ...]) -> Message:
         """Ask which files of the trees were imported."""
@@ -211,33 +177,30 @@ class ArmWorker:
         """End the process."""
         self._worker.close()
 
+    def _outcome(self, reply: str, kind: type[T]) -> T:
+        message = self._expect(reply, self._settings.setup_timeout_s)
+        self._require_mask(message)
+        return decoded(message, kind)
+
     def _require_mask(self, reply: Message) -> None:
         """Fail the worker where a benchmark has moved it: nothing that it times from now on can be compared."""
         if tuple(reply["affinity"]) != self._cpus:
+            moved_to = format_cpu_list(reply["affinity"])
             raise WorkerFailure(
                 f"the benchmark moved its process to CPUs {reply['affinity']} instead of {list(self._cpus)}; it must "
                 "leave the affinity alone",
-                found=fact(
-                    "case.moved_cpus",
-                    cpus=format_cpu_list(reply["affinity"]),
-                    expected_cpus=format_cpu_list(self._cpus),
-                ),
+                found=fact("case.moved_cpus", cpus=moved_to, expected_cpus=format_cpu_list(self._cpus)),
             )
 
-    def _expect(self, reply: str, timeout_s: float) -> Message:
-        return self._expect_any((reply,), timeout_s)
-
-    def _expect_any(self, replies: tuple[str, ...], timeout_s: float | None = None) -> Message:
-        message = self._worker.receive(timeout_s or self._settings.sample_timeout_s)
+    def _expect(self, replies: str | tuple[str, ...], timeout_s: float) -> Message:
+        due = (replies,) if isinstance(replies, str) else replies
+        message = self._worker.receive(timeout_s)
         if message.get("reply") == "failed":
-            raise CaseRefused(
-                str(message.get("reason")),
-                str(message.get("detail")),
-                missing=message.get("kind") in ("missing", "skipped"),
-                skipped=message.get("kind") == "skipped",
-            )
-        if message.get("reply") not in replies:
-            raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {replies[0]!r} was due")
+            reason, detail, kind = (message.get(name) for name in ("reason", "detail", "kind"))
+            missing, skipped = kind in ("missing", "skipped"), kind == "skipped"
+            raise CaseRefused(str(reason), str(detail), missing=missing, skipped=skipped)
+        if message.get("reply") not in due:
+            raise WorkerFailure(f"the worker answered {message.get('reply')!r} where {due[0]!r} was due")
         return message
 
 
@@ -257,3 +220,132 @@ def decoded(reply: Message, kind: type[T]) -> T:
 
 def _described(case: Case) -> dict[str, Any]:
     return {"id": case.id, "target": case.target, "parameters": dict(case.parameters), "phase": case.phase.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEnd(ScriptExit):
+    """How a script ended, and what it had done by then."""
+
+    steps: int  # Optimizer steps that it made; 0 means that it can only be profiled as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeScript:
+    """A script that was profiled as one step, from its beginning to its end."""
+
+    step: ProfiledStep  # The step; cut short where the script raised something
+    end: ScriptEnd  # How it ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOp:
+    """An op's call in the four lists of its event in a trace, one entry for each argument."""
+
+    op: str  # `aten::convolution`
+    dims: Sequence[Any]  # `Input Dims`
+    types: Sequence[str]  # `Input type`
+    strides: Sequence[Any] = ()  # `Input Strides`; empty where the trace has none: then tensors are contiguous
+    concrete: Sequence[str] = ()  # `Concrete Inputs`
+    overload: str | None = None  # None where the trace does not say: the first that fits is taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedOp:
+    """An op's time alone."""
+
+    call_s: float | None  # Median seconds of one call; None where it could not be replayed
+    reason: Fact | None  # Why not
+    overload: str | None = None  # The overload that was called
+    batches: int = 0  # Timed batches of calls that the time is the median of
+    assumed: tuple[str, ...] = ()  # What the trace does not tell and had to be guessed: `approximate='none'`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """What the worker's CPUs do at best with its torch and its threads."""
+
+    gemms: tuple[GemmCeiling, ...]  # By dtype, sizes ascending; a size that would take too long is missing
+    streams: tuple[StreamCeiling, ...]  # Copy and triad
+    cache_bytes: int  # Last-level caches of the CPUs; 0 where they are unknown
+    is_beyond_caches: bool  # Whether the arrays are well beyond them; if not, the bandwidth may be the caches'
+    threads: int  # Threads that torch used
+
+
+class ProfilingWorker(ArmWorker):
+    """A worker process of one arm that never times a sample. Every method raises WorkerFailure where it fails."""
+
+    def start_script(self, path: Path, arguments: Sequence[str], *, skip: int, timeout_s: float) -> ScriptEnd | None:
+        """Run a script (absolute) until its `skip`-th optimizer step has ended, the first at least.
+
+        Returns:
+            None where it is now held at a step boundary, else how it ended before.
+
+        Raises:
+            CaseRefused: It cannot be held.
+        """
+        self._worker.send("script", path=str(path), arguments=list(arguments), skip=skip)
+        reply = self._expect(("waiting", "ended"), timeout_s)
+        return self._script_end(reply) if reply["reply"] == "ended" else None
+
+    def script_step(
+        self, kind: StepKind, *, timeout_s: float, trace: Path | None = None, log: Path | None = None
+    ) -> ProfiledStep | ScriptEnd:
+        """Let a held script make a step and hold it again; the first step with a profiler comes after two without.
+
+        Raises:
+            CaseRefused: A file cannot be written, or the script runs a profiler of its own; it has been ended.
+        """
+        self._worker.send("step", kind=kind.value, **_files(trace, log))
+        reply = self._expect(("profiled", "ended"), timeout_s)
+        if reply["reply"] == "ended":
+            return self._script_end(reply)
+        self._require_mask(reply)
+        return decoded(reply, ProfiledStep)
+
+    def stop_script(self, *, timeout_s: float) -> ScriptEnd:
+        """End a held script where it is."""
+        self._worker.send("stop")
+        return self._script_end(self._expect("ended", timeout_s))
+
+    def whole_script(
+        self,
+        path: Path,
+        arguments: Sequence[str],
+        kind: StepKind,
+        *,
+        timeout_s: float,
+        trace: Path | None = None,
+        log: Path | None = None,
+    ) -> WholeScript:
+        """Run a script that makes no optimizer step, as one step; only once in a process.
+
+        Raises:
+            CaseRefused: A file cannot be written, or the script runs a profiler of its own.
+        """
+        self._worker.send("whole", path=str(path), arguments=list(arguments), kind=kind.value, **_files(trace, log))
+        step = decoded(self._expect("profiled", timeout_s), ProfiledStep)
+        return WholeScript(step=step, end=self._script_end(self._expect("ended", timeout_s)))
+
+    def replay(self, op: RecordedOp, *, budget_s: float = 0.1) -> ReplayedOp:
+        """Time one op alone, with values that are made up, for about `budget_s` seconds."""
+        self._worker.send("replay", op=asdict(op), budget_s=budget_s)
+        reply = self._expect("replayed", self._settings.setup_timeout_s)
+        self._require_mask(reply)
+        refused = None if reply["reason"] is None else fact("replay.refused", error=reply["reason"])
+        return replace(decoded({**reply, "reason": None}, ReplayedOp), reason=refused)
+
+    def ceilings(self, dtypes: Sequence[str] = CEILING_DTYPES, *, cache_bytes: int | None = None) -> Ceilings:
+        """Measure what the worker's CPUs can do at best; some seconds for each dtype, some of `CEILING_DTYPES`.
+
+        `cache_bytes` are last-level caches of the CPUs; None lets the worker ask the kernel.
+        """
+        self._worker.send("ceilings", dtypes=list(dtypes), cache_bytes=cache_bytes)
+        return self._outcome("ceilings", Ceilings)
+
+    def _script_end(self, reply: Message) -> ScriptEnd:
+        self._require_mask(reply)
+        return decoded(reply, ScriptEnd)
+
+
+def _files(trace: Path | None, log: Path | None) -> dict[str, str | None]:
+    return {"trace": None if trace is None else str(trace), "log": None if log is None else str(log)}

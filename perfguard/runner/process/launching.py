@@ -1,19 +1,33 @@
-"""How foreign code is started: pinned where it is measured, confined where it is not trusted."""
+"""How foreign code is started: pinned where it is measured, confined where it is not trusted.
+
+An environment under test holds no perfguard. Its interpreter gets a directory on its path, the worker bundle, with the
+worker, the benchmark catalogue and pyperf, copied, so that the files of both arms lie at equally long paths and can be
+attested.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
+import perfguard
+from perfguard.errors import MeasurementError
 from perfguard.runner.process.launcher import confinement_version
+
+START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
+_MODULES = ("__init__.py", "errors.py", "units.py")
+_PACKAGES = ("records", "worker", "benchmarks")
+_OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}  # Of `benchmarks`, by their names before 0.2
+_OLDER_PACKAGES = ("ops", "steps")  # Modules of `benchmarks` that were packages of modules before 0.2
+_COMPILE_TIMEOUT_S = 120.0
 
 
 def launched(
@@ -23,13 +37,10 @@ def launched(
     memory_node: int | None = None,
     writable: Iterable[str] | None = None,
 ) -> list[str]:
-    """The command that prepares a process of ours and then becomes another one.
+    """The command that prepares a process of ours and then becomes another one, which begins with an absolute path.
 
-    Args:
-        arguments: The other one, which begins with an absolute path.
-        cpus: Affinity mask; empty leaves it alone.
-        memory_node: NUMA node that memory is bound to; None leaves the policy alone.
-        writable: The only folders that it may change; None leaves it every right.
+    Empty `cpus` leave the affinity mask alone, a `memory_node` of None the memory policy, and `writable`, the only
+    folders that it may change, every right.
     """
     if not cpus and memory_node is None and writable is None:
         return list(arguments)
@@ -45,18 +56,6 @@ def can_confine() -> bool:
     return confinement_version() > 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
-    """A command that has ended."""
-
-    returncode: int
-    """As `subprocess` has it."""
-    stdout: str
-    """What it printed; what is no UTF-8 is replaced."""
-    stderr: str
-    """The same of its errors."""
-
-
 def run_captured(
     arguments: Sequence[str],
     *,
@@ -64,15 +63,10 @@ def run_captured(
     environment: Mapping[str, str],
     timeout_s: float,
     ends_what_it_started: bool = False,
-) -> Captured:
+) -> subprocess.CompletedProcess[str]:
     """Run a command and keep what it prints, in files: a pipe is at its end only when everything that holds it is.
 
-    Args:
-        arguments: The command.
-        directory: Where it runs.
-        environment: The whole environment.
-        timeout_s: How long it may take.
-        ends_what_it_started: Whether what it leaves running in its process group is killed.
+    With `ends_what_it_started` what it leaves running in its process group is killed.
 
     Raises:
         OSError: It cannot be started.
@@ -96,9 +90,74 @@ def run_captured(
                     os.killpg(process.pid, signal.SIGKILL)
             process.kill()  # does nothing to one that has ended
             process.wait()
-        return Captured(returncode=returncode, stdout=_text(out), stderr=_text(errors))
+        out.seek(0)
+        errors.seek(0)
+        printed, problems = (file.read().decode(errors="replace") for file in (out, errors))
+        return subprocess.CompletedProcess(arguments, returncode, stdout=printed, stderr=problems)
 
 
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
+def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
+    """Fill `destination` with the worker bundle.
+
+    Where `tree` is a checkout of perfguard itself, its benchmarks are what is under test, so they come from there.
+
+    Returns:
+        The directory below `destination` that holds code of the tree, or None.
+
+    Raises:
+        MeasurementError: pyperf is not installed beside perfguard, or the files cannot be written.
+    """
+    package = Path(perfguard.__file__).parent
+    own_benchmarks = tree is not None and is_perfguard_checkout(tree)
+    target = destination / "perfguard"
+    try:
+        target.mkdir(parents=True)
+        for name in _MODULES:
+            shutil.copy2(package / name, target / name)
+        for name in _PACKAGES:
+            source = tree / "perfguard" if tree is not None and own_benchmarks and name == "benchmarks" else package
+            _copy_tree(source / name, target / name)
+        if own_benchmarks:
+            _adapt_older_checkout(target)
+        spec = importlib.util.find_spec("pyperf")
+        if spec is None or spec.origin is None:
+            raise MeasurementError("pyperf is not installed beside perfguard; reinstall perfguard")
+        _copy_tree(Path(spec.origin).parent, destination / "pyperf")
+        shutil.copy2(package / "worker" / START_SCRIPT, destination / START_SCRIPT)
+    except OSError as error:
+        raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
+    return target / "benchmarks" if own_benchmarks else None
+
+
+def compile_bundle(destination: Path, interpreter: str, *, confined: bool = False) -> None:
+    """Write byte code for the interpreter under test, so that no block spends time on it; failing only costs time."""
+    # -I and -S: the working directory may be a stranger's, and an arm's own site packages are no business of a step
+    # that writes where the measuring code lies.
+    command = [interpreter, "-I", "-S", "-m", "compileall", "-q", str(destination)]
+    command = launched(command, writable=(str(destination),) if confined else None)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, capture_output=True, timeout=_COMPILE_TIMEOUT_S, check=False)
+
+
+def is_perfguard_checkout(tree: Path) -> bool:
+    """Whether a source tree is perfguard's own repository."""
+    return (tree / "perfguard" / "benchmarks" / "catalog.py").is_file()
+
+
+def _adapt_older_checkout(target: Path) -> None:
+    """Give the benchmarks of an older checkout the names that they and today's worker import."""
+    for old, new in _OLDER_FOLDERS.items():
+        if (target / "benchmarks" / old).is_dir():
+            _copy_tree(target / "benchmarks" / old, target / "benchmarks" / new)
+            (target / "model").mkdir(exist_ok=True)
+            (target / "model" / "spec.py").write_text("from perfguard.records.spec import *\n")
+    for package in _OLDER_PACKAGES:
+        folder = target / "benchmarks" / package
+        if folder.is_dir():
+            modules = sorted(path.stem for path in folder.glob("[!_]*.py"))
+            imports = (f"from perfguard.benchmarks.{package}.{module} import *\n" for module in modules)
+            (folder / "__init__.py").write_text("".join(imports))
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "tests"))

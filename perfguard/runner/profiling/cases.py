@@ -12,14 +12,12 @@ from pathlib import Path
 
 from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
-from perfguard.records.plan import BlockPlan
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.runner.blocks.schedule import plan_block
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import ArmWorker, CaseRefused, ProfiledStep
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
 _SLUG_CHARACTERS = 60
 
@@ -37,67 +35,37 @@ of what starting the process takes."""
 class StepFiles:
     """A profiled step and the files that it left."""
 
-    step: ProfiledStep
-    """What the worker says of it."""
-    trace: Path
-    """Chrome trace, gzip."""
-    log: Path | None = None
-    """What oneDNN and MKL printed; None for all but `joined` steps."""
+    step: ProfiledStep  # What the worker says of it
+    trace: Path  # Chrome trace, gzip
+    log: Path | None = None  # What oneDNN and MKL printed; None for all but `joined` steps
 
 
 @dataclass(slots=True)
 class ProfiledProcess:
     """One process of one arm and one case, with its steps in order."""
 
-    process: int
-    """Number of the process; equal numbers of two arms ran side by side."""
-    bare: list[ProfiledStep] = field(default_factory=list)
-    """Steps without a profiler."""
-    traced: list[StepFiles] = field(default_factory=list)
-    """Steps with a profiler, each after one or more bare ones."""
-    joined: StepFiles | None = None
-    """The step with the libraries' logs and the allocations."""
-    where: StepFiles | None = None
-    """The step with marks of lines."""
-    program: Message | None = None
-    """What the process said of its program after its steps, where it was asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseProblem:
-    """Why a case could not be profiled."""
-
-    arm: Arm
-    """The arm that failed."""
-    reason: str
-    """One sentence, for messages of errors."""
-    found: Fact
-    """The same as data."""
-    detail: str
-    """The worker's last words."""
+    process: int  # Number of the process; equal numbers of two arms ran side by side
+    bare: list[ProfiledStep] = field(default_factory=list)  # Steps without a profiler
+    traced: list[StepFiles] = field(default_factory=list)  # Steps with a profiler, each after one or more bare ones
+    joined: StepFiles | None = None  # The step with the libraries' logs and the allocations
+    where: StepFiles | None = None  # The step with marks of lines
+    program: Message | None = None  # What the process said of its program after its steps, where it was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling(WorkerContext):
     """What profiling needs from outside."""
 
-    folder: Path
-    """Takes traces and logs, one folder for each case."""
-    arms: tuple[Arm, ...]
-    """One or both."""
-    processes: int
-    """Fresh processes of each arm; two or more are needed for an interval."""
-    steps: int
-    """Traced steps of each case in each process, at least; there are as many bare ones, or more where a step is
-    short."""
-    most_steps: int
-    """Traced steps of each case in each process where they are short."""
-    where: bool
-    """Whether the step with marks of lines is taken."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each case and process."""
-    most_processes: int = 0
-    """Processes of each arm where the first ones do not settle a case; no more where it is not larger."""
+    folder: Path  # Takes traces and logs, one folder for each case
+    arms: tuple[Arm, ...]  # One or both
+    processes: int  # Fresh processes of each arm; two or more are needed for an interval
+    steps: (
+        int  # Traced steps of each case in each process, at least; with as many bare ones, more where a step is short
+    )
+    most_steps: int  # Traced steps of each case in each process where they are short
+    where: bool  # Whether the step with marks of lines is taken
+    progress: Callable[[Fact], None]  # Gets one line for each case and process
+    most_processes: int = 0  # Processes of each arm, if larger, where the first ones do not settle a case
     is_settled: Callable[[Sequence[ProfiledProcess], Sequence[ProfiledProcess]], bool] = lambda *_: True
     """Whether the processes of the baseline and those of the candidate say enough of a case."""
 
@@ -106,12 +74,10 @@ class Profiling(WorkerContext):
 class Profiled:
     """Everything that profiling left."""
 
+    # By case id and arm: processes in the order in which they ran, of which all arms completed.
     processes: dict[tuple[str, Arm], list[ProfiledProcess]] = field(default_factory=dict)
-    """By case id and arm, in the order in which they ran; only those whose partner completed, too."""
-    problems: dict[str, CaseProblem] = field(default_factory=dict)
-    """By case id."""
-    ready: dict[Arm, Message] = field(default_factory=dict)
-    """What the first worker of each arm said of itself, its software with it."""
+    problems: dict[str, CaseRefused | WorkerFailure] = field(default_factory=dict)  # Why not, by case id
+    ready: dict[Arm, Message] = field(default_factory=dict)  # What the first worker of each arm said of itself
     compile_events: dict[tuple[str, Arm], dict[str, int]] = field(default_factory=dict)
     """What torch.compile did while a case was set up, by case id and arm."""
 
@@ -126,18 +92,14 @@ def profile_cases(cases: Sequence[Case], profiling: Profiling) -> Profiled:
         MeasurementError: Workers cannot be started, or what they write cannot be stored.
     """
     found = Profiled()
-    _processes(range(profiling.processes), cases, profiling, found)
-    open_cases = [case for case in cases if not _is_settled(case, profiling, found)]
-    _processes(range(profiling.processes, profiling.most_processes), open_cases, profiling, found)
+    for numbers in (range(profiling.processes), range(profiling.processes, profiling.most_processes)):
+        cases = [case for case in cases if numbers.start == 0 or not _is_settled(case, profiling, found)]
+        for process in numbers:
+            left = [case for case in cases if case.id not in found.problems]
+            if profiling.should_stop() or not left:
+                break
+            _one_process(process, numbers.stop, left, profiling, found)
     return found
-
-
-def _processes(numbers: range, cases: Sequence[Case], profiling: Profiling, found: Profiled) -> None:
-    for process in numbers:
-        left = [case for case in cases if case.id not in found.problems]
-        if profiling.should_stop() or not left:
-            return
-        _one_process(process, numbers.stop, left, profiling, found)
 
 
 def _is_settled(case: Case, profiling: Profiling, found: Profiled) -> bool:
@@ -146,7 +108,7 @@ def _is_settled(case: Case, profiling: Profiling, found: Profiled) -> bool:
 
 
 def case_folder(root: Path, case_id: str) -> Path:
-    """The folder of a case: its id in characters that every file system takes, told apart by a checksum."""
+    """The folder of a case: its id in characters that every file system takes, made unique by a checksum."""
     slug = re.sub(r"[^A-Za-z0-9.=-]+", "_", case_id)[:_SLUG_CHARACTERS].strip("_.")
     return root / f"{slug}-{zlib.crc32(case_id.encode()):08x}"
 
@@ -154,29 +116,24 @@ def case_folder(root: Path, case_id: str) -> Path:
 def _one_process(process: int, of: int, cases: Sequence[Case], profiling: Profiling, found: Profiled) -> None:
     # Drawn as a block is: hash and data seeds are common to the arms and differ between processes.
     block = plan_block(len(cases), index=process, seed=profiling.settings.seed)
-    started = sorted(profiling.arms, key=lambda arm: arm is not block.first_started)
     with ExitStack() as closing:
         workers: dict[Arm, ArmWorker] = {}
-        for arm in started:
-            workers[arm] = _start(arm, block, profiling, closing, found)
+        for arm in sorted(profiling.arms, key=lambda arm: arm is not block.first_started):
+            worker = ArmWorker(arm, profiling.starter.start(arm, block, None), profiling.settings)
+            closing.callback(worker.close)
+            name, is_first = f"the {arm.value} worker", arm not in found.ready
+            ready = worker.hello_profiler(name, cpus=profiling.cpus, collect_software=is_first)
+            found.ready.setdefault(arm, ready)
+            workers[arm] = worker
         for index in block.case_order:
             case = cases[index]
             if profiling.should_stop():
                 return
             profiling.progress(fact("step.profiling", name=case.id, process=process + 1, processes=of))
-            order = sorted(workers, key=lambda arm: arm is not block.first_arms[index])
-            turns = [workers[arm] for arm in order]
+            first = block.first_arms[index]
+            turns = sorted(workers.values(), key=lambda worker: worker.arm is not first)
             if not _one_case(case, turns, profiling, found, process=process, data_seed=block.data_seed):
                 return
-
-
-def _start(arm: Arm, block: BlockPlan, profiling: Profiling, closing: ExitStack, found: Profiled) -> ArmWorker:
-    worker = ArmWorker(arm, profiling.starter.start(arm, block, None), profiling.settings)
-    closing.callback(worker.close)
-    is_first = arm not in found.ready
-    ready = worker.hello_profiler(f"the {arm.value} worker", cpus=profiling.cpus, collect_software=is_first)
-    found.ready.setdefault(arm, ready)
-    return worker
 
 
 def _one_case(
@@ -204,9 +161,7 @@ def _one_case(
                 records[busy.arm].where = _profile(busy, case, StepKind.WHERE, "where", profiling)
                 records[busy.arm].program = busy.program(case)
     except (CaseRefused, WorkerFailure) as failure:
-        found.problems[case.id] = CaseProblem(
-            arm=busy.arm, reason=failure.reason, found=failure.found, detail=failure.detail
-        )
+        found.problems[case.id] = failure
         return isinstance(failure, CaseRefused)
     for arm, record in records.items():
         found.processes.setdefault((case.id, arm), []).append(record)

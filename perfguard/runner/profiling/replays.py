@@ -2,133 +2,161 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
-from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.schedule import plan_block
-from perfguard.runner.process.arm_worker import CaseRefused
-from perfguard.runner.process.profiling_worker import Ceilings, ProfilingWorker, RecordedOp, ReplayedOp
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.blocks.measure import plan_block
+from perfguard.runner.process.arm_worker import CaseRefused, Ceilings, ProfilingWorker, RecordedOp, ReplayedOp
+from perfguard.runner.process.launching import launched
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 
+T = TypeVar("T")
 OUT_OF_TIME = fact("replay.out_of_time")
-_MAX_LOST_WORKERS = 3
-"""Made-up values may crash an op, and its worker with it; when this many did, something else is wrong."""
+PROGRAM = "benchdnn"
+_LAST_CHARACTERS = 200
+_MAX_LOST_WORKERS = 3  # Made-up values may crash an op and its worker; after so many something else is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaying(WorkerContext):
     """What replaying needs from outside."""
 
-    arm: Arm
-    """Whose environment it runs in."""
-    budget_s: float
-    """Wall seconds for all ops together."""
-    op_budget_s: float = 0.1
-    """Seconds that one op is timed for."""
-    clock: Callable[[], float] = time.monotonic
-    """Seconds."""
+    arm: Arm  # Whose environment it runs in
+    budget_s: float  # Wall seconds for all ops together
+    op_budget_s: float = 0.1  # Seconds that one op is timed for
+    clock: Callable[[], float] = time.monotonic  # Seconds
 
 
 @dataclass(slots=True)
 class Replays:
     """What became of the ops."""
 
-    ops: list[ReplayedOp] = field(default_factory=list)
-    """One for each op that was asked for, in that order."""
-    ceilings: Ceilings | None = None
-    """What the CPUs can do at best; None where it could not be measured."""
-    notes: list[Fact] = field(default_factory=list)
-    """What the reader should know."""
+    ops: list[ReplayedOp] = field(default_factory=list)  # One for each op that was asked for, in that order
+    ceilings: Ceilings | None = None  # What the CPUs can do at best; None where it could not be measured
+    notes: list[Fact] = field(default_factory=list)  # What the reader should know
 
 
 def replay_ops(ops: Sequence[RecordedOp], dtypes: Sequence[str], replaying: Replaying) -> Replays:
     """Measure the ceilings, then time ops alone in the order given, until the budget is used up.
 
-    An op whose worker does not survive it has that as its reason, and the others go on in another worker.
-
-    Args:
-        ops: The most important ones first.
-        dtypes: Some of `CEILING_DTYPES`; none measures no ceilings.
-        replaying: What is needed from outside.
+    An op whose worker does not survive it has that as its reason, and the others go on in another worker. The most
+    important ops come first; the dtypes are some of `CEILING_DTYPES`, none measures no ceilings.
 
     Raises:
         MeasurementError: A worker cannot be started.
     """
     found = Replays()
-    room = _Room(replaying)
-    try:
+    with _Replayer(replaying) as replayer:
         if dtypes and not replaying.should_stop():
-            found.ceilings = _ceilings(room, dtypes, found.notes)
+            answer = replayer.ask(lambda worker: worker.ceilings(dtypes))
+            if isinstance(answer, Ceilings):
+                found.ceilings = answer
+            else:
+                found.notes.append(fact("projection.no_ceilings", error=answer.reason))
         ends = replaying.clock() + replaying.budget_s
         for op in ops:
             in_time = replaying.clock() < ends and not replaying.should_stop()
-            found.ops.append(_replayed(room, op) if in_time else ReplayedOp(call_s=None, reason=OUT_OF_TIME))
-    finally:
-        room.close()
+            found.ops.append(replayer.replay(op) if in_time else ReplayedOp(call_s=None, reason=OUT_OF_TIME))
     return found
 
 
-class _Room:
+class _Replayer(ExitStack):
     """Holds one worker, and gets another one where it was lost."""
 
     def __init__(self, replaying: Replaying) -> None:
+        super().__init__()
         self._replaying = replaying
         self._worker: ProfilingWorker | None = None
-        self.lost = 0
+        self._lost = 0
 
-    def worker(self) -> ProfilingWorker:
-        if self._worker is None:
-            self._worker = self._started()
-        return self._worker
+    def replay(self, op: RecordedOp) -> ReplayedOp:
+        if self._lost >= _MAX_LOST_WORKERS:
+            return ReplayedOp(call_s=None, reason=fact("replay.workers_lost", workers=self._lost))
+        answer = self.ask(lambda worker: worker.replay(op, budget_s=self._replaying.op_budget_s))
+        if isinstance(answer, ReplayedOp):
+            return answer
+        error = {"error": answer.reason}
+        is_refused = isinstance(answer, CaseRefused)
+        return ReplayedOp(
+            call_s=None, reason=fact("replay.refused", error) if is_refused else fact("replay.crashed", error)
+        )
 
-    def lose(self) -> None:
-        self.lost += 1
-        self.close()
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
+    def ask(self, question: Callable[[ProfilingWorker], T]) -> T | CaseRefused | WorkerFailure:
+        """What the worker answers, or how it failed."""
+        self._worker = self._worker or self._started()
+        try:
+            return question(self._worker)
+        except CaseRefused as failure:
+            return failure
+        except WorkerFailure as failure:
+            self._lost += 1
             self._worker = None
+            self.close()
+            return failure
 
     def _started(self) -> ProfilingWorker:
         replaying = self._replaying
         block = plan_block(1, index=0, seed=replaying.settings.seed)
-        process = replaying.starter.start(replaying.arm, block, None)
-        worker = ProfilingWorker(replaying.arm, process, replaying.settings)
-        try:
-            worker.hello_profiler("the worker that replays ops", cpus=replaying.cpus)
-        except MeasurementError:
-            worker.close()
-            raise
+        started = replaying.starter.start(replaying.arm, block, None)
+        worker = ProfilingWorker(replaying.arm, started, replaying.settings)
+        self.callback(worker.close)
+        worker.hello_profiler("the worker that replays ops", cpus=replaying.cpus)
         return worker
 
-    def replay(self, op: RecordedOp) -> ReplayedOp:
-        return self.worker().replay(op, budget_s=self._replaying.op_budget_s)
+
+class BenchdnnFailure(Exception):  # noqa: N818 - it is the program's failure, which becomes a reason in a table
+    """benchdnn did not end by itself; the message is one sentence."""
 
 
-def _replayed(room: _Room, op: RecordedOp) -> ReplayedOp:
-    if room.lost >= _MAX_LOST_WORKERS:
-        return ReplayedOp(call_s=None, reason=fact("replay.workers_lost", workers=room.lost))
-    try:
-        return room.replay(op)
-    except CaseRefused as failure:
-        return ReplayedOp(call_s=None, reason=fact("replay.refused", error=failure.reason))
-    except WorkerFailure as failure:
-        room.lose()
-        return ReplayedOp(call_s=None, reason=fact("replay.crashed", error=failure.reason))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchdnn:
+    """Where and how benchdnn is run."""
+
+    path: str  # The program, absolute
+    environment: Mapping[str, str]  # The whole environment, that of the workers
+    cpus: tuple[int, ...]  # Affinity mask
+    memory_node: int | None = None  # NUMA node that memory is bound to; None leaves the policy alone
+    timeout_s: float = 60.0  # Longest wait for one problem
+
+    def run(self, options: Sequence[str]) -> str:
+        """What it prints; a problem that it cannot run is in there, too.
+
+        Raises:
+            BenchdnnFailure: It cannot be started, hangs, or crashes.
+        """
+        try:
+            done = subprocess.run(
+                launched([self.path, *options], cpus=self.cpus, memory_node=self.memory_node),
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=self.timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchdnnFailure(f"benchdnn gave no answer in {self.timeout_s:.0f} s and was killed") from None
+        except OSError as error:
+            raise BenchdnnFailure(f"{self.path} cannot be started: {error.strerror or error}") from error
+        # It exits with 1 where a problem cannot be run, and says in its output which and why.
+        if done.returncode not in {0, 1}:
+            last = done.stdout.strip()[-_LAST_CHARACTERS:]
+            raise BenchdnnFailure(f"benchdnn ended with exit code {done.returncode}: {last or 'it printed nothing'}")
+        return done.stdout
 
 
-def _ceilings(room: _Room, dtypes: Sequence[str], notes: list[Fact]) -> Ceilings | None:
-    try:
-        return room.worker().ceilings(dtypes)
-    except CaseRefused as failure:
-        notes.append(fact("projection.no_ceilings", error=failure.reason))
-    except WorkerFailure as failure:
-        room.lose()
-        notes.append(fact("projection.no_ceilings", error=failure.reason))
-    return None
+def find_benchdnn(environment: Mapping[str, str]) -> str | None:
+    """The program's absolute path; None where it is not on the path of this environment."""
+    found = shutil.which(PROGRAM, path=environment.get("PATH", os.defpath))
+    return str(Path(found).absolute()) if found is not None else None

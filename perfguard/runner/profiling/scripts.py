@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +11,9 @@ from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.schedule import plan_block
-from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
-from perfguard.runner.process.profiling_worker import ProfilingWorker, ScriptEnd
-from perfguard.runner.process.starter import WorkerContext
-from perfguard.runner.process.worker_process import WorkerFailure
+from perfguard.runner.blocks.measure import plan_block
+from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, ScriptEnd
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
 from perfguard.runner.profiling.cases import ProfiledProcess, StepFiles
 from perfguard.units import format_count
 
@@ -24,44 +22,31 @@ from perfguard.units import format_count
 class Script:
     """What to run, and how much of it is profiled."""
 
-    path: Path
-    """The script, absolute."""
-    arguments: tuple[str, ...]
-    """Its arguments."""
-    skip: int
-    """Optimizer steps before the first one that is looked at."""
-    steps: int
-    """Bare and traced steps in each process."""
-    timeout_s: float
-    """How long its start, or any step of it, may take."""
+    path: Path  # The script, absolute
+    arguments: tuple[str, ...]  # Its arguments
+    skip: int  # Optimizer steps before the first one that is looked at
+    steps: int  # Bare and traced steps in each process
+    timeout_s: float  # How long its start, or any step of it, may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptProfiling(WorkerContext):
     """What profiling a script needs from outside."""
 
-    folder: Path
-    """Takes traces and logs, absolute."""
-    processes: int
-    """Fresh processes, each of which runs the script from its beginning."""
-    progress: Callable[[Fact], None]
-    """Gets one line for each process."""
+    folder: Path  # Takes traces and logs, absolute
+    processes: int  # Fresh processes, each of which runs the script from its beginning
+    progress: Callable[[Fact], None]  # Gets one line for each process
 
 
 @dataclass(slots=True)
 class ProfiledScript:
     """What profiling a script left."""
 
-    processes: list[ProfiledProcess]
-    """In the order in which they ran."""
-    ready: Message
-    """What the first worker said of itself, its software with it."""
-    is_whole: bool = False
-    """Whether the script makes no optimizer step, so that it was profiled from its beginning to its end."""
-    notes: list[str] = field(default_factory=list)
-    """How the script ended, where that was before all steps were profiled that had been asked for."""
-    failure: str | None = None
-    """Why it failed, after steps of it had been profiled; no further process is started then."""
+    processes: list[ProfiledProcess]  # In the order in which they ran
+    ready: Message  # What the first worker said of itself, its software with it
+    is_whole: bool = False  # Whether the script makes no optimizer step, so that it was profiled as a whole
+    notes: list[str] = field(default_factory=list)  # How the script ended before all steps were profiled
+    failure: str | None = None  # Why it failed after steps had been profiled; no further process is started then
 
 
 def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript:
@@ -73,17 +58,16 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
         MeasurementError: It cannot be started, or it fails or ends before a step could be looked at.
     """
     found = ProfiledScript(processes=[], ready={})
+    runs = _Runs(script, profiling, found)
     profiling.folder.mkdir(parents=True, exist_ok=True)
     for process in range(profiling.processes):
-        if profiling.should_stop():
+        if profiling.should_stop() or found.failure is not None:
             break
         profiling.progress(
             fact("step.profiling", name=script.path.name, process=process + 1, processes=profiling.processes)
         )
         try:
-            with ExitStack() as closing:
-                worker = _start(process, profiling, closing, found)
-                _one_process(process, script, worker, profiling, found)
+            runs.run(process)
         except (CaseRefused, WorkerFailure) as failure:
             found.failure = f"{script.path} cannot be profiled: {failure.reason}\n{failure.detail}".strip()
             if not found.processes:
@@ -92,84 +76,101 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
             found.failure = str(failure)
             if not found.processes:
                 raise
-        if found.failure is not None:
-            break
     return found
 
 
-def _start(process: int, profiling: ScriptProfiling, closing: ExitStack, found: ProfiledScript) -> ProfilingWorker:
-    block = plan_block(1, index=process, seed=profiling.settings.seed)
-    process_worker = profiling.starter.start(Arm.CANDIDATE, block, None)
-    worker = ProfilingWorker(Arm.CANDIDATE, process_worker, profiling.settings)
-    closing.callback(worker.close)
-    ready = worker.hello_profiler("the worker", cpus=profiling.cpus, collect_software=not found.ready)
-    found.ready = found.ready or ready
-    return worker
-
-
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A script that is held at its step boundaries, and what it left so far."""
-
+class _Runs:
     script: Script
-    worker: ProfilingWorker
-    folder: Path
-    record: ProfiledProcess
-    should_stop: Callable[[], bool]
+    profiling: ScriptProfiling
+    found: ProfiledScript
 
-    def steps(self, wanted: Sequence[tuple[StepKind, str]]) -> ScriptEnd | None:
-        """Look at the script's next steps; how it ended, where it did before the last of them."""
-        for kind, label in wanted:
-            if self.should_stop():
-                break
-            trace = None if kind is StepKind.BARE else self.folder / f"candidate-{label}.json.gz"
-            log = self.folder / f"candidate-{label}.log" if kind is StepKind.JOINED else None
-            step = self.worker.script_step(kind, timeout_s=self.script.timeout_s, trace=trace, log=log)
-            if isinstance(step, ScriptEnd):
-                return step
-            _record(self.record, step, trace, log)
-        return None
-
-
-def _one_process(
-    process: int, script: Script, worker: ProfilingWorker, profiling: ScriptProfiling, found: ProfiledScript
-) -> None:
-    if found.is_whole:
-        _whole(process, script, worker, profiling, found)
-        return
-    ended = worker.start_script(script.path, script.arguments, skip=script.skip, timeout_s=script.timeout_s)
-    if ended is not None:
-        _require_success(script, ended)
-        _require_no_steps(script, ended)
-        found.is_whole = True
+    def run(self, process: int) -> None:
+        """Run the script once, in a worker of its own."""
+        script, found = self.script, self.found
         with ExitStack() as closing:
-            _whole(process, script, _start(process, profiling, closing, found), profiling, found)
-        return
-    record = ProfiledProcess(process=process)
-    held = _Held(script, worker, profiling.folder, record, profiling.should_stop)
-    try:
-        ended = held.steps(_wanted(process, script, is_first=not found.processes))
-    finally:
+            worker = self._start(process, closing)
+            if not found.is_whole:
+                ended = worker.start_script(script.path, script.arguments, skip=script.skip, timeout_s=script.timeout_s)
+                if ended is None:
+                    self._steps(process, worker)
+                    return
+                self._require_success(ended)
+                if ended.steps:
+                    raise MeasurementError(
+                        f"{script.path} made {ended.steps} optimizer steps and ended before step {script.skip} was "
+                        "over; let it make more, or lower --skip"
+                    )
+                found.is_whole = True
+                worker = self._start(process, closing)
+            self._whole(process, worker)
+
+    def _start(self, process: int, closing: ExitStack) -> ProfilingWorker:
+        profiling, found = self.profiling, self.found
+        block = plan_block(1, index=process, seed=profiling.settings.seed)
+        started = profiling.starter.start(Arm.CANDIDATE, block, None)
+        worker = ProfilingWorker(Arm.CANDIDATE, started, profiling.settings)
+        closing.callback(worker.close)
+        ready = worker.hello_profiler("the worker", cpus=profiling.cpus, collect_software=not found.ready)
+        found.ready = found.ready or ready
+        return worker
+
+    def _steps(self, process: int, worker: ProfilingWorker) -> None:
+        """Look at the next steps of a script that is held at a step boundary, and end it."""
+        script, folder, record = self.script, self.profiling.folder, ProfiledProcess(process=process)
+        ended = None
+        try:
+            for kind, label in self._wanted(process):
+                if self.profiling.should_stop():
+                    break
+                trace = None if kind is StepKind.BARE else folder / f"candidate-{label}.json.gz"
+                log = folder / f"candidate-{label}.log" if kind is StepKind.JOINED else None
+                step = worker.script_step(kind, timeout_s=script.timeout_s, trace=trace, log=log)
+                if isinstance(step, ScriptEnd):
+                    ended = step
+                    break
+                _record(record, step, trace, log)
+        finally:
+            if record.traced:
+                self.found.processes.append(record)
+        if ended is None:
+            worker.stop_script(timeout_s=script.timeout_s)
+            return
         if record.traced:
-            found.processes.append(record)
-    if ended is None:
-        worker.stop_script(timeout_s=script.timeout_s)
-        return
-    if record.traced:
-        found.notes.append(_early_end(script, record, ended, process))
-    _require_success(script, ended)
-    if not record.traced:
-        raise MeasurementError(
-            f"{script.path} ended before one of its steps was profiled; let it make more optimizer steps, or lower "
-            "--skip"
+            self.found.notes.append(_early_end(script, record, ended, process))
+        self._require_success(ended)
+        if not record.traced:
+            raise MeasurementError(
+                f"{script.path} ended before one of its steps was profiled; let it make more optimizer steps, or "
+                "lower --skip"
+            )
+
+    def _wanted(self, process: int) -> list[tuple[StepKind, str]]:
+        """Steps in their order. Those that are taken once follow the first pair, as a short script may end early."""
+        kinds = (StepKind.BARE, StepKind.TRACE)
+        pairs = [(kind, f"p{process}-s{n}") for n in range(self.script.steps) for kind in kinds]
+        once = [(kind, kind.value) for kind in (StepKind.JOINED, StepKind.WHERE) if not self.found.processes]
+        return [*pairs[:2], *once, *pairs[2:]]
+
+    def _whole(self, process: int, worker: ProfilingWorker) -> None:
+        """The whole script as one step; the first run also gives op counts, so its times include the logs' cost."""
+        script, record, is_first = self.script, ProfiledProcess(process=process), not self.found.processes
+        trace = self.profiling.folder / f"candidate-p{process}-whole.json.gz"
+        log = trace.with_name(f"candidate-p{process}-whole.log") if is_first else None
+        kind = StepKind.JOINED if is_first else StepKind.TRACE
+        whole = worker.whole_script(
+            script.path, script.arguments, kind, timeout_s=script.timeout_s, trace=trace, log=log
         )
+        self._require_success(whole.end)
+        _record(record, whole.step, trace, log)
+        if is_first:  # one process must do
+            record.traced.append(StepFiles(step=whole.step, trace=trace))
+        self.found.processes.append(record)
 
-
-def _wanted(process: int, script: Script, *, is_first: bool) -> list[tuple[StepKind, str]]:
-    """Steps in their order. Those that are taken once follow the first pair, lest a short script ends before them."""
-    pairs = [(kind, f"p{process}-s{n}") for n in range(script.steps) for kind in (StepKind.BARE, StepKind.TRACE)]
-    once = [(kind, kind.value) for kind in (StepKind.JOINED, StepKind.WHERE)] if is_first else []
-    return [*pairs[:2], *once, *pairs[2:]]
+    def _require_success(self, end: ScriptEnd) -> None:
+        if _has_failed(end):
+            reason = end.problem or f"it ended with exit code {end.exit_code}"
+            raise MeasurementError(f"{self.script.path} failed: {reason}\n{end.detail}".strip())
 
 
 def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process: int) -> str:
@@ -185,49 +186,14 @@ def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process:
     )
 
 
-def _whole(
-    process: int, script: Script, worker: ProfilingWorker, profiling: ScriptProfiling, found: ProfiledScript
-) -> None:
-    """The whole script as one step; the first run also gives op counts, so its times include the logs' cost."""
-    record = ProfiledProcess(process=process)
-    is_first = not found.processes
-    trace = profiling.folder / f"candidate-p{process}-whole.json.gz"
-    log = trace.with_name(f"candidate-p{process}-whole.log") if is_first else None
-    kind = StepKind.JOINED if is_first else StepKind.TRACE
-    whole = worker.whole_script(script.path, script.arguments, kind, timeout_s=script.timeout_s, trace=trace, log=log)
-    _require_success(script, whole.end)
-    _record(record, whole.step, trace, log)
-    if is_first:  # one process must do
-        record.traced.append(StepFiles(step=whole.step, trace=trace))
-    found.processes.append(record)
-
-
 def _record(record: ProfiledProcess, step: ProfiledStep, trace: Path | None, log: Path | None) -> None:
     if trace is None:
         record.bare.append(step)
-        return
-    files = StepFiles(step=step, trace=trace, log=log)
-    if step.kind is StepKind.TRACE:
-        record.traced.append(files)
-    elif step.kind is StepKind.JOINED:
-        record.joined = files
-    else:
-        record.where = files
-
-
-def _require_no_steps(script: Script, end: ScriptEnd) -> None:
-    if end.steps:
-        raise MeasurementError(
-            f"{script.path} made {end.steps} optimizer steps and ended before step {script.skip} was over; let it make "
-            "more, or lower --skip"
-        )
+    elif step.kind is StepKind.TRACE:
+        record.traced.append(StepFiles(step=step, trace=trace, log=log))
+    else:  # `joined` or `where`
+        setattr(record, step.kind.value, StepFiles(step=step, trace=trace, log=log))
 
 
 def _has_failed(end: ScriptEnd) -> bool:
     return end.problem is not None or end.exit_code != 0
-
-
-def _require_success(script: Script, end: ScriptEnd) -> None:
-    if _has_failed(end):
-        reason = end.problem or f"it ended with exit code {end.exit_code}"
-        raise MeasurementError(f"{script.path} failed: {reason}\n{end.detail}".strip())

@@ -1,14 +1,17 @@
-"""Grids of cells to draw on: characters, or points as eight braille dots a cell (one letter in ASCII)."""
+"""What plots are drawn on: grids of characters, canvases of points (braille, or letters in ASCII), sparklines."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise, product
 
 from rich.cells import cell_len
 
-from perfguard.tui.drawing.glyphs import Glyphs
-from perfguard.tui.drawing.spans import Line, Role, Span
+from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line
 from perfguard.units import printable
+
+NO_ROOM = line(Span("too little room for this plot; z makes more", Role.MUTED))
 
 
 def position(value: float, low: float, high: float, cells: int) -> int:
@@ -19,38 +22,63 @@ def position(value: float, low: float, high: float, cells: int) -> int:
     return min(cells - 1, int(share * (cells - 1) + 0.5))
 
 
+def sparkline(values: Sequence[float], width: int, glyphs: Glyphs, *, low: float, high: float) -> str:
+    """The latest values, one a cell, newest last; fewer values than cells leave the beginning empty, nan its cell.
+
+    Values outside `low` (the lowest cell) and `high` (the highest one) are clipped.
+    """
+    levels = glyphs.levels
+    shown = values[-width:] if width > 0 else ()
+    cells = (" " if math.isnan(value) else levels[position(value, low, high, len(levels))] for value in shown)
+    return "".join(cells).rjust(max(0, width))
+
+
+def thinned(values: Sequence[float], most: int) -> tuple[float, ...]:
+    """At most so many values that follow the whole series: means of equal stretches."""
+    if most <= 0:
+        return ()
+    if len(values) <= most:
+        return tuple(values)
+    edges = [round(index * len(values) / most) for index in range(most + 1)]
+    return tuple(sum(values[start:end]) / (end - start) for start, end in pairwise(edges))
+
+
 class Grid:
     """Cells of one character and one role each; what is written outside is left out."""
 
     def __init__(self, width: int, height: int = 1) -> None:
         self.width, self.height = max(0, width), max(0, height)
-        self._cells = [[" "] * self.width for _ in range(self.height)]
-        self._roles = [[Role.PLAIN] * self.width for _ in range(self.height)]
+        self._cells = [[Span(" ")] * self.width for _ in range(self.height)]
 
     def put(self, x: int, y: int, character: str, role: Role) -> None:
         """Set one cell; `x` from the left, `y` from the top."""
         if 0 <= x < self.width and 0 <= y < self.height:
-            self._cells[y][x] = character
-            self._roles[y][x] = role
+            self._cells[y][x] = Span(character, role)
 
     def at(self, x: int, y: int) -> str:
         """The character of a cell."""
-        return self._cells[y][x]
+        return self._cells[y][x].text
 
     def write(self, x: int, y: int, text: str, role: Role) -> None:
         """Write a text to the right of a cell; characters that are not one column wide become `?`."""
         for offset, character in enumerate(printable(text)):
             self.put(x + offset, y, character if cell_len(character) == 1 else "?", role)
 
+    def fill(self, xs: Iterable[int], ys: Iterable[int], character: str, role: Role) -> None:
+        """Set all cells of some columns and lines."""
+        for x, y in product(xs, ys):
+            self.put(x, y, character, role)
+
+    def draw_axes(self, x: int, y: int, glyphs: Glyphs) -> None:
+        """Axes from the upper edge down to a corner, and from there to the right edge."""
+        self.fill([x], range(y), glyphs.vertical, Role.AXIS)
+        self.put(x, y, glyphs.corner, Role.AXIS)
+        self.fill(range(x + 1, self.width), [y], glyphs.horizontal, Role.AXIS)
+
     def line(self, y: int = 0) -> Line:
         """One line; neighbouring cells of one role make one span."""
-        spans: list[Span] = []
-        for character, role in zip(self._cells[y], self._roles[y], strict=True):
-            if spans and spans[-1].role is role:
-                spans[-1] = Span(spans[-1].text + character, role)
-            else:
-                spans.append(Span(character, role))
-        return tuple(spans)
+        groups = groupby(self._cells[y], lambda cell: cell.role)
+        return tuple(Span("".join(cell.text for cell in cells), role) for role, cells in groups)
 
     def lines(self) -> list[Line]:
         """All lines, from top to bottom."""
@@ -63,64 +91,40 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 class Canvas:
-    """Points in the unit square become cells; a later point covers an earlier one's role."""
+    """Points on a grid; a later point covers an earlier one's role. `columns` and `rows` can be distinguished."""
 
     def __init__(self, width: int, height: int, glyphs: Glyphs) -> None:
-        self._width, self._height = max(1, width), max(1, height)
-        self._glyphs = glyphs
-        self._dots = [[0] * self._width for _ in range(self._height)]
-        self._letters = [[" "] * self._width for _ in range(self._height)]
-        self._roles = [[Role.AXIS] * self._width for _ in range(self._height)]
-
-    @property
-    def columns(self) -> int:
-        """Points from left to right that can be distinguished."""
-        return self._width if self._glyphs.is_ascii else 2 * self._width
-
-    @property
-    def rows(self) -> int:
-        """Points from bottom to top that can be distinguished."""
-        return self._height if self._glyphs.is_ascii else 4 * self._height
+        self._grid = Grid(max(1, width), max(1, height))
+        self._is_ascii = glyphs.is_ascii
+        self._across, self._down = (1, 1) if glyphs.is_ascii else (2, 4)
+        self.columns, self.rows = self._across * self._grid.width, self._down * self._grid.height
 
     def mark(self, column: int, row: int, role: Role, letter: str) -> None:
-        """Set one point.
+        """Set the point of a column from the left and a row from the bottom.
 
-        Args:
-            column: From 0 at the left to `columns - 1`.
-            row: From 0 at the bottom to `rows - 1`.
-            role: Role of the cell from now on.
-            letter: What stands there in ASCII; two different ones become `*`.
+        In ASCII a letter stands for the cell; two different ones become `*`.
         """
         if not (0 <= column < self.columns and 0 <= row < self.rows):
             return
-        across, down = (1, 1) if self._glyphs.is_ascii else (2, 4)
         from_top = self.rows - 1 - row
-        x, y = column // across, from_top // down
-        if not self._glyphs.is_ascii:
-            self._dots[y][x] |= _DOTS[from_top % down][column % across]
-        known = self._letters[y][x]
-        self._letters[y][x] = letter if known in (" ", letter) else "*"
-        self._roles[y][x] = role
-
-    def plot(self, x: float, y: float, role: Role, letter: str) -> None:
-        """Set the point at `x` and `y`, both from 0 to 1."""
-        self.mark(position(x, 0, 1, self.columns), position(y, 0, 1, self.rows), role, letter)
+        x, y = column // self._across, from_top // self._down
+        known = self._grid.at(x, y)
+        if self._is_ascii:
+            cell = letter if known in (" ", letter) else "*"
+        else:
+            dot = _DOTS[from_top % self._down][column % self._across]
+            cell = chr((_BRAILLE if known == " " else ord(known)) | dot)
+        self._grid.put(x, y, cell, role)
 
     def lines(self) -> list[Line]:
-        """The picture, from top to bottom."""
-        return [tuple(self._spans(y)) for y in range(self._height)]
-
-    def _spans(self, y: int) -> list[Span]:
-        spans: list[Span] = []
-        for x in range(self._width):
-            text, role = self._cell(x, y), self._roles[y][x]
-            if spans and (spans[-1].role is role or text == " "):
-                spans[-1] = Span(spans[-1].text + text, spans[-1].role)
-            else:
-                spans.append(Span(text, role))
-        return spans
-
-    def _cell(self, x: int, y: int) -> str:
-        if self._glyphs.is_ascii:
-            return self._letters[y][x]
-        return chr(_BRAILLE + self._dots[y][x]) if self._dots[y][x] else " "
+        """The picture, from top to bottom; empty cells belong to the span before them."""
+        found: list[Line] = []
+        for content in self._grid.lines():
+            spans = [Span("", Role.AXIS)]
+            for span in content:
+                if span.text.isspace() or span.role is spans[-1].role:
+                    spans[-1] = Span(spans[-1].text + span.text, spans[-1].role)
+                else:
+                    spans.append(span)
+            found.append(tuple(span for span in spans if span.text))
+        return found

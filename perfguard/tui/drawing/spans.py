@@ -1,13 +1,14 @@
-"""Lines of text whose parts have roles; a theme turns roles into colours when they are painted."""
+"""What is drawn: lines of text whose parts have roles, which a theme turns into colours, and the signs of pictures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 from perfguard.units import printable
 
@@ -16,7 +17,7 @@ _PARAMETER_NAME = re.compile(r"([\[,])\w+=")
 
 
 class Role(str, Enum):
-    """What a piece of text stands for. No role is told by its colour alone: a word or sign says the same."""
+    """What a piece of text stands for. Colour alone never says it: a word or sign does, too."""
 
     PLAIN = "plain"
     MUTED = "muted"
@@ -31,8 +32,7 @@ class Role(str, Enum):
     BROKEN = "broken"
     BASELINE = "baseline"
     CANDIDATE = "candidate"
-    ACTIVE = "active"
-    """The screen that is shown, among the names of all."""
+    ACTIVE = "active"  # The screen that is shown, among the names of all
 
 
 class Span(NamedTuple):
@@ -67,24 +67,17 @@ def width_of(content: Line) -> int:
 def fitted(content: Line, width: int, *, align_right: bool = False) -> Line:
     """A line that takes exactly `width` columns: padded, or cut with an ellipsis."""
     missing = width - width_of(content)
-    if missing == 0:
-        return content
     if missing > 0:
         padding = Span(" " * missing)
         return (padding, *content) if align_right else (*content, padding)
-    return _cut_line(content, width)
-
-
-def _cut_line(content: Line, width: int) -> Line:
+    if missing == 0:
+        return content
     kept: list[Span] = []
     left = width - 1
-    if width <= 0:
-        return EMPTY
-    for span in content:
+    for span in content if width > 0 else ():
         length = cell_len(span.text)
         if length > left:
-            kept.append(Span(set_cell_size(span.text, left) + ELLIPSIS, span.role))
-            break
+            return (*kept, Span(set_cell_size(span.text, left) + ELLIPSIS, span.role))
         kept.append(span)
         left -= length
     return tuple(kept)
@@ -98,21 +91,18 @@ def cut(text: str, most: int) -> str:
 
 
 def tail(text: str, most: int) -> str:
-    """The end of a text, which tells more than its beginning where it is a path."""
+    """The end of a text; of a path it says more than the beginning."""
     if cell_len(text) <= most:
         return text
     if most <= 0:
         return ""
-    kept = ""
-    for character in reversed(text):
-        if cell_len(character) + cell_len(kept) > most - 1:
-            break
-        kept = character + kept
-    return ELLIPSIS + kept
+    while cell_len(text) > most - 1:
+        text = text[1:]
+    return ELLIPSIS + text
 
 
 def shortened(text: str, most: int) -> str:
-    """A case's name in so many columns: first its parameters lose their names, since values tell cases apart.
+    """A case's name in so many columns: its parameters lose their names first, since the values distinguish cases.
 
     Then the middle is left out; beginning and end stay.
     """
@@ -125,32 +115,91 @@ def shortened(text: str, most: int) -> str:
 
 
 def wrapped(text: str, width: int, role: Role = Role.PLAIN, *, indent: int = 0) -> list[Line]:
-    """A sentence over several lines, broken between words; further lines are indented."""
-    lines: list[Line] = []
-    current = ""
-    for word in _words(printable(text), max(1, width - indent)):
-        room = width - (indent if lines else 0)
-        candidate = f"{current} {word}" if current else word
-        if current and cell_len(candidate) > room:
-            lines.append(_indented(current, role, indent if lines else 0))
-            current = word
-        else:
-            current = candidate
-    lines.append(_indented(current, role, indent if lines else 0))
-    return lines
+    """A sentence over several lines, broken between words (longer words anywhere); further lines are indented."""
+    rows = [""]
+    for word in printable(text).split():
+        for piece in filter(None, chop_cells(word, max(1, width - indent))):
+            candidate = f"{rows[-1]} {piece}" if rows[-1] else piece
+            room = width - (indent if len(rows) > 1 else 0)
+            if rows[-1] and cell_len(candidate) > room:
+                rows.append(piece)
+            else:
+                rows[-1] = candidate
+    return [line(" " * indent if number else "", Span(row, role)) for number, row in enumerate(rows)]
 
 
-def _indented(text: str, role: Role, indent: int) -> Line:
-    return line(" " * indent, Span(text, role))
+def labelled(label: str, text: str, width: int, room: int, role: Role = Role.MUTED) -> list[Line]:
+    """A text over several lines of `width` columns, the first `room` of which hold its label."""
+    return [
+        (Span(f"{'' if number else label:<{room}}", role), *content)
+        for number, content in enumerate(wrapped(text, width - room))
+    ]
 
 
-def _words(text: str, width: int) -> Iterable[str]:
-    """Words; one that is longer than a line comes in pieces."""
-    for word in text.split():
-        rest = word
-        while cell_len(rest) > width:
-            piece = set_cell_size(rest, width).rstrip() or rest[0]
-            yield piece
-            rest = rest[len(piece) :]
-        if rest:
-            yield rest
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glyphs:
+    """One set of characters, each one column wide; the defaults are Unicode."""
+
+    is_ascii: bool = False
+    bar: str = "━"  # Full cell of an interval or a progress bar, then its left and its right half only
+    bar_left: str = "╸"
+    bar_right: str = "╺"
+    point: str = "●"  # Estimate within an interval, a point of a plot
+    clipped_left: str = "◀"  # The interval goes on to the left, or to the right
+    clipped_right: str = "▶"
+    vertical: str = "│"  # Axes, and the corner where they meet
+    horizontal: str = "─"
+    corner: str = "└"
+    crossing: str = "┿"  # An interval over the axis
+    margin: str = "┊"  # Edge of what counts as unchanged
+    dotted: str = "┄"  # A horizontal line to compare with
+    block: str = "█"  # Full cell of a bar
+    levels: str = "▁▂▃▄▅▆▇█"  # From the lowest to the highest cell of a sparkline
+    pinned: str = "■"  # A CPU that is measured on, one that is left alone, one that is left to the system
+    free: str = "□"
+    housekeeping: str = "◇"
+    cursor: str = "▸"  # Marks the row that the cursor is on
+    opened: str = "▾"  # A node whose children are shown
+
+
+UNICODE = Glyphs()
+ASCII = Glyphs(
+    is_ascii=True,
+    bar="=",
+    bar_left="=",
+    bar_right="=",
+    point="o",
+    clipped_left="<",
+    clipped_right=">",
+    vertical="|",
+    horizontal="-",
+    corner="+",
+    crossing="+",
+    margin=":",
+    dotted="-",
+    block="#",
+    levels="_.-~=+*#",
+    pinned="#",
+    free=".",
+    housekeeping="h",
+    cursor=">",
+    opened="-",
+)
+
+_LIKE = dict(zip("…→←↑↓µμΔ≤≥·∞±×▲▼△≠∅✗✓●○–—’“”⏎⌫│─█░", '~><^vuud<>-8~x^v^#0xvoo--\'""<<|-#:', strict=True))  # noqa: RUF001
+"""What a character of the project's sentences looks like most."""
+
+
+def as_ascii(text: str) -> str:
+    """A text as wide as before, all of it ASCII; `?` for what has no likeness."""
+    if text.isascii():
+        return text
+    return "".join(character if character.isascii() else _likeness(character) for character in text)
+
+
+def _likeness(character: str) -> str:
+    if character in _LIKE:
+        return _LIKE[character]
+    width = cell_len(character)
+    bare = unicodedata.normalize("NFKD", character)[:1]
+    return bare if width == 1 and bare.isascii() and bare.isprintable() else "?" * width

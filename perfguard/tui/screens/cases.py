@@ -1,42 +1,35 @@
-"""What the screens with a table of cases share: the table follows the selected case, and the other way round."""
+"""Live and Compare: the table of cases, and the selected case in words or in plots."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from perfguard.tui.drawing.glyphs import UNICODE, Glyphs
-from perfguard.tui.drawing.intervals import EffectAxis
+from textual.containers import Container, Horizontal
+from textual.widget import Widget
+
+from perfguard.tui.drawing.plots import EffectAxis, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.spans import EMPTY, UNICODE, Glyphs, Line, Role, Span, line, shortened
 from perfguard.tui.drawing.verdicts import is_worth_a_look
 from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.tables.cases import axis_for
+from perfguard.tui.tables.cases import axis_for, case_lines, forest_table, live_table
 from perfguard.tui.tables.columns import TableSpec
 from perfguard.tui.widgets.row_table import RowTable
+from perfguard.tui.widgets.texts import Lines, Pane
 from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
+_PLOT_HEIGHT = 8
+"""Lines that must be left below a case for a plot of its blocks."""
 
 
-class CaseScreen(ViewScreen):
-    """A screen whose main table is one of cases."""
+class _CaseScreen(ViewScreen):
+    """The table follows the selected case, and the other way round."""
 
-    next_mode: ClassVar[str] = ""
-    """Where the key to look closer leads."""
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, make_spec: Callable[[EffectAxis, Glyphs], TableSpec[CaseView]], detail: Pane) -> None:
         self._axis = axis_for(())
-        self._is_ascii: bool | None = None
-        self.cases: RowTable[CaseView] = RowTable(self.make_spec(self._axis, UNICODE), id="cases", classes="pane")
-
-    @staticmethod
-    def make_spec(axis: EffectAxis, glyphs: Glyphs) -> TableSpec[CaseView]:
-        """Its columns."""
-        raise NotImplementedError
-
-    @property
-    def table(self) -> RowTable[Any]:
-        """The cases."""
-        return self.cases
+        self._make_spec = make_spec
+        super().__init__(RowTable(make_spec(self._axis, UNICODE), id="cases", classes="pane"), detail)
 
     def is_flagged(self, row: Any) -> bool:
         """Red cases."""
@@ -44,38 +37,73 @@ class CaseScreen(ViewScreen):
 
     def update_body(self, *, resort: bool) -> None:
         """Show the cases, on the axis that fits them."""
-        session = self.session
-        axis = self._next_axis()
-        spec = None
-        if axis != self._axis or self._is_ascii != self.glyphs.is_ascii:
-            self._axis, self._is_ascii = axis, self.glyphs.is_ascii
-            spec = self.make_spec(axis, self.glyphs)
+        session, table = self.session, self.table
+        wanted = axis_for(session.cases)
+        # The axis stays unless intervals would not fit, or would leave most of it empty.
+        if not _MUCH_SMALLER * self._axis.limit_ratio < wanted.limit_ratio <= self._axis.limit_ratio:
+            self._axis = wanted
         if session.selected not in {case.case_id for case in session.cases}:
-            session.selected = self.cases.cursor_key
-        if session.selected is not None and session.selected != self.cases.cursor_key:
-            self.cases.go_to(session.selected)
-        self.cases.show(session.cases, spec=spec, resort=resort)
+            session.selected = table.cursor_key
+        self.follow_selection()
+        table.show(session.cases, spec=self._make_spec(self._axis, self.glyphs), resort=resort)
         self.update_details()
 
-    def _next_axis(self) -> EffectAxis:
-        """The axis changes where intervals would not fit, or would leave most of it empty; else it stays as it was."""
-        axis = axis_for(self.session.cases)
-        is_too_wide = axis.limit_ratio <= _MUCH_SMALLER * self._axis.limit_ratio
-        return axis if axis.limit_ratio > self._axis.limit_ratio or is_too_wide else self._axis
+
+class LiveScreen(_CaseScreen):
+    """The run as it is measured: effects and verdicts so far, and everything about the selected case."""
+
+    mode = "live"
+    next_mode = "compare"
+
+    def __init__(self) -> None:
+        super().__init__(live_table, Pane(id="detail", classes="pane"))
+
+    def compose_body(self) -> Iterable[Widget]:
+        """Cases, and the selected one beside or below."""
+        yield Container(self.table, self.detail, classes="body beside")
+
+    def draw_detail(self, width: int, height: int) -> list[Line]:
+        """Everything about the selected case."""
+        case = self.session.case
+        if case is None:
+            return [line(Span("no case is selected", Role.MUTED))]
+        series = self.session.series(case)
+        lines = case_lines(case, series, width, self.glyphs)
+        room = height - len(lines) - 1
+        if room >= _PLOT_HEIGHT and series.block_log_ratios:
+            lines += [EMPTY, *plot_pairs(series, case.log_ratio, width, min(room, 2 * _PLOT_HEIGHT), self.glyphs)]
+        return lines
+
+
+class CompareScreen(_CaseScreen):
+    """A forest plot of all cases; of the selected one the paired differences and both distributions."""
+
+    mode = "compare"
+    next_mode = "ops"
+
+    def __init__(self) -> None:
+        super().__init__(forest_table, Pane(id="pairs", classes="pane plot"))
+        self.title_line = Lines(id="plots-title")
+        self.ecdf = Pane(id="ecdf", classes="pane plot")
+
+    def compose_body(self) -> Iterable[Widget]:
+        """The forest above both plots."""
+        plots = Horizontal(self.detail, self.ecdf, classes="plots holder")
+        yield Container(self.table, self.title_line, plots, classes="body stacked")
 
     def update_details(self) -> None:
-        """Show what stands beside the table."""
-        raise NotImplementedError
+        """Both plots of the selected case."""
+        case = self.session.case
+        name = case.title if case is not None else "no case is selected"
+        self.title_line.show(lambda width, _: [line(Span(shortened(f" {name}", width), Role.STRONG))])
+        super().update_details()
+        self.ecdf.show(self._ecdf)
 
-    def on_row_table_highlighted(self, event: RowTable.Highlighted) -> None:
-        """Another case is selected."""
-        event.stop()
-        if event.key is not None and event.key == self.cases.cursor_key:
-            self.session.select(event.key, is_chosen=event.is_chosen)
-            self.update_details()
+    def draw_detail(self, width: int, height: int) -> list[Line]:
+        """Paired differences of the selected case."""
+        case = self.session.case
+        return plot_pairs(self.session.series(case), case.log_ratio, width, height, self.glyphs) if case else []
 
-    def on_row_table_opened(self, event: RowTable.Opened) -> None:
-        """Look closer."""
-        event.stop()
-        self.session.select(event.key, is_chosen=True)
-        self.perfguard.action_show_screen(self.next_mode)
+    def _ecdf(self, width: int, height: int) -> list[Line]:
+        case = self.session.case
+        return plot_ecdf(self.session.series(case), width, height, self.glyphs) if case else []

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from textual.containers import Container
 from textual.widget import Widget
 
 from perfguard.report.event_lines import line_text
+from perfguard.tui.drawing.head import elapsed_text
 from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.verdicts import Mark
 from perfguard.tui.screens.base import ViewScreen
-from perfguard.tui.tables.log import elapsed_text, is_grave, log_table, mark_of_level
+from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.tui.widgets.row_table import RowTable
 from perfguard.tui.widgets.texts import Pane
 from perfguard.watch.view.run_view import LogLine
+
+_LEVELS = {
+    "info": Mark("·", "info", Role.MUTED),
+    "warning": Mark("!", "warning", Role.OPEN),
+    "error": Mark("✗", "error", Role.BROKEN),
+}
+
+
+def _log_table(started_at: float | None, names: Mapping[str, str]) -> TableSpec[LogLine]:
+    """Time since the run started, how serious, the sentence."""
+
+    def text(row: LogLine, _: int) -> Line:
+        return line(Span(line_text(row, names), Role.MUTED if row.level == "info" else Role.PLAIN))
+
+    def time(row: LogLine, _: int) -> Line:
+        return line(Span(_elapsed(row, started_at), Role.MUTED))
+
+    return TableSpec(
+        columns=(
+            Column("time", "since start", time, 11, rank=1, align_right=True),
+            Column("level", "level", lambda row, _: line(_LEVELS[row.level].span), 9),
+            Column("text", "what happened", text, 24, stretch=1),
+        ),
+        key_of=lambda row: f"{row.seq}/{row.t_wall}/{line_text(row)}" if row.seq < 0 else str(row.seq),
+        text_of=lambda row: f"{row.level} {line_text(row, names)}",
+        empty="no event yet",
+    )
+
+
+def _elapsed(row: LogLine, started_at: float | None) -> str:
+    return elapsed_text(row.t_wall - started_at) if started_at is not None else "-"
 
 
 class LogScreen(ViewScreen):
@@ -23,55 +56,39 @@ class LogScreen(ViewScreen):
     mode = "log"
 
     def __init__(self) -> None:
-        super().__init__()
+        table = RowTable(_log_table(None, {}), id="lines", classes="pane")
+        super().__init__(table, Pane(id="detail", classes="pane"))
         self._started_at: float | None = None
         self._names: dict[str, str] = {}
-        self.lines: RowTable[LogLine] = RowTable(log_table(None, {}), id="lines", classes="pane")
-        self.detail = Pane(id="detail", classes="pane")
-
-    @property
-    def table(self) -> RowTable[Any]:
-        """The lines."""
-        return self.lines
 
     def is_flagged(self, row: Any) -> bool:
         """Warnings and errors."""
-        return is_grave(row)
+        return bool(row.level != "info")
 
     def compose_body(self) -> Iterable[Widget]:
         """Lines, and the one under the cursor in full."""
-        yield Container(self.lines, self.detail, classes="body log")
+        yield Container(self.table, self.detail, classes="body log")
 
     def update_body(self, *, resort: bool) -> None:
         """Show the lines."""
-        view = self.session.view
+        view, table = self.session.view, self.table
         spec = None
         names = {case.case_id: case.title for case in view.cases}
         if (view.started_at, names) != (self._started_at, self._names):
             self._started_at, self._names = view.started_at, names
-            spec = log_table(view.started_at, names)
-        rows = self.lines.rows
-        is_at_end = not rows or self.lines.cursor_row is rows[-1]
-        self.lines.show(view.log, spec=spec, resort=resort)
-        if is_at_end and self.lines.sort_id is None:
-            self.lines.action_last()
-        self.detail.show(self._detail)
+            spec = _log_table(view.started_at, names)
+        is_at_end = not table.rows or table.cursor_row is table.rows[-1]
+        table.show(view.log, spec=spec, resort=resort)
+        if is_at_end and table.sort_id is None:
+            table.action_scroll_end()
+        self.update_details()
 
-    def on_row_table_highlighted(self, event: RowTable.Highlighted) -> None:
-        """Another line."""
-        event.stop()
-        self.detail.show(self._detail)
-
-    def on_row_table_opened(self, event: RowTable.Opened) -> None:
-        """There is nothing behind a line."""
-        event.stop()
-
-    def _detail(self, width: int, _height: int) -> list[Line]:
-        row = self.lines.cursor_row
+    def draw_detail(self, width: int, _height: int) -> list[Line]:
+        """The line under the cursor."""
+        row = self.table.cursor_row
         if row is None:
             return []
-        mark = mark_of_level(row.level)
-        at = elapsed_text(row.t_wall - self._started_at) if self._started_at is not None else "-"
         number = f"event {row.seq}" if row.seq >= 0 else "said by the reader"
-        head = line(Span(f"{mark.sign} {mark.word}", mark.role), Span(f"  {at} after the start, {number}", Role.MUTED))
+        when = f"  {_elapsed(row, self._started_at)} after the start, {number}"
+        head = line(_LEVELS[row.level].span, Span(when, Role.MUTED))
         return [head, *wrapped(line_text(row, self._names), width)]

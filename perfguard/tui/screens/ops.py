@@ -9,14 +9,12 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.message import Message
 from textual.widget import Widget
 
 from perfguard.records.steps.ops import Attribution, OpCountChange, OpDelta
 from perfguard.report.op_tree import (
     OpLevel,
     OpNode,
-    OpRow,
     first_culprit,
     flat_nodes,
     frames_of,
@@ -24,18 +22,14 @@ from perfguard.report.op_tree import (
     path_to,
     tree_of,
 )
-from perfguard.tui.drawing.flame import plot_flame
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.drawing.spans import Line, Role, Span, line, wrapped
-from perfguard.tui.drawing.waterfall import plot_waterfall
+from perfguard.tui.drawing.spans import UNICODE, Line, Role, Span, line, wrapped
+from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from perfguard.tui.keymap import Scope
-from perfguard.tui.panes.op import balance_lines, op_lines
-from perfguard.tui.screens.base import ViewScreen
+from perfguard.tui.screens.base import TURNED_TEXTS, ViewScreen
 from perfguard.tui.tables.columns import Filter
-from perfguard.tui.tables.ops import PAGE, OpsView, Order, ops_table, rows_of
-from perfguard.tui.widgets.bindings import bindings_in
+from perfguard.tui.tables.ops import PAGE, OpsView, Order, balance_lines, op_lines, ops_table, rows_of
 from perfguard.tui.widgets.row_table import RowTable
-from perfguard.tui.widgets.texts import Lines, Pane
+from perfguard.tui.widgets.texts import Lines, Pane, bindings_in
 from perfguard.units import format_number
 from perfguard.watch.view.run_view import CaseView
 
@@ -49,32 +43,17 @@ class OpsScreen(ViewScreen):
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.OPS)
     mode = "ops"
 
-    class WasRead(Message):
-        """A thread has read the ops of a case."""
-
-        def __init__(self, case_id: str, deltas: tuple[OpDelta, ...]) -> None:
-            super().__init__()
-            self.case_id, self.deltas = case_id, deltas
-
     def __init__(self) -> None:
-        super().__init__()
-        self.ops: RowTable[OpRow] = RowTable(ops_table(UNICODE, 0.0), id="ops", classes="pane")
+        table = RowTable(ops_table(UNICODE, 0.0), id="ops", classes="pane")
+        super().__init__(table, Pane(id="picture", classes="pane plot"))
         self.title_line = Lines(id="ops-title")
-        self.picture = Pane(id="picture", classes="pane plot")
         self.how = OpsView()
         self._is_tree = True
         self._picture = _PICTURES[0]
-        self._shown: tuple[str, Attribution | None, tuple[OpCountChange, ...] | None] | None = None
-        self._drawn_as: tuple[bool, float] = (False, 0.0)
+        self._shown: tuple[str | None, Attribution | None, tuple[OpCountChange, ...] | None] | None = None
         self._deltas: tuple[OpDelta, ...] = ()
         self._tree: tuple[OpNode, ...] = ()
         self._total = 0
-        self._is_arranged = False
-
-    @property
-    def table(self) -> RowTable[Any]:
-        """The ops."""
-        return self.ops
 
     def is_flagged(self, row: Any) -> bool:
         """Rows of the op counts, and ops that are blamed."""
@@ -106,36 +85,32 @@ class OpsScreen(ViewScreen):
     def compose_body(self) -> Iterable[Widget]:
         """What it comes to in a sentence, the rows, a picture or the row under the cursor in full."""
         yield self.title_line
-        yield Container(self.ops, self.picture, classes="body stacked")
+        yield Container(self.table, self.detail, classes="body stacked")
 
     def update_body(self, *, resort: bool) -> None:
         """Show the selected case's ops; another case, or new facts about it, are read in a thread."""
         del resort
         case = self.session.case
-        wanted = (case.case_id, case.attribution, case.op_counts) if case is not None else None
-        if wanted == self._shown and self._is_arranged:
+        wanted = (case.case_id, case.attribution, case.op_counts) if case is not None else (None,) * 3
+        if wanted == self._shown:
             return
-        self._shown, self._is_arranged = wanted, True
+        self._shown = wanted
         self._deltas, self._tree = (), ()
         if case is not None and case.attribution is not None:
-            self.in_thread(partial(self._read, case.case_id), "ops")
+            read = partial(self.session.watch.deltas, case.case_id)
+            self.in_thread(read, partial(self._show_ops, case.case_id), "ops")
         self._arrange()
 
-    def _read(self, case_id: str) -> None:
-        self.post_message(self.WasRead(case_id, self.session.watch.deltas(case_id)))
-
-    def on_ops_screen_was_read(self, event: WasRead) -> None:
-        """Show the ops, with the cursor on the first one that is blamed."""
-        if self._shown is None or self._shown[0] != event.case_id:
+    def _show_ops(self, case_id: str, deltas: tuple[OpDelta, ...]) -> None:
+        """The cursor stands on the first op that is blamed."""
+        if self._shown is None or self._shown[0] != case_id:
             return
-        self._deltas, self._tree = event.deltas, tree_of(event.deltas)
+        self._deltas, self._tree = deltas, tree_of(deltas)
         culprit = first_culprit(self._attribution)
         path = path_to(self._tree, culprit) if culprit is not None else None
-        if path is not None:
-            self.how = replace(self.how, opened=self.how.opened.union(path[:-1]))
-        self._arrange()
+        self._rearrange(opened=self.how.opened.union((path or ())[:-1]))
         if culprit is not None:
-            self.ops.go_to(culprit)
+            self.table.go_to(culprit)
 
     def _arrange(self) -> None:
         """The rows in the present order, and the pane below."""
@@ -144,18 +119,10 @@ class OpsScreen(ViewScreen):
         nodes = (*counts, *(self._tree if self._is_tree else flat_nodes(self._deltas)))
         step_delta_s = attribution.balance.delta_s if attribution is not None else 0.0
         rows, self._total = rows_of(nodes, self.how, step_delta_s)
-        self.ops.show(rows, spec=self._new_spec())
-        self.title_line.show(self._title)
-        self.picture.show(self._draw_picture)
-
-    def _new_spec(self) -> Any:
-        """Other columns where the largest difference, which fills the bars, is another one."""
         largest_s = max((abs(delta.delta_s) for delta in self._deltas), default=0.0)
-        drawn_as = (self.glyphs.is_ascii, largest_s)
-        if drawn_as == self._drawn_as:
-            return None
-        self._drawn_as = drawn_as
-        return ops_table(self.glyphs, largest_s)
+        self.table.show(rows, spec=ops_table(self.glyphs, largest_s))
+        self.title_line.show(self._title)
+        self.update_details()
 
     def _title(self, width: int, height: int) -> list[Line]:
         case, attribution = self.session.case, self._attribution
@@ -163,75 +130,65 @@ class OpsScreen(ViewScreen):
             return [line(Span("no case is selected", Role.MUTED))]
         head = line(Span(case.title, Role.STRONG), Span(f"  {self._how_it_is_shown()}", Role.MUTED))
         if attribution is None:
-            why = _why_empty(case, self._case_with_ops())
-            return [head, *wrapped(why, width, Role.MUTED)][: max(1, height)]
+            return [head, *wrapped(_why_empty(self._case_with_ops()), width, Role.MUTED)][: max(1, height)]
         return [head, *balance_lines(attribution, width)][: max(1, height)]
 
     def _how_it_is_shown(self) -> str:
+        how = self.how
         kind = "tree" if self._is_tree else "list"
-        order = f"by {self.how.order.value}{', turned round' if self.how.is_reversed else ''}"
-        limit = f", the first {PAGE} of {format_number(self._total)} rows (A: all)" if self._is_cut else ""
+        order = f"by {how.order.value}{', turned round' if how.is_reversed else ''}"
+        is_cut = how.most is not None and self._total > how.most
+        limit = f", the first {PAGE} of {format_number(self._total)} rows (A: all)" if is_cut else ""
         return f"{kind} {order}{limit}"
 
-    @property
-    def _is_cut(self) -> bool:
-        return self.how.most is not None and self._total > self.how.most
-
-    def _draw_picture(self, width: int, height: int) -> list[Line]:
-        attribution, row = self._attribution, self.ops.cursor_row
+    def draw_detail(self, width: int, height: int) -> list[Line]:
+        """A picture, or the row under the cursor in full."""
+        attribution, row = self._attribution, self.table.cursor_row
         if self._picture == "waterfall" and attribution is not None:
             return plot_waterfall(attribution, width, height, self.glyphs)
         if self._picture == "flame" and self._tree and self.session.case is not None:
             return plot_flame(frames_of(self._tree, self.session.case.case_id), width, height, self.glyphs)
         return op_lines(row, attribution, width) if row is not None else []
 
-    def on_row_table_highlighted(self, event: RowTable.Highlighted) -> None:
-        """Another row."""
-        event.stop()
-        self.picture.show(self._draw_picture)
-
     def on_row_table_opened(self, event: RowTable.Opened) -> None:
         """Open or close a node."""
-        event.stop()
         self._turn(event.key, is_open=event.key not in self.how.opened)
 
     def _turn(self, key: str, *, is_open: bool) -> None:
-        opened = self.how.opened | {key} if is_open else self.how.opened - {key}
-        self.how = replace(self.how, opened=opened)
+        self._rearrange(opened=self.how.opened | {key} if is_open else self.how.opened - {key})
+
+    def _rearrange(self, **changes: Any) -> None:
+        self.how = replace(self.how, **changes)
         self._arrange()
 
     def apply_filter(self, wanted: Filter | None) -> None:
         """A filter opens what is above the rows that it accepts."""
-        self.how = replace(self.how, accepts=wanted.accepts if wanted is not None else None)
-        self._arrange()
+        self._rearrange(accepts=wanted.accepts if wanted is not None else None)
 
-    def sort_next(self) -> str:
+    def action_sort(self) -> None:
         """Order by the next of total, own, baseline, name, difference."""
         at = _ORDERS.index(self.how.order)
-        self.how = replace(self.how, order=_ORDERS[(at + 1) % len(_ORDERS)])
-        self._arrange()
-        return f"sorted by {self.how.order.value}"
+        self._rearrange(order=_ORDERS[(at + 1) % len(_ORDERS)])
+        self.perfguard.say(f"sorted by {self.how.order.value}")
 
-    def reverse(self) -> str:
+    def action_reverse(self) -> None:
         """Turn the order round."""
-        self.how = replace(self.how, is_reversed=not self.how.is_reversed)
-        self._arrange()
-        return "order turned round" if self.how.is_reversed else "order as usual"
+        self._rearrange(is_reversed=not self.how.is_reversed)
+        self.perfguard.say(TURNED_TEXTS[self.how.is_reversed])
 
     def action_order(self, order: str) -> None:
         """Order by total time, or by the difference of own ops."""
-        self.how = replace(self.how, order=Order.TOTAL if order == "total" else Order.OWN)
-        self._arrange()
+        self._rearrange(order=Order.TOTAL if order == "total" else Order.OWN)
 
     def action_unfold(self) -> None:
         """Open the node under the cursor."""
-        row = self.ops.cursor_row
+        row = self.table.cursor_row
         if row is not None and row.node.children:
             self._turn(row.node.key, is_open=True)
 
     def action_fold(self) -> None:
         """Close the node under the cursor; where it is closed, go to the one above."""
-        row = self.ops.cursor_row
+        row = self.table.cursor_row
         if row is None:
             return
         if row.is_open:
@@ -239,13 +196,12 @@ class OpsScreen(ViewScreen):
             return
         path = path_to(self._tree, row.node.key)
         if path is not None and len(path) > 1:
-            self.ops.go_to(path[-2])
+            self.table.go_to(path[-2])
 
     def action_unfold_all(self) -> None:
         """Open all nodes; where all are open, close them."""
         every = frozenset(_keys_with_children(self._tree))
-        self.how = replace(self.how, opened=frozenset() if every <= self.how.opened else every)
-        self._arrange()
+        self._rearrange(opened=frozenset() if every <= self.how.opened else every)
 
     def action_toggle_tree(self) -> None:
         """Tree or list."""
@@ -256,12 +212,11 @@ class OpsScreen(ViewScreen):
         """The next picture."""
         at = _PICTURES.index(self._picture)
         self._picture = _PICTURES[(at + 1) % len(_PICTURES)]
-        self.picture.show(self._draw_picture)
+        self.update_details()
 
     def action_show_all(self) -> None:
         """All rows, or the first page."""
-        self.how = replace(self.how, most=PAGE if self.how.most is None else None)
-        self._arrange()
+        self._rearrange(most=PAGE if self.how.most is None else None)
 
 
 def _keys_with_children(nodes: Iterable[OpNode]) -> Iterable[str]:
@@ -271,10 +226,8 @@ def _keys_with_children(nodes: Iterable[OpNode]) -> Iterable[str]:
             yield from _keys_with_children(node.children)
 
 
-def _why_empty(case: CaseView, other: CaseView | None) -> str:
-    """Why there are no ops, and what to do."""
-    if case.attribution is not None:
-        return "no op matches"
+def _why_empty(other: CaseView | None) -> str:
+    """Why there are no ops, and what to do; `other` is a case that has some."""
     if other is not None:
         return f"the ops of this case were not compared; n shows {other.title}, whose were"
     return (

@@ -1,18 +1,23 @@
-"""The table of ops: which nodes are shown in which order, and their columns."""
+"""The table of ops: which nodes are shown in which order, and their columns; one row in full."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache, partial
+from itertools import chain
 
-from perfguard.records.steps.ops import ChangeClass, OpDelta
+from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpDelta
+from perfguard.report.culprits import change_text as counted_text
+from perfguard.report.culprits import step_text
+from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import OpLevel, OpNode, OpRow, calls_text
-from perfguard.tui.drawing.glyphs import Glyphs
+from perfguard.report.terminal.ops import balance_line
 from perfguard.tui.drawing.grid import Grid, position
-from perfguard.tui.drawing.spans import Line, Role, Span, line
-from perfguard.tui.tables.columns import Column, TableSpec, titled
-from perfguard.units import format_seconds, format_share, format_signed_seconds
+from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, wrapped
+from perfguard.tui.tables.columns import Column, TableSpec
+from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds
 
 PAGE = 500
 """Rows that are shown before somebody asks for all."""
@@ -35,6 +40,7 @@ _ORDERS: dict[Order, Callable[[OpNode], float | str]] = {
     Order.BASELINE: lambda node: -node.baseline_s,
     Order.NAME: lambda node: node.name,
 }
+_KEEP_THEIR_ORDER = (OpLevel.OP_COUNTS, OpLevel.PHASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,61 +48,43 @@ class OpsView:
     """How the ops of one case are shown."""
 
     order: Order = Order.DELTA
-    """What rows are sorted by."""
     is_reversed: bool = False
-    """Whether the order is turned round."""
-    opened: frozenset[str] = field(default_factory=frozenset)
-    """Keys of the nodes whose children are shown."""
-    accepts: Callable[[str], bool] | None = None
-    """Filter; what it accepts is shown with all that is above it."""
-    most: int | None = PAGE
-    """Rows to show; None for all."""
+    opened: frozenset[str] = frozenset()  # Keys of the nodes whose children are shown
+    accepts: Callable[[str], bool] | None = None  # Filter; what it accepts is shown with all that is above it
+    most: int | None = PAGE  # Rows to show; None for all
 
 
 def rows_of(nodes: Sequence[OpNode], view: OpsView, step_delta_s: float) -> tuple[list[OpRow], int]:
     """Rows from top to bottom, and how many there would be without the limit.
 
-    Args:
-        nodes: Roots of the tree, or the nodes of a flat list; rows of the op counts first.
-        view: What is open, and the order.
-        step_delta_s: Difference of the step, which shares are parts of.
+    `nodes` are the roots of the tree, or a flat list; shares are parts of `step_delta_s`, the step's difference.
     """
-    rows: list[OpRow] = []
-    total = 0
-    for row in _walk(_sorted(nodes, view), view, step_delta_s, 0):
-        total += 1
-        if view.most is None or total <= view.most:
-            rows.append(row)
-    return rows, total
+    rows = list(_walk(nodes, view, step_delta_s, 0))
+    return rows[: view.most], len(rows)
 
 
 def _walk(nodes: Sequence[OpNode], view: OpsView, step_delta_s: float, depth: int) -> Iterator[OpRow]:
-    for node in nodes:
-        if view.accepts is not None and not _is_accepted(node, view.accepts):
+    for node in _sorted(nodes, view):
+        accepts = view.accepts
+        is_itself_accepted = accepts is None or accepts(text_of_node(node))
+        if accepts is not None and not _is_accepted(node, accepts):
             continue
-        is_open = bool(node.children) and (node.key in view.opened or _holds_match(node, view))
+        # A filter opens a node when something below it is accepted, but not the node itself.
+        is_open = bool(node.children) and (node.key in view.opened or not is_itself_accepted)
         share = node.delta_s / step_delta_s if step_delta_s and node.level is not OpLevel.OP_COUNTS else None
         yield OpRow(node=node, depth=depth, is_open=is_open, share=share)
         if is_open:
-            yield from _walk(_sorted(node.children, view), view, step_delta_s, depth + 1)
+            yield from _walk(node.children, view, step_delta_s, depth + 1)
 
 
 def _is_accepted(node: OpNode, accepts: Callable[[str], bool]) -> bool:
     return accepts(text_of_node(node)) or any(_is_accepted(child, accepts) for child in node.children)
 
 
-def _holds_match(node: OpNode, view: OpsView) -> bool:
-    """Whether a filter opens a node: something below it is accepted, but it is not itself."""
-    accepts = view.accepts
-    if accepts is None or accepts(text_of_node(node)):
-        return False
-    return any(_is_accepted(child, accepts) for child in node.children)
-
-
 def _sorted(nodes: Sequence[OpNode], view: OpsView) -> list[OpNode]:
     """Op counts first, phases as they follow each other, everything else by the order."""
-    fixed = [node for node in nodes if node.level in (OpLevel.OP_COUNTS, OpLevel.PHASE)]
-    free = [node for node in nodes if node.level not in (OpLevel.OP_COUNTS, OpLevel.PHASE)]
+    fixed = [node for node in nodes if node.level in _KEEP_THEIR_ORDER]
+    free = [node for node in nodes if node.level not in _KEEP_THEIR_ORDER]
     return [*fixed, *sorted(free, key=_ORDERS[view.order], reverse=view.is_reversed)]
 
 
@@ -114,33 +102,28 @@ def text_of_node(node: OpNode) -> str:
     )
 
 
+@lru_cache(maxsize=4)
 def ops_table(glyphs: Glyphs, largest_s: float) -> TableSpec[OpRow]:
-    """Name, difference with a bar, both arms, share, kind of change.
+    """Name, difference with a bar (half of which `largest_s` fills), both arms, share, kind of change."""
 
-    Args:
-        glyphs: What to draw with.
-        largest_s: Difference that fills half of a bar.
-    """
+    def timed(name: str, text: Callable[[OpRow], str | None], width: int, rank: int) -> Column[OpRow]:
+        """Only for rows with times; None leaves a cell empty."""
+
+        def draw(row: OpRow, _: int) -> Line:
+            return line(text(row) or "") if _has_times(row.node) else ()
+
+        return Column(name, name, draw, width, rank=rank, align_right=True)
+
     return TableSpec(
         columns=(
-            Column(
-                id="name", head=titled("op"), draw=lambda row, width: _name(row, width, glyphs), width=34, stretch=4
-            ),
-            Column(id="delta", head=titled("Δ a step"), draw=_delta, width=10, align_right=True),
-            Column(
-                id="bar",
-                head=titled(""),
-                draw=lambda row, width: _bar(row, width, largest_s, glyphs),
-                width=9,
-                stretch=1,
-                rank=3,
-                is_picture=True,
-            ),
-            Column(id="share", head=titled("share"), draw=_share, width=6, rank=2, align_right=True),
-            Column(id="baseline", head=titled("baseline"), draw=_baseline, width=9, rank=5, align_right=True),
-            Column(id="candidate", head=titled("candidate"), draw=_candidate, width=9, rank=4, align_right=True),
-            Column(id="calls", head=titled("calls"), draw=_calls, width=13, rank=6, align_right=True),
-            Column(id="change", head=titled("change"), draw=_change, width=20, rank=1),
+            Column("name", "op", lambda row, width: _name(row, width, glyphs), 34, stretch=4),
+            Column("delta", "Δ a step", _delta, 10, align_right=True),
+            Column("bar", "", partial(_bar, largest_s=largest_s, glyphs=glyphs), 9, stretch=1, rank=3, is_picture=True),
+            timed("share", lambda row: format_share(row.share) if row.share is not None else None, 6, 2),
+            timed("baseline", lambda row: format_seconds(row.node.baseline_s), 9, 5),
+            timed("candidate", lambda row: format_seconds(row.node.candidate_s), 9, 4),
+            timed("calls", lambda row: calls_text(row.node.delta) if row.node.delta is not None else None, 13, 6),
+            Column("change", "change", _change, 20, rank=1),
         ),
         key_of=lambda row: row.node.key,
         text_of=lambda row: text_of_node(row.node),
@@ -153,7 +136,7 @@ def _name(row: OpRow, width: int, glyphs: Glyphs) -> Line:
     node = row.node
     if node.op_counts is not None:
         return _op_count_line(row) or ()
-    marker = (glyphs.opened if row.is_open else glyphs.closed) if node.children else " "
+    marker = (glyphs.opened if row.is_open else "+") if node.children else " "
     indent = "  " * min(row.depth, max(0, width // 4))
     role = Role.STRONG if node.level in (OpLevel.PHASE, OpLevel.MODULE) else Role.PLAIN
     prefix = "as " if node.level is OpLevel.IMPLEMENTATION else ""
@@ -173,18 +156,17 @@ def _op_count_line(row: OpRow) -> Line | None:
     )
 
 
-def role_of_delta(node: OpNode) -> Role:
+def _role_of_delta(node: OpNode) -> Role:
     """Slower or faster where the interval says so; for sums, where something below them changed."""
     delta = node.delta
-    if delta is not None:
-        if delta.lower_s > 0:
-            return Role.SLOWER
-        if delta.upper_s < 0:
-            return Role.FASTER
-        return Role.MUTED if not node.changed else Role.PLAIN
-    if not node.changed:
+    slower_s, faster_s = (node.delta_s, node.delta_s) if delta is None else (delta.lower_s, delta.upper_s)
+    if delta is None and not node.changed:
         return Role.MUTED
-    return Role.SLOWER if node.delta_s > 0 else Role.FASTER
+    if slower_s > 0:
+        return Role.SLOWER
+    if faster_s < 0 or delta is None:
+        return Role.FASTER
+    return Role.PLAIN if node.changed else Role.MUTED
 
 
 def _has_times(node: OpNode) -> bool:
@@ -195,7 +177,7 @@ def _delta(row: OpRow, _: int) -> Line:
     node = row.node
     if node.op_counts is not None:
         return line(f"{node.op_counts.before} → {node.op_counts.after}")
-    return line(Span(format_signed_seconds(node.delta_s), role_of_delta(node))) if _has_times(node) else ()
+    return line(Span(format_signed_seconds(node.delta_s), _role_of_delta(node))) if _has_times(node) else ()
 
 
 def _bar(row: OpRow, width: int, largest_s: float, glyphs: Glyphs) -> Line:
@@ -206,32 +188,9 @@ def _bar(row: OpRow, width: int, largest_s: float, glyphs: Glyphs) -> Line:
     middle = width // 2
     reach = position(abs(node.delta_s), 0.0, largest_s, middle + 1)
     cells = range(middle + 1, middle + 1 + reach) if node.delta_s > 0 else range(middle - reach, middle)
-    for cell in cells:
-        grid.put(cell, 0, glyphs.block, role_of_delta(node))
+    grid.fill(cells, [0], glyphs.block, _role_of_delta(node))
     grid.put(middle, 0, glyphs.vertical, Role.AXIS)
     return grid.line()
-
-
-def _share(row: OpRow, _: int) -> Line:
-    return line(format_share(row.share)) if _has_times(row.node) and row.share is not None else ()
-
-
-def _baseline(row: OpRow, _: int) -> Line:
-    return line(format_seconds(row.node.baseline_s)) if _has_times(row.node) else ()
-
-
-def _candidate(row: OpRow, _: int) -> Line:
-    return line(format_seconds(row.node.candidate_s)) if _has_times(row.node) else ()
-
-
-def _calls(row: OpRow, _: int) -> Line:
-    delta = row.node.delta
-    return line(calls_text(delta)) if delta is not None and _has_times(row.node) else ()
-
-
-def called_text(delta: OpDelta) -> str:
-    """`1 → 1,240 calls`, `1 call`."""
-    return f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
 
 
 def change_text(delta: OpDelta) -> str:
@@ -246,5 +205,65 @@ def _change(row: OpRow, _: int) -> Line:
     if node.level is OpLevel.IMPLEMENTATION:
         return ()
     if node.delta is not None:
-        return line(Span(change_text(node.delta), role_of_delta(node)))
+        return line(Span(change_text(node.delta), _role_of_delta(node)))
     return line(Span(f"{node.changed} changed" if node.changed else "no clear change", Role.MUTED))
+
+
+def op_lines(row: OpRow, attribution: Attribution | None, width: int) -> list[Line]:
+    """What the table has no room for: full shapes, interval, source, implementation, the culprits it belongs to."""
+    node = row.node
+    if node.op_counts is not None:
+        change = node.op_counts
+        place = f" of {change.module}" if change.module else ""
+        return [
+            *wrapped(counted_text(change), width, Role.STRONG, indent=2),
+            line(f"{change.rule} in {change.phase.value}{place}: {change.before} → {change.after} in a step"),
+            line(Span("counted exactly, not timed", Role.MUTED)),
+        ]
+    part = f", {format_share(row.share)} of the step's difference" if row.share is not None else ""
+    times = f"baseline {format_seconds(node.baseline_s)} → candidate {format_seconds(node.candidate_s)}"
+    if node.delta is not None:
+        culprits = attribution.culprits if attribution is not None else ()
+        blamed = [_blame(culprit, width) for culprit in culprits if node.delta.key in culprit.ops]
+        return [*_delta_lines(node, node.delta, part, width), *chain.from_iterable(blamed)]
+    return [
+        *wrapped(f"{node.level.value} {node.name}", width, Role.STRONG, indent=2),
+        line(Span(format_signed_seconds(node.delta_s), _role_of_delta(node)), part),
+        line(times),
+        line(Span(f"its own ops {format_signed_seconds(node.own_delta_s)}, {node.changed} changed below", Role.MUTED)),
+    ]
+
+
+def _delta_lines(node: OpNode, delta: OpDelta, part: str, width: int) -> list[Line]:
+    key = delta.key
+    known = format_seconds_interval(delta.lower_s, delta.upper_s)
+    interval = ", interval unknown" if known is None else f" {known}"
+    lines = wrapped(f"{key.op} in {key.phase.value} of {key.module or 'no module'}", width, Role.STRONG, indent=2)
+    lines.append(line(Span(f"{format_signed_seconds(delta.delta_s)}{interval}", _role_of_delta(node)), part))
+    times = f"baseline {format_seconds(delta.baseline_s)} → candidate {format_seconds(delta.candidate_s)}"
+    calls = f"{calls_text(delta)} {'call' if delta.baseline_calls == delta.candidate_calls == 1 else 'calls'}"
+    lines += wrapped(f"{times}, {calls}, q = {delta.q:.2g}", width, indent=2)
+    lines.append(line(Span(change_text(delta), _role_of_delta(node))))
+    for name, text in (
+        ("as", delta.detail),
+        ("shapes", key.shapes),
+        ("dtypes", key.dtypes),
+        ("layouts", key.layouts),
+        ("source", delta.source),
+    ):
+        lines += wrapped(f"{name:<8}{text}", width, Role.MUTED, indent=8) if text else []
+    return lines
+
+
+def _blame(culprit: Culprit, width: int) -> list[Line]:
+    if culprit.is_within_noise:
+        return wrapped(f"changed, cost within the noise: {describe(culprit.fact)}", width, Role.MUTED, indent=2)
+    return wrapped(f"culprit: {describe(culprit.fact)}", width, Role.SLOWER, indent=2)
+
+
+def balance_lines(attribution: Attribution, width: int) -> list[Line]:
+    """What the step's difference is made of, in words."""
+    return [
+        *wrapped(step_text(attribution), width, Role.STRONG, indent=2),
+        *wrapped(balance_line(attribution), width, Role.MUTED, indent=2),
+    ]

@@ -7,22 +7,23 @@ second with 500 rows, where 20 ms are the budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
+from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, fitted, line, width_of
+from perfguard.tui.drawing.spans import Role, Span, fitted, line, width_of
 from perfguard.tui.keymap import Scope
-from perfguard.tui.tables.columns import GAP, Column, Filter, Place, TableSpec, place_columns
-from perfguard.tui.widgets.bindings import bindings_in
-from perfguard.tui.widgets.painting import inks_of
+from perfguard.tui.tables.columns import GAP, Filter, Place, TableSpec, place_columns
+from perfguard.tui.widgets.texts import bindings_in, inks_of
 
 T = TypeVar("T")
 
@@ -37,29 +38,18 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.TABLE)
     COMPONENT_CLASSES: ClassVar[set[str]] = {"row-table--head", "row-table--cursor"}
 
+    @dataclass
     class Highlighted(Message):
         """The cursor came to another row."""
 
-        def __init__(self, table: RowTable[Any], key: str | None, *, is_chosen: bool) -> None:
-            super().__init__()
-            self.table, self.key, self.is_chosen = table, key, is_chosen
+        key: str | None
+        is_chosen: bool
 
-        @property
-        def control(self) -> RowTable[Any]:
-            """The table."""
-            return self.table
-
+    @dataclass
     class Opened(Message):
         """The row under the cursor was chosen."""
 
-        def __init__(self, table: RowTable[Any], key: str) -> None:
-            super().__init__()
-            self.table, self.key = table, key
-
-        @property
-        def control(self) -> RowTable[Any]:
-            """The table."""
-            return self.table
+        key: str
 
     def __init__(self, spec: TableSpec[T], *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
@@ -68,49 +58,32 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
         self.sort_id: str | None = None
         self.is_reversed = False
         self._given: tuple[T, ...] = ()
-        self._rows: list[T] = []
+        self.rows: list[T] = []
+        """What is shown, in order, also what is scrolled away."""
         self._keys: list[str] = []
         self._order: dict[str, int] = {}
         self._cursor = 0
-        self._cursor_key: str | None = None
+        self.cursor_key: str | None = None
         self._wanted_key: str | None = None
         self._places: list[Place] = []
-        self._strips: dict[tuple[str, bool], tuple[T, Strip]] = {}
+        self._strips: LRUCache[tuple[str, bool], tuple[T, Strip]] = LRUCache(_KEPT_STRIPS)
         self._bases = (Style(), Style(), Style())
-
-    @property
-    def rows(self) -> Sequence[T]:
-        """What is shown, in order, also what is scrolled away."""
-        return self._rows
 
     @property
     def cursor_row(self) -> T | None:
         """The row under the cursor."""
-        return self._rows[self._cursor] if self._cursor < len(self._rows) else None
-
-    @property
-    def cursor_key(self) -> str | None:
-        """Its key."""
-        return self._cursor_key
-
-    @property
-    def columns(self) -> Sequence[Column[T]]:
-        """The columns that fit."""
-        return [self.spec.columns[place.column] for place in self._places]
+        return self.rows[self._cursor] if self._cursor < len(self.rows) else None
 
     def show(self, rows: Sequence[T], *, spec: TableSpec[T] | None = None, resort: bool = False) -> None:
-        """Show these rows.
+        """Show these rows, given in their natural order; `spec` brings other columns.
 
-        Args:
-            rows: All of them, in their natural order.
-            spec: Other columns; None to keep them.
-            resort: Whether rows may change places now; else they keep them, and new ones come last.
+        Rows change places only where `resort` says so or there are other columns or new rows.
         """
-        if spec is not None:
-            self.spec = spec
+        if spec is not None and spec is not self.spec:
+            self.spec, resort = spec, True
             self._place()
         self._given = tuple(rows)
-        self._arrange(resort=resort or spec is not None)
+        self._arrange(resort=resort)
 
     def set_filter(self, wanted: Filter | None) -> None:
         """Show only the rows that a filter accepts; None for all."""
@@ -129,31 +102,32 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
 
     def go_to(self, key: str) -> bool:
         """Move the cursor to a row; False where it is not shown yet: then the cursor comes to it when it is."""
-        if key not in self._keys:
+        if key not in self._order:
             self._wanted_key = key
             return False
-        self._move(self._keys.index(key), is_chosen=False)
+        self._move(self._order[key], is_chosen=False)
         return True
 
     def go_to_next(self, accepts: Callable[[T], bool], step: int) -> bool:
         """Move the cursor to the next row of a kind, round the end; False where there is none."""
-        count = len(self._rows)
+        count = len(self.rows)
         for distance in range(1, count + 1):
             index = (self._cursor + step * distance) % count
-            if accepts(self._rows[index]):
+            if accepts(self.rows[index]):
                 self._move(index)
                 return True
         return False
 
     def _arrange(self, *, resort: bool) -> None:
-        before_keys, before_rows = self._keys, self._rows
-        rows = self._accepted()
-        keys = [self.spec.key_of(row) for row in rows]
-        if resort or len(self._order) < len(keys) or any(key not in self._order for key in keys):
+        before_keys, before_rows, key_of = self._keys, self.rows, self.spec.key_of
+        rows = list(self._given)
+        if self.filter is not None:
+            rows = [row for row in rows if self.filter.accepts(self.spec.text_of(row))]
+        if resort or any(key_of(row) not in self._order for row in rows):
             rows = self._sorted(rows)
         elif self.sort_id is not None or self.is_reversed:
-            rows = sorted(rows, key=lambda row: self._order[self.spec.key_of(row)])
-        self._rows, self._keys = rows, [self.spec.key_of(row) for row in rows]
+            rows = sorted(rows, key=lambda row: self._order[key_of(row)])
+        self.rows, self._keys = rows, [key_of(row) for row in rows]
         self._order = {key: index for index, key in enumerate(self._keys)}
         self._follow_cursor()
         self.virtual_size = Size(max(1, self.size.width - 1), max(1, len(rows)) + 1)
@@ -161,12 +135,6 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
             self._refresh_all()
         else:
             self._refresh_changed(before_rows)
-
-    def _accepted(self) -> list[T]:
-        wanted = self.filter
-        if wanted is None:
-            return list(self._given)
-        return [row for row in self._given if wanted.accepts(self.spec.text_of(row))]
 
     def _sorted(self, rows: list[T]) -> list[T]:
         column = next((column for column in self.spec.columns if column.id == self.sort_id), None)
@@ -176,25 +144,25 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
 
     def _follow_cursor(self) -> None:
         """The cursor stays with its row; where that is gone, with its place."""
-        wanted = self._wanted_key if self._wanted_key in self._order else self._cursor_key
+        wanted = self._wanted_key if self._wanted_key in self._order else self.cursor_key
         if wanted == self._wanted_key:
             self._wanted_key = None
         index = self._order.get(wanted) if wanted is not None else None
         if index is None:
-            index = min(self._cursor, max(0, len(self._rows) - 1))
-        if index != self._cursor or (self._keys[index] if self._keys else None) != self._cursor_key:
+            index = min(self._cursor, max(0, len(self.rows) - 1))
+        if index != self._cursor or (self._keys[index] if self._keys else None) != self.cursor_key:
             self._move(index, is_chosen=False)
 
     def _move(self, index: int, *, is_chosen: bool = True) -> None:
-        """Put the cursor on a row, scroll it into view, and tell who listens where the row is another one."""
-        before, before_key = self._cursor, self._cursor_key
+        """Put the cursor on a row and scroll it into view; say so where the row is another one."""
+        before, before_key = self._cursor, self.cursor_key
         self._cursor = index
-        self._cursor_key = self._keys[index] if index < len(self._keys) else None
+        self.cursor_key = self._keys[index] if index < len(self._keys) else None
         for row in {before, index}:
             self._refresh_row(row)
         self._reveal()
-        if self._cursor_key != before_key:
-            self.post_message(self.Highlighted(self, self._cursor_key, is_chosen=is_chosen))
+        if self.cursor_key != before_key:
+            self.post_message(self.Highlighted(self.cursor_key, is_chosen))
 
     def _reveal(self) -> None:
         room = max(1, self.size.height - 1)
@@ -215,8 +183,8 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
 
     def _refresh_changed(self, before: Sequence[T]) -> None:
         top = round(self.scroll_y)
-        for index in range(top, min(len(self._rows), top + max(0, self.size.height - 1))):
-            if index >= len(before) or self._rows[index] != before[index]:
+        for index in range(top, min(len(self.rows), top + max(0, self.size.height - 1))):
+            if index >= len(before) or self.rows[index] != before[index]:
                 self._refresh_row(index)
 
     def _refresh_all(self) -> None:
@@ -230,7 +198,7 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
     def on_resize(self, _: events.Resize) -> None:
         """Give the columns their room."""
         self._place()
-        self.virtual_size = Size(max(1, self.size.width - 1), max(1, len(self._rows)) + 1)
+        self.virtual_size = Size(max(1, self.size.width - 1), max(1, len(self.rows)) + 1)
         self._reveal()
 
     def on_focus(self, _: events.Focus) -> None:
@@ -265,37 +233,32 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
         if y == 0:
             return self._head(width)
         index = y - 1 + round(self.scroll_y)
-        if index < len(self._rows):
+        if index < len(self.rows):
             return self._row(index, width)
-        text = self._emptiness() if index == 0 else ""
+        text = f"  {self.spec.empty}" if index == 0 else ""
+        if text and self._given and self.filter is not None:
+            text = f"  no row matches {self.filter.text!r}; esc shows all"
         return inks_of(self).strip(line(Span(text, Role.MUTED)), width, self._bases[0])
-
-    def _emptiness(self) -> str:
-        if self._given and self.filter is not None:
-            return f"  no row matches {self.filter.text!r}; esc shows all"
-        return f"  {self.spec.empty}"
 
     def _head(self, width: int) -> Strip:
         base, inks = self._bases[1], inks_of(self)
         segments = [Segment(" " * _MARK, base)]
         for place in self._places:
-            column = self.spec.columns[place.column]
-            title = column.head(place.width)
+            column = place.column
+            title = column.head(place.width) if callable(column.head) else (Span(column.head, Role.TITLE),)
             if column.id == self.sort_id:
                 arrow = Span("↓" if column.is_falling != self.is_reversed else "↑", Role.ACCENT)
                 title = (*(fitted(title, place.width - 1) if width_of(title) >= place.width else title), arrow)
-            segments += inks.segments(fitted(title, place.width, align_right=column.align_right), base)
-            segments.append(Segment(" " * GAP, base))
+            title = fitted(title, place.width, align_right=column.align_right)
+            segments += [*inks.segments(title, base), Segment(" " * GAP, base)]
         return Strip(segments).adjust_cell_length(width, base)
 
     def _row(self, index: int, width: int) -> Strip:
-        row, key, is_cursor = self._rows[index], self._keys[index], index == self._cursor
+        row, key, is_cursor = self.rows[index], self._keys[index], index == self._cursor
         known = self._strips.get((key, is_cursor))
         if known is not None and known[0] == row and known[1].cell_length == width:
             return known[1]
         strip = self._drawn(row, width, is_cursor=is_cursor)
-        if len(self._strips) >= _KEPT_STRIPS:
-            self._strips.clear()
         self._strips[key, is_cursor] = (row, strip)
         return strip
 
@@ -309,14 +272,10 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
             segments += inks.segments(fitted(sentence, max(0, width - _MARK - 1)), base)
             return Strip(segments).adjust_cell_length(width, base)
         for place in self._places:
-            column = self.spec.columns[place.column]
-            segments += inks.segments(self._cell(column, row, place.width), base)
-            segments.append(Segment(" " * GAP, base))
+            column = place.column
+            cell = fitted(column.draw(row, place.width), place.width, align_right=column.align_right)
+            segments += [*inks.segments(cell, base), Segment(" " * GAP, base)]
         return Strip(segments).adjust_cell_length(width, base)
-
-    @staticmethod
-    def _cell(column: Column[T], row: T, width: int) -> Line:
-        return fitted(column.draw(row, width) or EMPTY, width, align_right=column.align_right)
 
     def on_click(self, event: events.Click) -> None:
         """A click puts the cursor; one on its row opens it; one on the head sorts."""
@@ -327,7 +286,7 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
             self._sort_at(place.x - _MARK)
             return
         index = place.y - 1 + round(self.scroll_y)
-        if index >= len(self._rows):
+        if index >= len(self.rows):
             return
         if index == self._cursor:
             self.action_open()
@@ -336,22 +295,22 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
 
     def _sort_at(self, x: int) -> None:
         for place in self._places:
-            column = self.spec.columns[place.column]
+            column = place.column
             if place.x <= x < place.x + place.width and column.sort is not None:
                 self.sort_by(column.id, is_reversed=self.sort_id == column.id and not self.is_reversed)
 
     def _step(self, distance: int) -> None:
-        index = min(max(0, self._cursor + distance), len(self._rows) - 1)
-        if index != self._cursor and self._rows:
+        index = min(max(0, self._cursor + distance), len(self.rows) - 1)
+        if index != self._cursor and self.rows:
             self._move(index)
         else:
             self._reveal()
 
-    def action_up(self) -> None:
+    def action_scroll_up(self) -> None:
         """One row up."""
         self._step(-1)
 
-    def action_down(self) -> None:
+    def action_scroll_down(self) -> None:
         """One row down."""
         self._step(1)
 
@@ -363,15 +322,15 @@ class RowTable(ScrollView, Generic[T], can_focus=True, inherit_bindings=False):
         """A page down."""
         self._step(max(2, self.size.height - 1) - 1)
 
-    def action_first(self) -> None:
+    def action_scroll_home(self) -> None:
         """To the first row."""
-        self._step(-len(self._rows))
+        self._step(-len(self.rows))
 
-    def action_last(self) -> None:
+    def action_scroll_end(self) -> None:
         """To the last row."""
-        self._step(len(self._rows))
+        self._step(len(self.rows))
 
     def action_open(self) -> None:
         """Look closer at the row under the cursor."""
-        if self._cursor_key is not None:
-            self.post_message(self.Opened(self, self._cursor_key))
+        if self.cursor_key is not None:
+            self.post_message(self.Opened(self.cursor_key))

@@ -1,112 +1,96 @@
-"""Widgets that show lines which a function draws for their size: fixed ones, and panes that scroll."""
+"""Widgets that show lines which a function draws for their size, and how spans with roles become textual's strips."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from perfguard.tui.drawing.spans import ELLIPSIS, EMPTY, Line, Span
-from perfguard.tui.keymap import Scope
-from perfguard.tui.widgets.bindings import bindings_in
-from perfguard.tui.widgets.painting import inks_of
+from perfguard.tui.drawing.spans import ASCII, ELLIPSIS, EMPTY, UNICODE, Line, Role, Span, as_ascii, fitted, width_of
+from perfguard.tui.keymap import KEYS, Scope
 
 Draw = Callable[[int, int], Sequence[Line]]
 """Lines for a width and a height."""
+
+
+def bindings_in(*scopes: Scope) -> list[BindingType]:
+    """One binding for each thing that keys do in these scopes; each has its id, so that it can be remapped."""
+    return [
+        Binding(key.keys, key.action, key.text, show=bool(key.label), tooltip=key.text, id=key.id)
+        for key in KEYS
+        if key.scope in scopes
+    ]
 
 
 def _nothing(_width: int, _height: int) -> Sequence[Line]:
     return ()
 
 
-class Lines(Widget, can_focus=False, inherit_bindings=False):
-    """As many lines as fit; what does not is not shown."""
+class Inks:
+    """How roles look in the present theme, and which characters may be used."""
+
+    def __init__(self, styles: Mapping[Role, Style], *, is_ascii: bool) -> None:
+        self._styles = styles
+        self.glyphs = ASCII if is_ascii else UNICODE
+        """What pictures are drawn with."""
+
+    def segments(self, content: Line, base: Style) -> list[Segment]:
+        """A line's spans on the background of `base`."""
+        styles, text_of = self._styles, as_ascii if self.glyphs.is_ascii else str
+        return [Segment(text_of(span.text), base + styles[span.role]) for span in content]
+
+    def strip(self, content: Line, width: int, base: Style) -> Strip:
+        """A line as wide as its widget; one that is too long ends in an ellipsis."""
+        if width_of(content) > width:
+            content = fitted(content, width)
+        return Strip(self.segments(content, base)).adjust_cell_length(width, base)
+
+
+def inks_of(widget: Widget) -> Inks:
+    """The inks of a widget's application."""
+    inks: Inks = widget.app.inks  # type: ignore[attr-defined]
+    return inks
+
+
+class _Drawn(Widget, inherit_bindings=False):
+    """Shows what a function draws; only lines that differ are painted."""
+
+    spare_columns: ClassVar[int] = 0  # Columns at the right that are left free
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id, classes=classes)
         self._draw: Draw = _nothing
-        self._lines: tuple[Line, ...] = ()
+        self.text: tuple[Line, ...] = ()
+        """What is shown, also what is scrolled away."""
         self._base = Style()
 
     def show(self, draw: Draw) -> None:
-        """Draw with this function from now on; only lines that differ are painted."""
+        """Draw with this function from now on."""
         self._draw = draw
-        width, height = self.size
-        lines = tuple(self._draw(width, height)) if width and height else ()
-        changed = _changed(self._lines, lines)
-        self._lines = lines
-        if changed:
-            self.refresh(*(Region(0, y, width, 1) for y in changed if y < height))
+        before, top = self.text, round(self.scroll_y)
+        self._redraw()
+        changed = [y - top for y, (old, new) in enumerate(zip_longest(before, self.text)) if old != new]
+        rows = [Region(0, y, self.size.width, 1) for y in changed if 0 <= y < self.size.height]
+        if rows:
+            self.refresh(*rows)
 
     def on_resize(self, _: events.Resize) -> None:
         """Draw for the new size."""
-        self._lines = tuple(self._draw(*self.size))
+        self._redraw()
         self.refresh()
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Ask for the background once for all lines."""
-        self._base = self.rich_style
-        return super().render_lines(crop)
-
-    def render_line(self, y: int) -> Strip:
-        """One line; the last one ends in an ellipsis where there are more."""
-        content = self._lines[y] if y < len(self._lines) else EMPTY
-        if y == self.size.height - 1 and len(self._lines) > self.size.height:
-            content = (*content, Span(f" {ELLIPSIS}"))
-        return inks_of(self).strip(content, self.size.width, self._base)
-
-
-class Pane(ScrollView, can_focus=True, inherit_bindings=False):
-    """Lines that may be more than fit: it scrolls by keys when it has the focus."""
-
-    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.TABLE)
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - textual's name
-        super().__init__(id=id, classes=classes)
-        self._draw: Draw = _nothing
-        self._lines: tuple[Line, ...] = ()
-        self._base = Style()
-
-    @property
-    def text(self) -> tuple[Line, ...]:
-        """What is shown, also what is scrolled away."""
-        return self._lines
-
-    def show(self, draw: Draw) -> None:
-        """Draw with this function from now on; only lines that differ are painted."""
-        self._draw = draw
-        self._redraw(everything=False)
-
-    def on_resize(self, _: events.Resize) -> None:
-        """Draw for the new size."""
-        self._redraw(everything=True)
-
-    def _redraw(self, *, everything: bool) -> None:
-        width, height = self._room
-        lines = tuple(self._draw(width, height)) if width > 0 and height > 0 else ()
-        changed = _changed(self._lines, lines)
-        self._lines = lines
-        self.virtual_size = Size(width, len(lines))
-        if everything:
-            self.refresh()
-            return
-        top = round(self.scroll_y)
-        rows = [y - top for y in changed if 0 <= y - top < height]
-        if rows:
-            self.refresh(*(Region(0, y, width, 1) for y in rows))
-
-    @property
-    def _room(self) -> Size:
-        """One column is kept for the scroll bar, so that nothing moves when it comes."""
-        width, height = self.size
-        return Size(max(0, width - 1), height)
+    def _redraw(self) -> None:
+        width, height = self.size.width - self.spare_columns, self.size.height
+        self.text = tuple(self._draw(width, height)) if width > 0 and height > 0 else ()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Ask for the background once for all lines."""
@@ -116,38 +100,26 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """One line."""
         index = y + round(self.scroll_y)
-        content = self._lines[index] if index < len(self._lines) else EMPTY
-        return inks_of(self).strip(content, self.size.width, self._base)
+        return inks_of(self).strip(self._line(index), self.size.width, self._base)
 
-    def action_up(self) -> None:
-        """One line up."""
-        self.scroll_to(y=self.scroll_y - 1, animate=False)
-
-    def action_down(self) -> None:
-        """One line down."""
-        self.scroll_to(y=self.scroll_y + 1, animate=False)
-
-    def action_page_up(self) -> None:
-        """A page up."""
-        self.scroll_to(y=self.scroll_y - self.size.height, animate=False)
-
-    def action_page_down(self) -> None:
-        """A page down."""
-        self.scroll_to(y=self.scroll_y + self.size.height, animate=False)
-
-    def action_first(self) -> None:
-        """To the first line."""
-        self.scroll_to(y=0, animate=False)
-
-    def action_last(self) -> None:
-        """To the last line."""
-        self.scroll_to(y=self.max_scroll_y, animate=False)
-
-    def action_open(self) -> None:
-        """Nothing is behind a text."""
+    def _line(self, index: int) -> Line:
+        return self.text[index] if index < len(self.text) else EMPTY
 
 
-def _changed(before: Sequence[Line], now: Sequence[Line]) -> list[int]:
-    """Numbers of the lines that differ."""
-    longest = max(len(before), len(now))
-    return [y for y in range(longest) if (before[y] if y < len(before) else None) != (now[y] if y < len(now) else None)]
+class Lines(_Drawn, can_focus=False):
+    """As many lines as fit; the last one ends in an ellipsis where there are more."""
+
+    def _line(self, index: int) -> Line:
+        is_cut = index == self.size.height - 1 and len(self.text) > self.size.height
+        return (*super()._line(index), Span(f" {ELLIPSIS}")) if is_cut else super()._line(index)
+
+
+class Pane(_Drawn, ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines that may be more than fit: it scrolls by keys when it has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings_in(Scope.TABLE)
+    spare_columns = 1  # for the scroll bar, so that nothing moves when it comes
+
+    def _redraw(self) -> None:
+        super()._redraw()
+        self.virtual_size = Size(max(0, self.size.width - 1), len(self.text))

@@ -7,7 +7,7 @@ import pytest
 from perfguard.errors import ConfigError
 from perfguard.records.facts import fact
 from perfguard.runner.process.arm_worker import CaseRefused
-from perfguard.runner.suites.discovery import Suites
+from perfguard.runner.suites import Suites
 from tests.adopted_suites import cases_of, imports_torch
 from tests.worker_rigs import completed, failures
 

@@ -18,7 +18,7 @@ from perfguard.report.messages.catalog import describe
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import start_arms
 from perfguard.runner.session import Request, Session, open_session
-from perfguard.runner.suites.selection import load_catalog, selected_cases
+from perfguard.runner.suites import load_catalog, selected_cases
 from tests.proof.culprits_of_injections.injections import Injection
 
 VICTIM = Path(__file__).with_name("victim")

@@ -14,7 +14,7 @@ from perfguard.records.run import Arm
 from perfguard.runner.arms.resolve import parse_arm
 from perfguard.runner.measuring import Limits, calibrate, measure, start_arms
 from perfguard.runner.session import Request, open_session
-from perfguard.runner.suites.selection import load_catalog, selected_cases
+from perfguard.runner.suites import load_catalog, selected_cases
 from tests.proof.gates_against_peers.journal import Journal
 from tests.proof.gates_against_peers.machine import commit, moment
 from tests.proof.gates_against_peers.making import BASE, Made

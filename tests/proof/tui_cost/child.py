@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from perfguard.tui.app import PerfguardApp
-from perfguard.tui.options import TuiOptions
+from perfguard.tui.launch import TuiOptions
 from tests.proof.tui_cost.scenarios import HOURS, HoursOfEvents, ManyCases, many_ops
 
 WARM_S = 5.0

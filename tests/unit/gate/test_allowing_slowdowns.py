@@ -6,8 +6,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from perfguard.gate.rules.allowances import allowance_notes, apply_allowances
 from perfguard.gate.rules.policy import conclude, decide_cases
+from perfguard.gate.rules.rulings import allowance_notes, apply_allowances
 from perfguard.records.allowance import Allowance
 from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating

@@ -28,9 +28,8 @@ from perfguard.records.run_data import RunData
 from perfguard.records.spec import Case, Gating
 from perfguard.records.verdict import GateOutcome, Policy
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.process.interrupt import Interrupts
 from perfguard.runner.run_folder import RunFolder
-from perfguard.runner.session import Request, Session, choose_cpus
+from perfguard.runner.session import Interrupts, Request, Session, choose_cpus
 from perfguard.store.calibrations import banked_file, calibration_file, load_calibration, plan_file
 from tests.compared_cases import judge
 
@@ -321,30 +320,30 @@ class TestBanking:
 
 class TestTheErrorRateOfAGate:
     def test_follows_what_is_stored(self, session, request_, tmp_path):
-        assert gate_error_rate(session).fact.code == "rate.not_calibrated"
+        assert gate_error_rate(session)[0].code == "rate.not_calibrated"
         found = calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
-        rate = gate_error_rate(session)
-        assert rate.fact == found.error_rate
-        assert rate.fact.code == "rate.calibrated"
-        assert rate.margins == {}
+        rate, margins = gate_error_rate(session)
+        assert rate == found.error_rate
+        assert rate.code == "rate.calibrated"
+        assert margins == {}
 
     def test_has_the_margins_of_its_cases_while_it_is_valid(self, session, request_, tmp_path):
         found = calibrate_machine(request_, gates=3, run_gate=Gates(tmp_path, shift=0.05))
-        margins = gate_error_rate(session).margins
+        margins = gate_error_rate(session)[1]
         assert margins == calibrated_margins(found.calibration, request_.loaded.config.margin)
         assert margins.keys() == {case.id for case in CASES}
         stored = json.loads(found.path.read_text())
         stored["scope"]["cpus"] += 1
         found.path.write_text(json.dumps(stored))
-        expired = gate_error_rate(session)
-        assert (expired.fact.code, expired.margins) == ("rate.expired", {})
+        expired, margins = gate_error_rate(session)
+        assert (expired.code, margins) == ("rate.expired", {})
 
     def test_against_a_stored_baseline_is_that_of_the_pairs_which_decide_what_its_numbers_leave_open(
         self, session, request_, tmp_path
     ):
         assert gate_error_rate(session, screens=True) == gate_error_rate(session)  # nothing is known
         calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
-        rate = gate_error_rate(session, screens=True).fact
+        rate = gate_error_rate(session, screens=True)[0]
         assert (rate.code, rate.values["screens"]) == ("rate.calibrated", True)
         assert (rate.values["false_alarms"], rate.values["gates"]) == (0, 2)
         assert "low_ratio" not in rate.values  # the pairs get what the rounds leave of the budget
@@ -352,13 +351,13 @@ class TestTheErrorRateOfAGate:
     def test_of_cases_that_were_selected_by_name_is_that_of_no_suite(self, session, request_, tmp_path):
         calibrate_machine(request_, gates=2, run_gate=Gates(tmp_path))
         session.request = replace(session.request, patterns=("tiny.sum",))
-        assert gate_error_rate(session).fact.code == "rate.of_selection"
+        assert gate_error_rate(session)[0].code == "rate.of_selection"
 
     def test_a_corrupt_file_is_said_and_stops_no_gate(self, session, machine_id, tmp_path):
         path = calibration_file(tmp_path / "baselines", machine_id, "tiny")
         path.parent.mkdir(parents=True)
         path.write_text("{")
-        rate = gate_error_rate(session).fact
+        rate = gate_error_rate(session)[0]
         assert rate.code == "rate.unreadable"
         assert "is corrupt" in rate.values["error"]
 

@@ -24,10 +24,9 @@ from perfguard.records.run import Arm
 from perfguard.records.spec import Case
 from perfguard.records.steps.ops import OpCounts
 from perfguard.runner.arms.resolve import parse_arm
-from perfguard.runner.blocks.schedule import plan_block
-from perfguard.runner.process.interrupt import Interrupts
+from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.run_folder import RunFolder
-from perfguard.runner.session import Request, Session
+from perfguard.runner.session import Interrupts, Request, Session
 from tests.stored_baselines import recorded_on
 from tests.worker_replies import QueuedReplies, profiled, ready
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfguard.gate.rules.guards import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
+from perfguard.gate.rules.rulings import TOLERANCES, guard_numerics, paired_with_stored, tolerance_of, unchecked_note
 from perfguard.records.run import CaseChecks, Round
 from perfguard.records.verdict import Outcome
 from tests.compared_cases import verdict_without_times

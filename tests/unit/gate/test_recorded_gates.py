@@ -184,7 +184,7 @@ class TestAGate:
 
 class TestPuttingGatesTogether:
     def put(self, calibration, gates, scope=SCOPE):
-        return with_gates(calibration, gates, scope=scope, suite="pr", perfguard="0.1.0")
+        return with_gates(calibration, gates, scope=scope, suite="pr")
 
     def test_orders_them_by_time_and_counts_a_run_once(self):
         late, early = gate_of("b", finished_at="2026-02-01T00:00:00Z"), gate_of("a")

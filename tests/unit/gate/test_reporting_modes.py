@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from perfguard.gate.rules.compare import compare_paired
-from perfguard.gate.rules.modes import mode_fact, report_modes
 from perfguard.gate.rules.policy import decide_cases
+from perfguard.gate.rules.rulings import mode_fact, report_modes
 from perfguard.records.run import BlockConditions, CaseSamples, PairedData
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Design, Outcome, Policy

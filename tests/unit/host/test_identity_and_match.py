@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perfguard.host.identity import machine_id, machine_line, stack_id
-from perfguard.host.match import match
+from perfguard.host.identity import machine_id, machine_line, match, stack_id
 from perfguard.host.probe import read_fingerprint
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import CompatibilityLevel, Fingerprint, SoftwareFacts

@@ -10,7 +10,7 @@ HEAVY = ["archspec", "cpuinfo", "psutil", "msgspec", "torch", "numpy", "rich", "
 def test_importing_the_fingerprint_loads_nothing_heavy() -> None:
     code = (
         "import json, sys, perfguard.host.probe, perfguard.host.checks, "
-        "perfguard.host.match, perfguard.host.placement; "
+        "perfguard.host.identity, perfguard.host.placement; "
         f"print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfguard.host.parsers.software import allocator, decode_software
-from perfguard.host.software import query_software
+from perfguard.host.probe import query_software
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import SoftwareFacts
 from perfguard.worker import torch_env

@@ -166,7 +166,7 @@ def test_an_op_on_numbers_is_no_twin_of_one_on_tensors():
     diff = diff_ops(*profiled(NET.with_ops({steps: Op(9, 1e-3)}), NET.with_ops({decay: Op(9, 4e-3)}), SILENCE))
     counted = [column for column, change in enumerate(diff.changes) if change in (ChangeClass.NEW, ChangeClass.GONE)]
     assert len(counted) == 2
-    assert list(find_twins(diff.ops, diff.changes, counted)) == []
+    assert find_twins(diff.ops, diff.changes, counted) == []
 
 
 def test_without_modules_a_copy_of_another_shape_is_another_copy():

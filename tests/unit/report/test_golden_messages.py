@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from perfguard.records.facts import fact
-from perfguard.report.messages.cases import CASES
 from perfguard.report.messages.catalog import describe
-from perfguard.report.messages.changes import CHANGES, FUSED_KINDS
-from perfguard.report.messages.gate import GATE
+from perfguard.report.messages.message import SECTIONS
 
 GOLDEN = Path(__file__).parent / "golden"
+FUSED_KINDS = ("attention", "norm", "recurrent", "activation", "loss", "linear")
 EFFECT = {"log_ratio": 0.06, "log_ratio_lower": 0.05, "log_ratio_upper": 0.07}
 FASTER = {"log_ratio": -math.log(3), "log_ratio_lower": -1.2, "log_ratio_upper": -1.0}
 LIMITS = {"limit_ratio": 0.03, "until": "2027-01-31"}
@@ -167,7 +166,10 @@ CASE_FACTS = (
     fact("case.zero_time"),
     fact("case.no_round"),
 )
-ROOMS = {"changes": (CHANGES, CHANGE_FACTS), "gate": (GATE, GATE_FACTS), "cases": (CASES, CASE_FACTS)}
+ROOMS = {
+    name: (SECTIONS[name], facts)
+    for name, facts in (("changes", CHANGE_FACTS), ("gate", GATE_FACTS), ("cases", CASE_FACTS))
+}
 
 
 @pytest.mark.parametrize("room", ROOMS)

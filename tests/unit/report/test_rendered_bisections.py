@@ -108,9 +108,9 @@ def test_steps_come_in_order_with_what_was_seen_and_the_commit_comes_last(found)
 
 def test_a_skipped_commit_tells_what_is_unclear_and_on_an_unstable_host_only_that():
     unclear = step(4, Answer.SKIP, outcome="inconclusive", gate="inconclusive")
-    assert finding_of(unclear.measured) == "step.bert[batch=4] inconclusive: a sentence"
+    assert finding_of(unclear.measured, {}) == "step.bert[batch=4] inconclusive: a sentence"
     unstable = step(4, Answer.SKIP, outcome="inconclusive", gate="host-unstable")
-    assert finding_of(unstable.measured) == "it does not import [red]"
+    assert finding_of(unstable.measured, {}) == "it does not import [red]"
 
 
 @pytest.mark.parametrize("render", [text_of, render_bisection_markdown])

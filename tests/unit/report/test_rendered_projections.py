@@ -18,8 +18,7 @@ from perfguard.records.steps.projection import (
     RooflineCeilings,
     RooflinePoint,
 )
-from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection
-from perfguard.report.terminal.roofline_chart import roofline_chart
+from perfguard.report.terminal.projection import efficiency_line, identity_line, render_projection, roofline_chart
 from perfguard.units import format_bandwidth, format_flops
 from tests.printed_text import printed
 
@@ -72,7 +71,7 @@ CASE = CaseProjection(
 
 
 def text_of(case, width=200):
-    return printed(render_projection(case), width)
+    return printed(render_projection(case, name=case.case_id), width)
 
 
 def test_the_step_is_shown_as_the_sum_of_its_parts():

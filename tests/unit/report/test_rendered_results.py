@@ -18,7 +18,8 @@ from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.comment.markdown import escape, render_markdown
 from perfguard.report.lines import names_in, note_lines
-from perfguard.report.terminal.result import format_interval, render_result, word_of
+from perfguard.report.rows import MARKS, format_interval
+from perfguard.report.terminal.result import render_result
 from perfguard.units import printable
 from tests.printed_text import printed
 
@@ -152,7 +153,7 @@ def test_nothing_is_lost_on_a_narrow_terminal(width):
     names = names_in(COMPARED)
     for verdict in COMPARED.gate.verdicts:
         assert "".join(printable(names[verdict.case_id]).split()) in text
-        assert "".join(word_of(verdict.outcome).split()) in text
+        assert "".join(MARKS[verdict.outcome].word.split()) in text
         assert "".join(format_interval(verdict.comparison.estimate).split()) in text
 
 
@@ -238,7 +239,7 @@ def shown(found):
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_a_sign_and_a_place(outcome):
     found = result(verdict("case", outcome, 0.01))
-    assert word_of(outcome) in shown(found)
+    assert MARKS[outcome].word in shown(found)
     assert f"**{outcome.value}**" in render_markdown(found)
 
 

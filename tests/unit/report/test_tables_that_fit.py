@@ -45,7 +45,7 @@ def projections(name: str):
     problems = tuple(replace(problem, name=name) for problem in PROJECTION.ops.problems)
     points = tuple(replace(point, name=name) for point in PROJECTION.roofline)
     found = replace(PROJECTION, ops=replace(PROJECTION.ops, problems=problems), roofline=points)
-    return [*render_projection(found), *render_projection(a_projection(name))]
+    return [*render_projection(found, name=name), *render_projection(a_projection(name), name=name)]
 
 
 def results(name: str, width: int):
@@ -85,7 +85,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_cell_is_folded(render, name, 
         assert max((cell_len(line) for line in printed([part], width).splitlines()), default=0) <= width
     for table in tables:
         lines = [line for line in printed([table], width).splitlines() if line.strip()]
-        assert len(lines) == table.rows + 2  # the heading and the line below it
+        assert len(lines) == len(table._rows) + 2  # the heading and the line below it
     assert tables or render is results
 
 

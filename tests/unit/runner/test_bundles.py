@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from perfguard.errors import MeasurementError
-from perfguard.runner.process.bundle import build_bundle, is_perfguard_checkout
+from perfguard.runner.process.launching import build_bundle, is_perfguard_checkout
 
 
 def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):

@@ -10,8 +10,7 @@ from perfguard.records.facts import fact
 from perfguard.records.run import Arm, CaseFailed, Stage
 from perfguard.records.run_data import RunData
 from perfguard.runner.blocks import measure
-from perfguard.runner.blocks.measure import measure_blocks
-from perfguard.runner.blocks.schedule import plan_block, plan_blocks
+from perfguard.runner.blocks.measure import measure_blocks, plan_block, plan_blocks
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.measuring_runs import BOTH, SAMPLES, WARMUPS, FakeStarter, Run
 

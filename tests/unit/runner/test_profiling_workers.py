@@ -10,8 +10,7 @@ from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
 from perfguard.records.spec import Case
-from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep
-from perfguard.runner.process.profiling_worker import ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, RecordedOp, ScriptEnd
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.runner.profiling.benchdnn import Benchdnn, BenchdnnFailure, find_benchdnn
+from perfguard.runner.profiling.replays import Benchdnn, BenchdnnFailure, find_benchdnn
 
 CPU = max(os.sched_getaffinity(0))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfguard.records.run import Arm
-from perfguard.runner.blocks.schedule import plan_block, plan_blocks
+from perfguard.runner.blocks.measure import plan_block, plan_blocks
 
 seeds = st.integers(0, 2**31)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
-from perfguard.runner.arms import stack_envs
-from perfguard.runner.arms.stack_envs import IPEX, check_environment, create, environments_home, ready_environment
+from perfguard.runner.arms import venvs
+from perfguard.runner.arms.venvs import IPEX, check_environment, create, environments_home, ready_environment
 
 MISMATCH = (
     "ERROR! Intel® Extension for PyTorch* needs to work with PyTorch 2.8.*, but PyTorch 2.13.0+cpu is found. "
@@ -74,8 +74,8 @@ def test_an_installation_that_was_cut_off_does_not_count(monkeypatch, tmp_path):
 
 def test_too_little_disk_space_is_said_before_anything_is_installed(monkeypatch, tmp_path):
     monkeypatch.setenv("PERFGUARD_ENVS", str(tmp_path / "envs"))
-    monkeypatch.setitem(stack_envs.STACKS, "ipex", replace(IPEX, needs_bytes=2**60))
-    monkeypatch.setattr(stack_envs, "_require_cpu", lambda stack: None)
+    monkeypatch.setitem(venvs.STACKS, "ipex", replace(IPEX, needs_bytes=2**60))
+    monkeypatch.setattr(venvs, "_require_cpu", lambda stack: None)
     said: list[str] = []
     with pytest.raises(HostUnfitError, match=r"needs .* GiB at .*free some, or set PERFGUARD_ENVS"):
         create("ipex", progress=said.append)
@@ -86,7 +86,7 @@ def test_too_little_disk_space_is_said_before_anything_is_installed(monkeypatch,
 def test_a_place_that_cannot_be_written_is_named(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PERFGUARD_ENVS", str(tmp_path / "file" / "envs"))
-    monkeypatch.setattr(stack_envs, "_require_cpu", lambda stack: None)
+    monkeypatch.setattr(venvs, "_require_cpu", lambda stack: None)
     with pytest.raises(HostUnfitError, match="cannot be used"):
         create("ipex", progress=lambda line: None)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from perfguard.tui.drawing.head import status_line
 from perfguard.tui.drawing.spans import plain
-from perfguard.tui.options import TuiOptions
+from perfguard.tui.launch import TuiOptions
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -84,7 +85,7 @@ class Driver:
         return self.app.view_screen.table.cursor_key
 
     def status(self) -> str:
-        return plain(self.app._status(200))
+        return plain(status_line(self.app.session.view, self.app._facts(), 200))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfguard.records.facts import recorded_text
-from perfguard.tui.options import TuiOptions
+from perfguard.tui.launch import TuiOptions
 from perfguard.tui.themes import THEMES
 from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import RED, a_history, a_run, a_watch

@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from perfguard.errors import ConfigError, UsageError
-from perfguard.tui.launch import run_app
-from perfguard.tui.options import StartedCommand, TuiOptions
+from perfguard.tui.launch import StartedCommand, TuiOptions, run_app
 from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import RED, a_run, a_watch
 

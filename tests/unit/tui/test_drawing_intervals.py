@@ -7,9 +7,8 @@ import math
 import pytest
 
 from perfguard.report.scales import limit_for, nice_above
-from perfguard.tui.drawing.glyphs import ASCII, UNICODE
-from perfguard.tui.drawing.intervals import EffectAxis, axis_line, effect_text, interval_bar, role_of_interval
-from perfguard.tui.drawing.spans import Role, plain, width_of
+from perfguard.tui.drawing.plots import EffectAxis, axis_line, effect_text, interval_bar, role_of_interval
+from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain, width_of
 from tests.tui_runs import a_case
 
 AXIS = EffectAxis(limit_ratio=0.1)

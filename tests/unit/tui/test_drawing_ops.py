@@ -11,11 +11,9 @@ from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Logic
 from perfguard.report.culprits import parts_of
 from perfguard.report.messages.catalog import describe
 from perfguard.report.op_tree import Frame, frames_of, tree_of
-from perfguard.tui.drawing.flame import plot_flame
-from perfguard.tui.drawing.glyphs import ASCII, UNICODE
-from perfguard.tui.drawing.spans import plain, width_of
-from perfguard.tui.drawing.topology import draw_topology
-from perfguard.tui.drawing.waterfall import plot_waterfall
+from perfguard.tui.drawing.host import draw_topology
+from perfguard.tui.drawing.spans import ASCII, UNICODE, plain, width_of
+from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from tests.tui_runs import an_attribution, some_deltas
 
 

@@ -7,12 +7,9 @@ from dataclasses import replace
 import pytest
 
 from perfguard.report.case_history import changes_before
-from perfguard.tui.drawing.ecdf import plot_ecdf
-from perfguard.tui.drawing.glyphs import ASCII, UNICODE
-from perfguard.tui.drawing.pairs import plot_pairs
-from perfguard.tui.drawing.series import plot_series
-from perfguard.tui.drawing.spans import Role, plain
-from perfguard.tui.drawing.sparklines import sparkline, thinned
+from perfguard.tui.drawing.grid import sparkline, thinned
+from perfguard.tui.drawing.plots import plot_ecdf, plot_pairs, plot_series
+from perfguard.tui.drawing.spans import ASCII, UNICODE, Role, plain
 from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import RED, a_history, a_series
 

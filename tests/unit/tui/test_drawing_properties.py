@@ -11,15 +11,22 @@ from rich.cells import cell_len
 
 from perfguard.report.op_tree import Frame
 from perfguard.report.scales import limit_for
-from perfguard.tui.drawing.ecdf import plot_ecdf
-from perfguard.tui.drawing.flame import plot_flame
-from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
-from perfguard.tui.drawing.grid import position
-from perfguard.tui.drawing.intervals import EffectAxis, axis_line, interval_bar
-from perfguard.tui.drawing.pairs import plot_pairs
-from perfguard.tui.drawing.spans import cut, fitted, line, plain, shortened, tail, width_of, wrapped
-from perfguard.tui.drawing.sparklines import sparkline, thinned
-from perfguard.tui.drawing.waterfall import plot_waterfall
+from perfguard.tui.drawing.grid import position, sparkline, thinned
+from perfguard.tui.drawing.plots import EffectAxis, axis_line, interval_bar, plot_ecdf, plot_pairs
+from perfguard.tui.drawing.spans import (
+    ASCII,
+    UNICODE,
+    as_ascii,
+    cut,
+    fitted,
+    line,
+    plain,
+    shortened,
+    tail,
+    width_of,
+    wrapped,
+)
+from perfguard.tui.drawing.steps import plot_flame, plot_waterfall
 from perfguard.tui.tables.columns import parse_filter
 from perfguard.watch.view.run_view import CaseSeries
 from tests.tui_runs import a_case, a_delta, an_attribution

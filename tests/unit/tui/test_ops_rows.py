@@ -6,8 +6,7 @@ import pytest
 
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 from perfguard.report.op_tree import OpLevel, first_culprit, flat_nodes, key_of, op_count_nodes, path_to, tree_of
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.drawing.spans import plain
+from perfguard.tui.drawing.spans import UNICODE, plain
 from perfguard.tui.tables.columns import parse_filter, place_columns
 from perfguard.tui.tables.ops import OpsView, Order, ops_table, rows_of
 from tests.tui_runs import OP_COUNTS, RED, a_delta, an_attribution, some_deltas
@@ -123,5 +122,5 @@ def test_every_cell_of_the_table_can_be_drawn(width: int) -> None:
     spec = ops_table(UNICODE, 7e-4)
     rows, _ = rows_of(nodes, OpsView(opened=everything(nodes)), 7e-4)
     places = place_columns(spec.columns, width)
-    drawn = [[plain(spec.columns[place.column].draw(row, place.width)) for place in places] for row in rows]
+    drawn = [[plain(place.column.draw(row, place.width)) for place in places] for row in rows]
     assert any("convolution_backward" in cells[0] for cells in drawn) or width < 40

@@ -15,7 +15,7 @@ async def to_ops(driver) -> None:
 
 
 def picture(driver) -> str:
-    return "\n".join(plain(content) for content in driver.app.view_screen.picture.text)
+    return "\n".join(plain(content) for content in driver.app.view_screen.detail.text)
 
 
 def test_the_op_counts_comes_first_and_the_cursor_stands_on_the_culprit(drive) -> None:

@@ -10,26 +10,34 @@ from perfguard.records.facts import recorded_text
 from perfguard.report.culprits import change_text
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.op_tree import flat_nodes, op_count_nodes
-from perfguard.tui.drawing.glyphs import ASCII, UNICODE, as_ascii
-from perfguard.tui.drawing.spans import fitted, line, plain, shortened, tail, width_of, wrapped
+from perfguard.tui.drawing.head import FrameFacts, head_lines, progress_share, screen_at, status_line
+from perfguard.tui.drawing.host import host_lines
+from perfguard.tui.drawing.spans import (
+    ASCII,
+    UNICODE,
+    as_ascii,
+    fitted,
+    line,
+    plain,
+    shortened,
+    tail,
+    width_of,
+    wrapped,
+)
 from perfguard.tui.drawing.verdicts import tally
-from perfguard.tui.panes.case import case_lines
-from perfguard.tui.panes.head import HeadFacts, head_lines, progress_share, screen_at
-from perfguard.tui.panes.host import host_lines
-from perfguard.tui.panes.op import op_lines
-from perfguard.tui.panes.status import StatusFacts, status_line
-from perfguard.tui.tables.ops import OpsView, rows_of
+from perfguard.tui.tables.cases import case_lines
+from perfguard.tui.tables.ops import OpsView, op_lines, rows_of
 from perfguard.watch.view.run_view import RunState, RunView
 from tests.tui_runs import OP_COUNTS, RED, a_case, a_run, a_series, an_attribution, some_deltas
 
-FACTS = HeadFacts(active="Live", glyphs=UNICODE, host="load 0.4  3.10 GHz")
+FACTS = FrameFacts(active="Live", glyphs=UNICODE, host="load 0.4  3.10 GHz")
 
 
 def text(lines) -> str:
     return "\n".join(plain(content) for content in lines)
 
 
-def head(view: RunView | None = None, width: int = 120, height: int = 4, facts: HeadFacts = FACTS) -> str:
+def head(view: RunView | None = None, width: int = 120, height: int = 4, facts: FrameFacts = FACTS) -> str:
     return text(head_lines(view or a_run(), facts, width, height))
 
 
@@ -70,7 +78,7 @@ def test_a_finished_run_says_what_it_concluded() -> None:
     ],
 )
 def test_a_run_that_does_not_go_on_says_so(state: RunState, words: str) -> None:
-    assert words in plain(status_line(a_run(state=state), StatusFacts(), 100))
+    assert words in plain(status_line(a_run(state=state), FrameFacts(), 100))
     assert state.value in head(a_run(state=state))
 
 
@@ -151,27 +159,27 @@ def test_a_host_that_is_not_known_yet_is_said_in_words() -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        (StatusFacts(), "imported files that differ"),
-        (StatusFacts(said="row copied"), "row copied"),
-        (StatusFacts(filter_text="conv"), "/conv  esc shows all"),
-        (StatusFacts(is_paused=True), "paused"),
-        (StatusFacts(own_ratio=0.004), "reader 0.40 % of a CPU, every 1 s"),
-        (StatusFacts(own_ratio=0.2), "more than it should"),
+        (FrameFacts(), "imported files that differ"),
+        (FrameFacts(said="row copied"), "row copied"),
+        (FrameFacts(filter_text="conv"), "/conv  esc shows all"),
+        (FrameFacts(is_paused=True), "paused"),
+        (FrameFacts(own_ratio=0.004), "reader 0.40 % of a CPU, every 1 s"),
+        (FrameFacts(own_ratio=0.2), "more than it should"),
     ],
 )
-def test_the_status_line_says_the_most_urgent_thing(facts: StatusFacts, expected: str) -> None:
+def test_the_status_line_says_the_most_urgent_thing(facts: FrameFacts, expected: str) -> None:
     assert expected in plain(status_line(a_run(), facts, 100))
 
 
 def test_what_is_wrong_with_the_recording_is_said() -> None:
     view = a_run(problems=(recorded_text("line 7 is corrupt"), recorded_text("line 9 is corrupt")))
-    drawn = plain(status_line(view, StatusFacts(), 100))
+    drawn = plain(status_line(view, FrameFacts(), 100))
     assert "! line 9 is corrupt (and 1 more: see the log)" in drawn
 
 
 @pytest.mark.parametrize("width", range(1, 120, 7))
 def test_the_status_line_fits_its_place(width: int) -> None:
-    drawn = status_line(a_run(problems=(recorded_text("x" * 300),)), StatusFacts(own_ratio=0.1), width)
+    drawn = status_line(a_run(problems=(recorded_text("x" * 300),)), FrameFacts(own_ratio=0.1), width)
     assert width_of(drawn) <= max(width, 14)
 
 

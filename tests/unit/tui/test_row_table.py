@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from textual.app import App
 
 from perfguard.tui.drawing.spans import line
-from perfguard.tui.tables.columns import Column, TableSpec, parse_filter, titled
+from perfguard.tui.tables.columns import Column, TableSpec, parse_filter
 from perfguard.tui.themes import THEMES, styles_for
-from perfguard.tui.widgets.painting import Inks
 from perfguard.tui.widgets.row_table import RowTable
+from perfguard.tui.widgets.texts import Inks
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Probe:
 
         return TableSpec(
             columns=(
-                Column(id="name", head=titled("name"), draw=lambda row, _: line(row.name), width=8, stretch=1,
+                Column(id="name", head="name", draw=lambda row, _: line(row.name), width=8, stretch=1,
                        sort=lambda row: row.name),
-                Column(id="value", head=titled("value"), draw=draw, width=8, sort=lambda row: row.value),
+                Column(id="value", head="value", draw=draw, width=8, sort=lambda row: row.value),
             ),
             key_of=lambda row: row.name,
             text_of=lambda row: row.name,
@@ -137,7 +137,7 @@ def test_the_cursor_is_always_on_the_screen() -> None:
     async def script(table, pilot, probe) -> None:
         table.show(some(100))
         await pilot.pause()
-        for action in ("last", "page_up", "up", "first", "page_down", "down"):
+        for action in ("scroll_end", "page_up", "scroll_up", "scroll_home", "page_down", "scroll_down"):
             getattr(table, f"action_{action}")()
             await pilot.pause()
             row = table.rows.index(table.cursor_row)

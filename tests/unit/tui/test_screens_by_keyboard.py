@@ -8,7 +8,7 @@ import pytest
 
 from perfguard.records.facts import fact, recorded_text
 from perfguard.records.machine.fingerprint import CheckResult, CheckStatus
-from perfguard.tui.options import TuiOptions
+from perfguard.tui.launch import TuiOptions
 from perfguard.watch.view.run_view import CaseState, RunState
 from tests.tui_runs import RED, a_case, a_history, a_line, a_run, a_watch, with_case
 
@@ -237,12 +237,12 @@ def test_one_pane_alone_and_back(drive) -> None:
     async def script(driver) -> None:
         screen = driver.app.view_screen
         assert screen.detail.display
-        height = screen.cases.size.height
+        height = screen.table.size.height
         await driver.press("z")
-        assert screen.cases.size.height > height
+        assert screen.table.size.height > height
         assert screen.detail.size.height == 0 or not screen.detail.is_on_screen
         await driver.press("escape")
-        assert screen.cases.size.height == height
+        assert screen.table.size.height == height
         await driver.press("tab", "z")
         assert screen.focused is screen.detail
         assert screen.detail.size.height > height

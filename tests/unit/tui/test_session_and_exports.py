@@ -9,14 +9,14 @@ import json
 import pytest
 
 from perfguard.errors import UsageError
-from perfguard.tui.dialogs.asking import checked_path, checked_words
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.export import as_csv, as_json, as_markdown, as_text, exported
-from perfguard.tui.host_now import HostNow, look
-from perfguard.tui.options import TuiOptions
+from perfguard.tui.dialogs import checked_path, checked_words
+from perfguard.tui.drawing.spans import UNICODE
+from perfguard.tui.host_now import host_text
+from perfguard.tui.launch import TuiOptions
 from perfguard.tui.pace import PATIENCE_S, Pace
 from perfguard.tui.session import Session, command_for, words_to_start
 from perfguard.tui.tables.cases import axis_for, live_table
+from perfguard.tui.tables.columns import as_csv, as_json, as_markdown, as_text, exported
 from tests.tui_runs import RED, a_case, a_run, a_watch
 
 
@@ -45,7 +45,7 @@ def test_bars_do_not_break_a_markdown_table() -> None:
 def test_an_export_holds_every_row_that_is_shown() -> None:
     assert len(list(csv.reader(io.StringIO(as_csv(SPEC, ROWS))))) == len(ROWS) + 1
     assert len(as_text(SPEC, ROWS).splitlines()) == len(ROWS) + 1
-    found = json.loads(as_json(ROWS))
+    found = json.loads(as_json(SPEC, ROWS))
     assert [row["case_id"] for row in found] == [case.case_id for case in ROWS]
     assert exported(SPEC, ROWS, ".csv") == as_csv(SPEC, ROWS)
 
@@ -177,11 +177,8 @@ def test_the_host_is_read_from_its_files(tmp_path) -> None:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    found = look((2, 3), tmp_path)
-    assert found == HostNow(frequency_hz=3.1e9, temperature_c=51.0, load_1min=0.42)
-    assert found.text == "load 0.4  3.10 GHz  51 °C"
+    assert host_text((2, 3), tmp_path) == "load 0.4  3.10 GHz  51 °C"
 
 
 def test_a_host_that_tells_nothing_is_no_error(tmp_path) -> None:
-    assert look((0,), tmp_path) == HostNow()
-    assert HostNow().text == ""
+    assert host_text((0,), tmp_path) == ""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perfguard.tui.options import TuiOptions
-from perfguard.watch.sources.event_sources import ReplaySource, host_of, selection_of
+from perfguard.tui.launch import TuiOptions
+from perfguard.watch.sources.event_sources import ReplaySource
 from perfguard.watch.view.watching import RunWatch
 from tests.tui_runs import a_history
 
@@ -22,13 +22,7 @@ def a_replay(at: float = 1.0) -> RunWatch:
 
 
 def options(**fields) -> TuiOptions:
-    return TuiOptions(
-        interval_s=1.0,
-        read_history=a_history,
-        read_fingerprint=lambda: host_of(RECORDING),
-        read_cpus=lambda: selection_of(RECORDING),
-        **fields,
-    )
+    return TuiOptions(interval_s=1.0, read_history=a_history, **fields)
 
 
 SCREENS = {"1": "live", "2": "compare", "3": "ops", "4": "history", "5": "host", "6": "log"}

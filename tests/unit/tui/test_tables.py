@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from perfguard.report.case_history import changes_text, histories_of
-from perfguard.tui.drawing.glyphs import UNICODE
-from perfguard.tui.drawing.spans import plain
+from perfguard.tui.drawing.head import elapsed_text
+from perfguard.tui.drawing.spans import UNICODE, plain
+from perfguard.tui.screens.history import history_table
 from perfguard.tui.session import swapped_case, swapped_series
 from perfguard.tui.tables.cases import axis_for, forest_table, live_table, text_of_case
 from perfguard.tui.tables.columns import parse_filter, place_columns
-from perfguard.tui.tables.history import history_table
-from perfguard.tui.tables.log import elapsed_text
 from tests.tui_runs import RED, a_case, a_history, a_run, a_series
 
 RUN = a_run()
@@ -19,7 +18,7 @@ LIVE = live_table(axis_for(RUN.cases), UNICODE)
 
 
 def ids(spec, width: int) -> list[str]:
-    return [spec.columns[place.column].id for place in place_columns(spec.columns, width)]
+    return [place.column.id for place in place_columns(spec.columns, width)]
 
 
 def test_a_wide_table_has_all_columns() -> None:

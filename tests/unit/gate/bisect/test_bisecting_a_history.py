@@ -11,7 +11,7 @@ from perfguard.errors import ArmError, HostUnfitError, MeasurementError
 from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import Answer, BisectionOutcome
 from perfguard.records.facts import fact
-from perfguard.runner.arms.git_bisect import Span
+from perfguard.runner.arms.git import Span
 from tests.bisected_histories import SORT, SUM, outcome_of
 from tests.found_facts import codes_of
 

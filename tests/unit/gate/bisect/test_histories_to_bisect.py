@@ -8,7 +8,7 @@ from perfguard.errors import ExitCode, MeasurementError, UsageError
 from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git_bisect import Span, started_bisect
+from perfguard.runner.arms.git import Span, started_bisect
 
 
 class TestHistories:

@@ -11,7 +11,7 @@ from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.bisect import bisect
 from perfguard.records.bisection import BisectionOutcome
 from perfguard.runner.arms import git
-from perfguard.runner.arms.git_bisect import Span
+from perfguard.runner.arms.git import Span
 from tests.bisected_histories import SORT, SUM, outcome_of, replace_verdicts
 
 

@@ -18,6 +18,7 @@ from perfguard.integrations.github.job import (
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import GateOutcome, Outcome
 from perfguard.report.culprits import culprit_texts
+from perfguard.report.lines import names_in
 from tests.commented_results import PASSED, REGRESSED, SLOWER, gate_result, judged, regressed
 from tests.composite_action import commands_in, parse_outputs
 from tests.example_attribution import attribution_of
@@ -47,7 +48,7 @@ def placed(source: str):
 def test_a_regression_is_told_at_the_line_of_its_culprit():
     first = placed("models/resnet.py:12")
     assert (first.level, first.file, first.line) == (Level.ERROR, "models/resnet.py", 12)
-    assert first.title == f"perfguard: {SLOWER} regressed"
+    assert first.title == f"perfguard: {names_in(REGRESSED)[SLOWER]} regressed"
     assert first.message.splitlines()[1:] == culprit_texts(attribution_of(SLOWER))
 
 

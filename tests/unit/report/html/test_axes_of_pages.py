@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfguard.report.html.axes import EffectAxis, LinearAxis, LogAxis, effect_axis, near_axis
+from perfguard.report.html.charts import EffectAxis, LinearAxis, LogAxis, effect_axis, near_axis
 
 RATIOS = st.floats(min_value=-0.99, max_value=1e6)
 

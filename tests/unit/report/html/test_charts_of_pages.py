@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from perfguard.records.run import Stage
 from perfguard.records.verdict import Outcome
 from perfguard.report.case_history import histories_of
+from perfguard.report.html.case_charts import ecdf, forest, pairs
 from perfguard.report.html.content import BlockPoint, CaseEvidence
-from perfguard.report.html.donut import Wedge, donuts, wedges_of
-from perfguard.report.html.ecdf import ecdf
-from perfguard.report.html.forest import forest
-from perfguard.report.html.icicle import elided, icicle
-from perfguard.report.html.pairs import pairs
-from perfguard.report.html.rooflines import rooflines
+from perfguard.report.html.op_charts import Wedge, all_parts, donuts, elided, icicle, rooflines, waterfall, wedges_of
 from perfguard.report.html.series import series
-from perfguard.report.html.waterfall import all_parts, waterfall
+from perfguard.report.rows import case_rows
 from tests.example_attribution import attribution_of
 from tests.html_reports import a_breakdown, a_projection, recorded
 from tests.recorded_runs import FAILING, MACHINE, SLOWER
@@ -98,7 +94,7 @@ def test_a_ring_of_one_part_is_closed():
 
 
 def test_a_forest_has_a_row_for_each_case_and_its_axis_below(compared):
-    chart = forest(compared.result.gate.verdicts, {SLOWER: "#there"})
+    chart = forest(case_rows(compared.result.gate.verdicts), {SLOWER: "#there"})
     rows = {row[0].title or row[0].content: row for row in chart.figure.rows}
     assert len(chart.figure.rows) == len(compared.result.gate.verdicts) + 1
     assert rows[SLOWER][0].link == "#there"
@@ -113,12 +109,12 @@ def test_a_forest_shows_with_an_arrow_what_lies_beyond_its_axis(compared):
     estimate = slower.comparison.estimate
     wide = replace(estimate, interval=replace(estimate.interval, upper=5.0))
     many = [slower] * 9 + [replace(slower, comparison=replace(slower.comparison, estimate=wide))]
-    drawn = forest(many, {}).figure.rows[9][1].content
+    drawn = forest(case_rows(many), {}).figure.rows[9][1].content
     assert [part.children for part in drawn.of_tag("text")] == [("▶",)]
 
 
 def test_a_gate_without_an_effect_has_no_forest(compared):
-    assert forest([verdict_of(compared, FAILING)], {}) is None
+    assert forest(case_rows([verdict_of(compared, FAILING)]), {}) is None
 
 
 def test_pairs_show_every_block_and_mark_what_does_not_count():

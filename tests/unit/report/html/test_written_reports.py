@@ -18,8 +18,8 @@ from perfguard.errors import StoreError, UsageError
 from perfguard.gate.show import show_run
 from perfguard.records.facts import recorded_text
 from perfguard.report.pages.build import read_run, report_on
-from perfguard.report.pages.pages import write_page
 from perfguard.report.pages.raw_files import MOST_RAW_BYTES, arm_facts, raw_files
+from perfguard.report.pages.site import write_page
 from tests.html_reports import a_profile, a_project
 from tests.recorded_runs import DATA, SLOWER
 

@@ -1,4 +1,7 @@
-"""The user's own benchmarks: found in a child of the environment under test, since their files may import torch."""
+"""Which cases a command measures: the built-in ones, the user's own, and those of other tools' suites.
+
+The user's files may import torch, so a child of the environment under test looks for benchmarks in them.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,35 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
+from perfguard.benchmarks.selection import select, suite_cases
 from perfguard.codec import from_builtins
+from perfguard.config import LoadedConfig, suite_specs
 from perfguard.errors import ConfigError
 from perfguard.records.facts import Fact
-from perfguard.records.spec import BenchmarkSpec
+from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
 from perfguard.runner.arms.environment import looks_secret
-from perfguard.runner.process.bundle import START_SCRIPT, build_bundle
-from perfguard.runner.process.launching import launched, run_captured
+from perfguard.runner.arms.resolve import find_interpreter
+from perfguard.runner.process.launching import START_SCRIPT, build_bundle, launched, run_captured
 
 _TIMEOUT_S = 300.0
+_MODULE = "perfguard.worker.adopted.discover"
+_TEXT_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_BENCHMARK_DIR = "benchmarks"
 
 
 def discover(
     project: Path, patterns: Sequence[str], interpreter: str, *, confined: bool = False
 ) -> tuple[BenchmarkSpec, ...]:
-    """Specs of all benchmarks in the files that the patterns match, relative to the project.
-
-    Args:
-        project: Where the files are.
-        patterns: Globs.
-        interpreter: Imports them.
-        confined: Whether they may change no file, and see no credentials.
+    """Specs of all benchmarks in the files of the project that the patterns match; confined ones may change no file.
 
     Raises:
         ConfigError: A pattern matches nothing, a file cannot be imported, or the interpreter fails.
@@ -41,7 +46,6 @@ def discover(
     if not files:
         return ()
     answer = ask_child(interpreter, project, "perfguard.worker.discover", files, confined=confined)
-    raise_errors(answer)
     return tuple(from_builtins(spec, BenchmarkSpec, source="a declared benchmark") for spec in answer["benchmarks"])
 
 
@@ -62,41 +66,28 @@ def matching_files(project: Path, patterns: Sequence[str], *, key: str) -> list[
     return files
 
 
-def raise_errors(answer: dict[str, Any]) -> None:
-    """Raise ConfigError where the child could not import a file."""
-    for error in answer.get("errors", ()):
-        raise ConfigError(f"{error['path']} cannot be imported:\n{error['detail'].strip()}")
-
-
 def ask_child(
     interpreter: str, project: Path, module: str, arguments: Sequence[str], *, confined: bool
 ) -> dict[str, Any]:
     """What a module of the worker prints, in an environment under test.
 
     Raises:
-        ConfigError: The interpreter fails.
+        ConfigError: The interpreter fails, or cannot import a file.
     """
+    environment = {name: value for name, value in os.environ.items() if not (confined and looks_secret(name))}
     with tempfile.TemporaryDirectory(prefix="perfguard-") as place:
         bundle = Path(place) / "lib"
         build_bundle(bundle, tree=None)
-        return _ask(interpreter, bundle, project, (module, *arguments), confined=confined)
+        paths = [str(path) for path in (bundle, project, project / "src") if path.is_dir()]
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+        command = [interpreter, str(bundle / START_SCRIPT), module, *arguments]
+        return _ask(launched(command, writable=() if confined else None), interpreter, project, environment)
 
 
-def _ask(interpreter: str, bundle: Path, project: Path, arguments: Sequence[str], *, confined: bool) -> dict[str, Any]:
-    paths = [str(bundle), str(project)] + ([str(project / "src")] if (project / "src").is_dir() else [])
-    environment = {
-        **{name: value for name, value in os.environ.items() if not (confined and looks_secret(name))},
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONNOUSERSITE": "1",
-    }
+def _ask(command: Sequence[str], interpreter: str, project: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         done = run_captured(
-            launched([interpreter, str(bundle / START_SCRIPT), *arguments], writable=() if confined else None),
-            directory=project,
-            environment=environment,
-            timeout_s=_TIMEOUT_S,
-            ends_what_it_started=True,
+            command, directory=project, environment=environment, timeout_s=_TIMEOUT_S, ends_what_it_started=True
         )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -106,25 +97,18 @@ def _ask(interpreter: str, bundle: Path, project: Path, arguments: Sequence[str]
         raise ConfigError(f"{interpreter} cannot look for benchmarks: {' | '.join(tail) or 'no answer'}") from None
     if not isinstance(answer, dict):
         raise ConfigError(f"{interpreter} gave no usable answer about benchmarks")
+    for failed in answer.get("errors", ()):
+        raise ConfigError(f"{failed['path']} cannot be imported:\n{failed['detail'].strip()}")
     return answer
-
-
-_MODULE = "perfguard.worker.adopted.discover"
-_TEXT_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
-_BENCHMARK_DIR = "benchmarks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suites:
     """What a project's configuration names, relative to the project."""
 
-    asv: str | None = None
-    """asv's configuration file."""
-    pytest: tuple[str, ...] = ()
-    """Globs of test files."""
-    timer: tuple[str, ...] = ()
-    """Globs of files with `torch.utils.benchmark.Timer`."""
+    asv: str | None = None  # asv's configuration file
+    pytest: tuple[str, ...] = ()  # Globs of test files
+    timer: tuple[str, ...] = ()  # Globs of files with `torch.utils.benchmark.Timer`
 
     def __bool__(self) -> bool:
         return bool(self.asv or self.pytest or self.timer)
@@ -134,20 +118,12 @@ class Suites:
 class Adopted:
     """What was found in them."""
 
-    benchmarks: tuple[BenchmarkSpec, ...] = ()
-    """Specs whose targets name a tool."""
-    notes: tuple[Fact, ...] = ()
-    """What is not timed, or otherwise than the tool would."""
+    benchmarks: tuple[BenchmarkSpec, ...] = ()  # Specs whose targets name a tool
+    notes: tuple[Fact, ...] = ()  # What is not timed, or otherwise than the tool would
 
 
 def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = False) -> Adopted:
-    """The cases of other tools' suites.
-
-    Args:
-        project: Where the suites are.
-        suites: Their places.
-        interpreter: Imports them.
-        confined: Whether they may change no file, and see no credentials.
+    """The cases of other tools' suites in a project; confined ones may change no file, and see no credentials.
 
     Raises:
         ConfigError: A place does not exist, a suite cannot be imported, or the interpreter fails.
@@ -161,13 +137,10 @@ def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = F
     }
     wanted = {tool: places for tool, places in wanted.items() if places}
     answer = ask_child(interpreter, project, _MODULE, [json.dumps(wanted)], confined=confined)
-    raise_errors(answer)
-    return Adopted(
-        benchmarks=tuple(
-            from_builtins(spec, BenchmarkSpec, source="an adopted suite") for spec in answer["benchmarks"]
-        ),
-        notes=tuple(from_builtins(note, Fact, source="an adopted suite") for note in answer.get("notes", ())),
-    )
+    source = "an adopted suite"
+    benchmarks = tuple(from_builtins(spec, BenchmarkSpec, source=source) for spec in answer["benchmarks"])
+    notes = tuple(from_builtins(note, Fact, source=source) for note in answer.get("notes", ()))
+    return Adopted(benchmarks=benchmarks, notes=notes)
 
 
 def asv_directory(project: Path, name: str) -> str:
@@ -201,10 +174,69 @@ def without_comments(text: str) -> str:
 
 def clashing(benchmarks: Sequence[BenchmarkSpec]) -> str | None:
     """A case id that stands for two targets, if there is one."""
-    from perfguard.records.spec import expand
-
     known: dict[str, str] = {}
     for case in (case for spec in benchmarks for case in expand(spec)):
         if known.setdefault(case.id, case.target) != case.target:
             return case.id
     return None
+
+
+def load_catalog(loaded: LoadedConfig) -> Catalog:
+    """Built-in and user benchmarks and suites; a user's suite replaces a built-in one of the same name.
+
+    Raises:
+        ConfigError: A user's file cannot be imported, or a benchmark takes a built-in name.
+    """
+    config = loaded.config
+    own, notes = _own_benchmarks(loaded)
+    taken = {spec.name for spec in BENCHMARKS}
+    for spec in own:
+        if spec.name in taken:
+            raise ConfigError(f"{spec.target}: the name {spec.name!r} is built in; choose another")
+    named = {suite.name: suite for suite in (*SUITES, *suite_specs(config))}
+    return Catalog(benchmarks=(*BENCHMARKS, *own), suites=tuple(named.values()), notes=notes)
+
+
+def _own_benchmarks(loaded: LoadedConfig) -> tuple[tuple[BenchmarkSpec, ...], tuple[Fact, ...]]:
+    """Benchmarks that the user's files declare or other tools' suites hold, and what is to be said of them."""
+    config = loaded.config
+    suites = Suites(asv=config.asv, pytest=config.pytest, timer=config.timer)
+    if not config.benchmarks and not suites:
+        return (), ()
+    interpreter = _interpreter(loaded)
+    declared = discover(loaded.rules, config.benchmarks, interpreter, confined=config.confine)
+    adopted = adopt(loaded.rules, suites, interpreter, confined=config.confine)
+    own = (*declared, *adopted.benchmarks)
+    if (clash := clashing(own)) is not None:
+        raise ConfigError(
+            f"two cases are called {clash!r}; name one of them otherwise, or leave one of their files out"
+        )
+    return own, adopted.notes
+
+
+def _interpreter(loaded: LoadedConfig) -> str:
+    asked = loaded.config.python
+    if asked is None:
+        return sys.executable
+    found = find_interpreter(asked, loaded.project)
+    if found is None:
+        origin = loaded.origins.get("python", "built-in")
+        raise ConfigError(f"{origin}: there is no interpreter {asked!r}; give the path of a python executable")
+    return found
+
+
+def selected_cases(catalog: Catalog, *, suite: str, patterns: Sequence[str]) -> tuple[Case, ...]:
+    """The cases of `patterns` where some are given, else of the suite.
+
+    Raises:
+        UsageError: Unknown suite.
+        NothingSelectedError: A pattern matches nothing.
+    """
+    return select(catalog, patterns) if patterns else suite_cases(catalog, suite)
+
+
+def budget_of(catalog: Catalog, loaded: LoadedConfig, suite: str) -> float:
+    """Wall-clock budget: the configured one, else the suite's."""
+    if loaded.config.budget_s is not None:
+        return loaded.config.budget_s
+    return next((s.budget_s for s in catalog.suites if s.name == suite), 600.0)

@@ -1,37 +1,36 @@
-"""Software stacks that live in environments of their own: `perfguard env create ipex`."""
+"""Virtual environments: of software stacks (`perfguard env create ipex`), and of git arms that a command sets up."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfguard.errors import ArmError, HostUnfitError, MeasurementError, UsageError
+from perfguard.runner.arms.environment import looks_secret
+from perfguard.runner.process.launching import launched, run_captured
 
 _STEP_TIMEOUT_S = 3600.0
+_SETUP_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackEnvironment:
     """One stack that perfguard knows how to install."""
 
-    name: str
-    """Name on the command line."""
-    requirements: tuple[str, ...]
-    """What pip installs, exactly pinned."""
-    needs_bytes: int
-    """Free disk space that the installation needs."""
-    pythons: tuple[tuple[int, int], ...]
-    """Python versions that wheels exist for."""
-    warning: str
-    """What the user must know before using it."""
-    check: str
-    """Python code that imports the stack and prints JSON with its versions."""
+    name: str  # Name on the command line
+    requirements: tuple[str, ...]  # What pip installs, exactly pinned
+    needs_bytes: int  # Free disk space that the installation needs
+    pythons: tuple[tuple[int, int], ...]  # Python versions that wheels exist for
+    warning: str  # What the user must know before using it
+    check: str  # Python code that imports the stack and prints JSON with its versions
 
 
 IPEX = StackEnvironment(
@@ -53,11 +52,8 @@ STACKS = {IPEX.name: IPEX}
 
 def environments_home() -> Path:
     """Where stack environments live: `$PERFGUARD_ENVS`, else below the user's data directory."""
-    chosen = os.environ.get("PERFGUARD_ENVS")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser().absolute() / "perfguard" / "envs"
+    return Path(os.environ.get("PERFGUARD_ENVS") or f"{data}/perfguard/envs").expanduser().absolute()
 
 
 def ready_environment(name: str) -> Path:
@@ -76,17 +72,16 @@ def ready_environment(name: str) -> Path:
 def create(name: str, *, progress: Callable[[str], None], recreate: bool = False) -> Path:
     """Make the environment of a stack, check that it works, and return its interpreter.
 
-    Args:
-        name: Name of the stack.
-        progress: Gets one line for each step and for each line of pip.
-        recreate: Remove an existing environment first.
+    An existing environment stays, unless it is to be recreated. Steps and lines of pip go to `progress`.
 
     Raises:
         UsageError: Unknown stack, or no wheels for this Python.
         HostUnfitError: Too little disk space, or a CPU that the stack does not support.
         MeasurementError: The installation failed or gives wrong versions; with the reason.
     """
-    stack = _known(name)
+    if name not in STACKS:
+        raise UsageError(f"unknown stack {name!r}; choose from {', '.join(STACKS)}")
+    stack = STACKS[name]
     if sys.version_info[:2] not in stack.pythons:
         raise UsageError(f"stack {name!r} has no wheels for Python {sys.version_info[0]}.{sys.version_info[1]}")
     home = environments_home() / name
@@ -97,11 +92,11 @@ def create(name: str, *, progress: Callable[[str], None], recreate: bool = False
     _require_space(stack, home)
     shutil.rmtree(home, ignore_errors=True)
     progress(f"making a virtual environment at {home}")
-    _run([sys.executable, "-m", "venv", str(home)], progress)
+    _run_step([sys.executable, "-m", "venv", str(home)], progress)
     python = home / "bin" / "python"
     progress(f"installing {', '.join(stack.requirements)} (several GB; a minute or more)")
     constraints = Path(__file__).with_name(f"constraints-{name}.txt")
-    _run([str(python), "-m", "pip", "install", "-c", str(constraints), *stack.requirements], progress)
+    _run_step([str(python), "-m", "pip", "install", "-c", str(constraints), *stack.requirements], progress)
     versions = check_environment(stack, python)
     (home / "perfguard-ready.json").write_text(json.dumps(versions) + "\n", encoding="utf-8")
     progress(f"ready: {', '.join(f'{key} {value}' for key, value in versions.items())}")
@@ -116,9 +111,9 @@ def check_environment(stack: StackEnvironment, python: Path) -> dict[str, str]:
     """
     done = subprocess.run([str(python), "-c", stack.check], capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
-    if "needs to work with PyTorch" in said:
-        line = next(line for line in said.splitlines() if "needs to work with PyTorch" in line)
-        raise MeasurementError(f"versions do not fit in {python}: {line.strip()}")
+    for line in said.splitlines():
+        if "needs to work with PyTorch" in line:
+            raise MeasurementError(f"versions do not fit in {python}: {line.strip()}")
     if "instruction sets equal or newer than AVX2" in said:
         raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2")
     for line in done.stdout.splitlines():
@@ -127,12 +122,6 @@ def check_environment(stack: StackEnvironment, python: Path) -> dict[str, str]:
             return versions
     tail = said.strip().splitlines()[-1:] or ["no output"]
     raise MeasurementError(f"stack {stack.name!r} does not import in {python}: {tail[0]}")
-
-
-def _known(name: str) -> StackEnvironment:
-    if name not in STACKS:
-        raise UsageError(f"unknown stack {name!r}; choose from {', '.join(STACKS)}")
-    return STACKS[name]
 
 
 def _require_space(stack: StackEnvironment, home: Path) -> None:
@@ -149,15 +138,13 @@ def _require_space(stack: StackEnvironment, home: Path) -> None:
 
 
 def _require_cpu(stack: StackEnvironment) -> None:
-    try:
+    with suppress(OSError):
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    if " avx2 " not in flags.replace("\n", " "):
-        raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2, which this machine does not report")
+        if " avx2 " not in flags.replace("\n", " "):
+            raise HostUnfitError(f"stack {stack.name!r} needs a CPU with AVX2, which this machine does not report")
 
 
-def _run(arguments: list[str], progress: Callable[[str], None]) -> None:
+def _run_step(arguments: list[str], progress: Callable[[str], None]) -> None:
     last: list[str] = []
     try:
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -171,3 +158,61 @@ def _run(arguments: list[str], progress: Callable[[str], None]) -> None:
     if code != 0:
         reasons = [line for line in last if line.startswith("ERROR")] or last[-1:]
         raise MeasurementError(f"{' '.join(arguments[:4])} failed with exit code {code}: {' '.join(reasons)[:600]}")
+
+
+def environment_for_tree(
+    tree: Path,
+    source_id: str,
+    *,
+    command: str,
+    base_interpreter: str,
+    project: Path,
+    writable: tuple[str, ...] | None = None,
+) -> Path:
+    """Interpreter of a venv in which `command` has been run inside `tree`.
+
+    The venv is kept under `.perfguard/envs/` and reused for the same tree, command and interpreter. An editable
+    install would point at a checkout that is gone by then, so the command should install a copy (`pip install .`).
+    The command may change `writable`, the first of it for temporary files, beside the venv; None confines nothing.
+
+    Raises:
+        ArmError: The venv cannot be made or the command fails; with the end of its output.
+    """
+    key = hashlib.sha256(f"{source_id}\0{command}\0{base_interpreter}".encode()).hexdigest()[:16]
+    home = project / ".perfguard" / "envs" / key
+    python = home / "bin" / "python"
+    done = home / "perfguard-ready"
+    if done.is_file() and python.exists():
+        return python
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    rights = None if writable is None else (*writable, str(home))
+    base = shutil.which(base_interpreter) or base_interpreter
+    _run([base, "-m", "venv", str(home)], "the venv cannot be made", tree, None, rights)
+    _run(["/bin/sh", "-c", command], f"the set-up command {command!r} failed", tree, home, rights)
+    done.write_text(f"{source_id}\n{command}\n", encoding="utf-8")
+    return python
+
+
+def _run(arguments: list[str], failure: str, tree: Path, venv: Path | None, writable: tuple[str, ...] | None) -> None:
+    command, environment = launched(arguments, writable=writable), _environment(venv, writable)
+    try:
+        done = run_captured(command, directory=tree, environment=environment, timeout_s=_SETUP_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ArmError(f"{failure}: {error}") from error
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise ArmError(f"{failure} with exit code {done.returncode}:\n{tail}")
+
+
+def _environment(venv: Path | None, writable: tuple[str, ...] | None) -> dict[str, str]:
+    """What an installer needs of perfguard's own environment; no credentials where its command is not trusted."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)
+    if venv is not None:
+        environment["VIRTUAL_ENV"] = str(venv)
+        environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
+    if writable is None:
+        return environment
+    kept = {name: value for name, value in environment.items() if not looks_secret(name)}
+    return {**kept, "TMPDIR": writable[0], "PIP_NO_CACHE_DIR": "1"}

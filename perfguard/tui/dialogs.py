@@ -1,9 +1,9 @@
-"""Dialogs: a line that is asked for, checked and taken only on enter, and a sentence that must be read."""
+"""Dialogs over a screen: a line that is asked for, a sentence that must be read, all keys and signs."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -14,11 +14,27 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from perfguard.errors import UsageError
-from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, line, wrapped
-from perfguard.tui.export import FORMATS
-from perfguard.tui.widgets.texts import Lines
+from perfguard.tui.drawing.spans import EMPTY, Line, Role, Span, labelled, line, wrapped
+from perfguard.tui.keymap import KEYS, Scope, shown_keys
+from perfguard.tui.tables.columns import FORMATS
+from perfguard.tui.widgets.texts import Draw, Lines, Pane
 
 T = TypeVar("T")
+_SIGNS = (
+    ("▲ regressed", Role.SLOWER, "slower than the margin, significantly"),
+    ("▼ faster", Role.FASTER, "improved; it passes"),
+    ("= unchanged", Role.SAME, "the whole interval lies inside the equivalence margin"),
+    ("? inconclusive", Role.OPEN, "too much noise to tell"),
+    ("! different", Role.BROKEN, "the arms do not compute the same"),
+    ("✗ failed", Role.BROKEN, "it cannot be measured"),
+    ("○ open", Role.MUTED, "measured, without an answer yet"),
+    ("(…)", Role.MUTED, "advisory: it cannot fail a gate"),
+)
+_REMAPPING = (
+    "tab moves between panes. Keys are remapped by the ids in brackets: [tool.perfguard.keys] in pyproject.toml, or "
+    "[keys] in perfguard.toml."
+)
+_NAME_WIDTH = 20
 _STARTABLE = (("run",), ("compare",), ("gate",), ("baseline", "update"))
 
 
@@ -112,29 +128,63 @@ def checked_words(text: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-class NoticeDialog(ModalScreen[None]):
+class _TextDialog(ModalScreen[None]):
     """Stays until a key closes it."""
+
+    def __init__(self, pane: Lines | Pane, draw: Draw, classes: str) -> None:
+        super().__init__()
+        self.pane = pane
+        self._draw, self._box = draw, Container(pane, classes=f"dialog {classes}")
+
+    def compose(self) -> ComposeResult:
+        """One pane."""
+        yield self._box
+
+    def on_mount(self) -> None:
+        """Write it."""
+        self.pane.show(self._draw)
+        self.pane.focus()
+
+
+class NoticeDialog(_TextDialog):
+    """A sentence that must be read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "close", id="dialog-close")]
 
     def __init__(self, title: str, sentence: str) -> None:
-        super().__init__()
-        self._title, self._sentence = title, sentence
-        self.text = Lines(id="notice")
+        def draw(width: int, _: int) -> list[Line]:
+            head, closes = line(Span(title, Role.STRONG)), line(Span("esc or enter closes", Role.MUTED))
+            return [head, EMPTY, *wrapped(sentence, width, Role.BROKEN), EMPTY, closes]
 
-    def compose(self) -> ComposeResult:
-        """The sentence."""
-        yield Container(self.text, classes="dialog notice")
+        super().__init__(Lines(id="notice"), draw, "notice")
 
-    def on_mount(self) -> None:
-        """Write it."""
-        self.text.show(lambda width, _: self._lines(width))
 
-    def _lines(self, width: int) -> list[Line]:
-        return [
-            line(Span(self._title, Role.STRONG)),
-            EMPTY,
-            *wrapped(self._sentence, width, Role.BROKEN),
-            EMPTY,
-            line(Span("esc or enter closes", Role.MUTED)),
-        ]
+class HelpDialog(_TextDialog):
+    """Keys and signs; scrolls like any pane."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1,h", "dismiss", "close", id="dialog-close")
+    ]
+
+    def __init__(self, keymap: Mapping[str, str], themes: Sequence[str]) -> None:
+        super().__init__(Pane(id="help"), lambda width, _: _help_lines(keymap, themes, width), "high")
+
+
+def _help_lines(keymap: Mapping[str, str], themes: Sequence[str], width: int) -> list[Line]:
+    """Keys by where they work, then signs and themes; remapped keys as they are now."""
+    lines = [line(Span("perfguard tui", Role.STRONG), "  watches a run and never stops it"), EMPTY]
+    for scope in Scope:
+        lines.append(line(Span(scope.value, Role.TITLE)))
+        for key in KEYS:
+            if key.scope is scope:
+                lines += _entry(shown_keys(keymap.get(key.id, key.keys)), Role.ACCENT, f"{key.text} ({key.id})", width)
+        lines.append(EMPTY)
+    lines.append(line(Span("signs", Role.TITLE)))
+    for sign, role, text in _SIGNS:
+        lines += _entry(sign, role, text, width)
+    lines += [EMPTY, *wrapped(f"themes (--theme, or the palette): {', '.join(themes)}", width, Role.MUTED, indent=2)]
+    return [*lines, EMPTY, *wrapped(_REMAPPING, width, Role.MUTED, indent=2)]
+
+
+def _entry(name: str, role: Role, text: str, width: int) -> list[Line]:
+    return labelled(f"  {name}", text, max(width, _NAME_WIDTH + 10), _NAME_WIDTH, role)

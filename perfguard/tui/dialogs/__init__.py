@@ -1,1 +1,0 @@
-"""Questions that lie over a screen: help, what to start, where to write."""
