@@ -73,10 +73,10 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
     Raises MissingTargetError: the target does not exist in this arm; UnsoundCaseError: nothing callable, no result, not
     finite, or not reproducible.
     """
-    if adopted_target(case["target"]) is not None:
+    if (target := adopted_target(case["target"])) is not None:
         from perfguard.worker.adopted.instances import prepare_adopted
 
-        return prepare_adopted(case, seed=seed, check=check, instances=instances)
+        return prepare_adopted(case, target, seed=seed, check=check, instances=instances)
     factory = load_factory(case["target"])
     call = _set_up(factory, case, seed)
     result = call()

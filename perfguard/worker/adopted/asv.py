@@ -329,12 +329,12 @@ def find_asv(directory: str, found: Found) -> None:
             doc=first_line(benchmark.function.__doc__) or first_line(getattr(benchmark.owner, "__doc__", None)),
         )
     others = tuple(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    notes = (
-        (others, fact("adopted.other_kinds", place=directory, tool=ASV, kinds=others)),
-        (ignored, fact("adopted.ignored_settings", place=directory, tool=ASV, names=tuple(sorted(ignored)))),
-        (skipped, fact("adopted.skipped_by_setup", place=directory, tool=ASV, number=skipped)),
-    )
-    found.notes += [note for is_worth_saying, note in notes if is_worth_saying]
+    if others:
+        found.notes.append(fact("adopted.other_kinds", place=directory, tool=ASV, kinds=others))
+    if ignored:
+        found.notes.append(fact("adopted.ignored_settings", place=directory, tool=ASV, names=tuple(sorted(ignored))))
+    if skipped:
+        found.notes.append(fact("adopted.skipped_by_setup", place=directory, tool=ASV, number=skipped))
 
 
 def _counted_benchmarks(directory: str, kinds: Counter[str]) -> Iterator[AsvBenchmark]:

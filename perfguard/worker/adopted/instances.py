@@ -13,15 +13,8 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
-from perfguard.worker.adopted.found import ASV, PYTEST, adopted_target
-from perfguard.worker.cases import (
-    SEATING_CALLS,
-    MissingTargetError,
-    PreparedCase,
-    checks_of,
-    move_memory,
-    seed_everything,
-)
+from perfguard.worker.adopted.found import ASV, PYTEST, AdoptedTarget
+from perfguard.worker.cases import SEATING_CALLS, PreparedCase, checks_of, move_memory, seed_everything
 
 
 class Instance(NamedTuple):
@@ -127,11 +120,10 @@ def number_of(result: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def prepare_adopted(case: dict[str, Any], *, seed: int, check: bool, instances: int) -> PreparedCase:
+def prepare_adopted(
+    case: dict[str, Any], target: AdoptedTarget, *, seed: int, check: bool, instances: int
+) -> PreparedCase:
     """As `perfguard.worker.cases.prepare_case`, for a case whose target names a tool."""
-    target = adopted_target(case["target"])
-    if target is None:
-        raise MissingTargetError(f"{case['target']!r} names no suite of another tool")
     seed_everything(seed, target.place)  # data that files make when they are imported is the same in both arms
     if target.tool == PYTEST:
         from perfguard.worker.adopted.pytest_cases import prepare_test
