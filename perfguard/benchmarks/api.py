@@ -29,8 +29,7 @@ from typing import TypeVar
 from perfguard.errors import ConfigError
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase
 
-Timed = Callable[[], object]
-"""What is timed: returns the loss (or output tensor) of the call."""
+Timed = Callable[[], object]  # What is timed: returns the loss (or output tensor) of the call
 Factory = Callable[..., Timed]
 F = TypeVar("F", bound=Factory)
 

@@ -29,8 +29,7 @@ IMPLEMENTATIONS = {
     "fused": {"foreach": False, "fused": True},
 }
 """PyTorch's three implementations; on CPU the default is the loop, and fused must be asked for."""
-_LEARNING_RATE = 1e-6
-"""So small that a million steps along a fixed gradient leave the weights of order one."""
+_LEARNING_RATE = 1e-6  # So small that a million steps along a fixed gradient leave the weights of order one
 
 
 def linear(*, m: int, dtype: str, phase: str, in_features: int = 768, out_features: int = 3072) -> Timed:

@@ -15,8 +15,7 @@ from dataclasses import replace
 from perfguard.errors import NothingSelectedError, UsageError
 from perfguard.records.spec import Case, Catalog, Gating, expand
 
-TAG_PREFIX = "tag:"
-"""Marks a pattern that selects by tag: `tag:step`."""
+TAG_PREFIX = "tag:"  # Marks a pattern that selects by tag: `tag:step`
 
 
 def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:

@@ -20,22 +20,18 @@ from perfguard.benchmarks.shared import checked, dtype_of, images, in_memory_for
 from perfguard.benchmarks.stack import prepare
 from perfguard.errors import MeasurementError, UsageError
 
-MODES = ("eager", "compile")
-"""How the model is run; `compile` is torch.compile with Inductor."""
-CLASSES = 1000
-"""Classes of ImageNet."""
+MODES = ("eager", "compile")  # How the model is run; `compile` is torch.compile with Inductor
+CLASSES = 1000  # Classes of ImageNet
 LABEL_SMOOTHING = 0.1
 """As in the MLPerf and torchvision recipes; also keeps the loss on a memorised batch away from zero."""
-OBJECTS = 4
-"""Ground-truth boxes of each image."""
+OBJECTS = 4  # Ground-truth boxes of each image
 RETINANET_LEARNING_RATE = 1e-5
 """Within the reference's warm-up from 1e-7 to 1e-4.
 
 At 1e-4 the fixed batch is memorised in 200 steps, and Adam's second moments of the vanishing gradients become
 denormal numbers, which are slow.
 """
-MASKED_SHARE = 0.15
-"""Share of the tokens that BERT predicts."""
+MASKED_SHARE = 0.15  # Share of the tokens that BERT predicts
 
 
 def training_step(

@@ -18,10 +18,8 @@ from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, format_seconds, printable
 
 _LEAST_INTERVAL_S = 20.0
-_LINES_A_BUDGET = 5
-"""Lines on how far a run is; a longer run has no more of them, just later ones."""
-_MOST_FAILURES = 3
-"""Failed cases that have a line of their own; the result names all of them."""
+_LINES_A_BUDGET = 5  # Lines on how far a run is; a longer run has no more of them, just later ones
+_MOST_FAILURES = 3  # Failed cases that have a line of their own; the result names all of them
 
 
 def make_progress(verbosity: Verbosity, *, clock: Callable[[], float] = time.monotonic) -> Progress:

@@ -38,7 +38,6 @@ class ResolvedArm:
     interpreter: str  # Absolute path of the interpreter
     tree: str | None  # Absolute path of the source tree; None for stored baselines
     bundle: str  # Absolute path of the worker bundle
-    python_path: tuple[str, ...]  # Import path entries, bundle first
     code_roots: tuple[str, ...]  # Directories that hold the code under test
     source_id: str  # Git tree id or content description of the source tree, for attestation
     commit: str | None  # Commit that the source tree is, or was made from; None outside git

@@ -12,14 +12,10 @@ from perfguard.records.verdict import Outcome, Verdict
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_change, format_count, format_share, format_signed_seconds, shorten
 
-MOST_SHOWN = 3
-"""Culprits in any output."""
-_ENOUGH_EXPLAINED = 0.8
-"""Part of the step's difference after which no more culprits are shown."""
-_WORTH_SHOWING = 0.05
-"""Part of the step's difference that a further culprit must have."""
-_SAYS_WHERE = ("optimizer.", "ops.moved")
-"""Beginnings of codes whose headline names the place."""
+MOST_SHOWN = 3  # Culprits in any output
+_ENOUGH_EXPLAINED = 0.8  # Part of the step's difference after which no more culprits are shown
+_WORTH_SHOWING = 0.05  # Part of the step's difference that a further culprit must have
+_SAYS_WHERE = ("optimizer.", "ops.moved")  # Beginnings of codes whose headline names the place
 
 
 class CulpritLine(NamedTuple):

@@ -68,10 +68,8 @@ def _unlinked(line: str) -> str:
     return _REFERENCES.sub(_BREAK, line)
 
 
-MOST_CHARACTERS = 2000
-"""A longer text is cut: names and sentences of perfguard have some hundred characters."""
-LONGEST_NAME = 160
-"""Of a case in a table; where its evidence stands it has all of its name."""
+MOST_CHARACTERS = 2000  # A longer text is cut: names and sentences of perfguard have some hundred characters
+LONGEST_NAME = 160  # Of a case in a table; where its evidence stands it has all of its name
 _ISLAND_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 

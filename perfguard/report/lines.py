@@ -14,8 +14,7 @@ from perfguard.report.culprits import beyond_culprits, change_text, contradictio
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count
 
-SHOWN_CHANGES = 3
-"""Changes of op counts that are shown in full."""
+SHOWN_CHANGES = 3  # Changes of op counts that are shown in full
 _WORTH_A_LINE = (Outcome.REGRESSED, Outcome.IMPROVED)
 SAME_OP_COUNTS = "same op counts: ops, kernels, copies and allocations per step are equal"
 

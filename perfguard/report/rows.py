@@ -73,8 +73,7 @@ MARKS = {
     )
 }
 """What needs a look first."""
-PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)
-"""Outcomes whose reason the table shows already."""
+PLAIN = (Outcome.UNCHANGED, Outcome.SAME_CODE)  # Outcomes whose reason the table shows already
 _RUNS = {
     word: Mark(sign, word, class_)
     for word, sign, class_ in (

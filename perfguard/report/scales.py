@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 _STEPS = (1.0, 2.0, 5.0)
 SMALLEST_LIMIT_RATIO = 0.01
 LARGEST_LIMIT_RATIO = 10.0
-_ENDLESS = 1e300
-"""What is larger counts as infinite: the ends of an axis are computed with it."""
+_ENDLESS = 1e300  # What is larger counts as infinite: the ends of an axis are computed with it
 
 
 def ratio_of(log_ratio: float) -> float:

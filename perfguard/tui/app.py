@@ -29,8 +29,7 @@ from perfguard.tui.widgets.texts import bindings_in
 from perfguard.watch.sources.event_sources import ReplaySource
 
 _SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
-_SEEK_PARTS = 20
-"""A key seeks by one of so many parts of a recording."""
+_SEEK_PARTS = 20  # A key seeks by one of so many parts of a recording
 
 
 class PerfguardApp(ReaderApp):

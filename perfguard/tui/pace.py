@@ -6,18 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""What `+` and `-` choose from."""
-RETRY_S = 0.1
-"""Between two tries to find the gap between samples, which is open for tens of milliseconds."""
-PATIENCE_S = 3.0
-"""A picture that is older than this is painted even while a sample is timed."""
-RESORT_S = 5.0
-"""Rows change places at most so often by themselves."""
-_MEASURED_S = 5.0
-"""Length of the stretches that the reader's own cost is measured over."""
-BUDGET_RATIO = 0.05
-"""Own CPU time over wall time from which on the reader warns."""
+INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # What `+` and `-` choose from
+RETRY_S = 0.1  # Between two tries to find the gap between samples, which is open for tens of milliseconds
+PATIENCE_S = 3.0  # A picture that is older than this is painted even while a sample is timed
+RESORT_S = 5.0  # Rows change places at most so often by themselves
+_MEASURED_S = 5.0  # Length of the stretches that the reader's own cost is measured over
+BUDGET_RATIO = 0.05  # Own CPU time over wall time from which on the reader warns
 
 
 def neighbour(values: Sequence[float], current: float, step: int) -> float:

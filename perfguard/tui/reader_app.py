@@ -25,11 +25,9 @@ from perfguard.tui.themes import DEFAULT_THEME, PLAIN_THEME, THEMES, styles_for
 from perfguard.tui.widgets.texts import Inks
 from perfguard.watch.view.watching import RunWatch
 
-TERMINATED = 128 + signal.SIGTERM
-"""Exit code after SIGTERM, as shells give it."""
+TERMINATED = 128 + signal.SIGTERM  # Exit code after SIGTERM, as shells give it
 _HOST_EVERY_S = 10.0
-_SAID_S = 6.0
-"""A sentence in the status line stays so long."""
+_SAID_S = 6.0  # A sentence in the status line stays so long
 
 
 class ReaderApp(App[int]):

@@ -14,8 +14,7 @@ from textual.theme import Theme
 from perfguard.tui.drawing.spans import Role
 
 DEFAULT_THEME = "perfguard-dark"
-PLAIN_THEME = "perfguard-ansi"
-"""For terminals with 16 colours, and where no colour is wanted."""
+PLAIN_THEME = "perfguard-ansi"  # For terminals with 16 colours, and where no colour is wanted
 
 _CONTRAST_THEME = "perfguard-contrast"
 _RED_GREEN_THEME = "perfguard-red-green"

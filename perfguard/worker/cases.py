@@ -17,12 +17,10 @@ from typing import Any
 
 from perfguard.worker.adopted.found import adopted_target
 
-STATEFUL_PHASES = ("optimizer", "step")
-"""Phases whose result moves on from call to call because weights change."""
+STATEFUL_PHASES = ("optimizer", "step")  # Phases whose result moves on from call to call because weights change
 
 _MAX_PADDING_BYTES = 1024 * 1024
-SEATING_CALLS = 2
-"""Calls that take a further instance's memory and fill the primitive cache before it is timed."""
+SEATING_CALLS = 2  # Calls that take a further instance's memory and fill the primitive cache before it is timed
 _padding: list[bytearray] = []  # Kept for the life of the process, so that what follows stays moved
 
 

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from perfguard.errors import UsageError
 
-NormLayer = Callable[[int], nn.Module]
-"""Makes the normalisation for a number of channels."""
+NormLayer = Callable[[int], nn.Module]  # Makes the normalisation for a number of channels
 
-EXPANSION = 4
-"""Output channels of a bottleneck for each of its planes."""
+EXPANSION = 4  # Output channels of a bottleneck for each of its planes
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Planes and number of the bottlenecks in each stage of a 50-layer network."""
 

@@ -12,10 +12,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-DENSE_FEATURES = 13
-"""Numerical features of a Criteo sample."""
-TABLES = 26
-"""Categorical features of a Criteo sample, one embedding table each."""
+DENSE_FEATURES = 13  # Numerical features of a Criteo sample
+TABLES = 26  # Categorical features of a Criteo sample, one embedding table each
 
 
 class DLRM(nn.Module):

@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-HEAD_DIM = 64
-"""Width of one attention head in every published size of BERT."""
-BERT_DROPOUT = 0.1
-"""Dropout on the embeddings and on both branches of a layer."""
-LSTM_DROPOUT = 0.2
-"""Dropout on the embeddings, between the layers and before the decoder."""
+HEAD_DIM = 64  # Width of one attention head in every published size of BERT
+BERT_DROPOUT = 0.1  # Dropout on the embeddings and on both branches of a layer
+LSTM_DROPOUT = 0.2  # Dropout on the embeddings, between the layers and before the decoder
 
 
 class EncoderLayer(nn.Module):

@@ -17,27 +17,17 @@ from torch.nn import functional
 
 from perfguard.benchmarks.networks.classifiers import ResNetTrunk
 
-_BASE_SIZES = (32, 64, 128, 256, 512)
-"""Smallest anchor of each pyramid level P3 to P7, pixels."""
-_ASPECT_RATIOS = (0.5, 1.0, 2.0)
-"""Height over width."""
-ANCHORS_PER_CELL = 9
-"""Three scales (1, 2^⅓, 2^⅔) times three aspect ratios."""
-FOREGROUND_IOU = 0.5
-"""An anchor with at least this overlap is assigned."""
-BACKGROUND_IOU = 0.4
-"""An anchor below this overlap is background."""
-BACKGROUND = -1
-"""Match of an anchor without an object."""
-IGNORED = -2
-"""Match of an anchor between the thresholds: it has no part in the classification loss."""
-PYRAMID_CHANNELS = 256
-"""Channels of all pyramid levels and head convolutions."""
-PRIOR_PROBABILITY = 0.01
-"""Initial foreground probability of every anchor; sets the classifier's bias."""
+_BASE_SIZES = (32, 64, 128, 256, 512)  # Smallest anchor of each pyramid level P3 to P7, pixels
+_ASPECT_RATIOS = (0.5, 1.0, 2.0)  # Height over width
+ANCHORS_PER_CELL = 9  # Three scales (1, 2^⅓, 2^⅔) times three aspect ratios
+FOREGROUND_IOU = 0.5  # An anchor with at least this overlap is assigned
+BACKGROUND_IOU = 0.4  # An anchor below this overlap is background
+BACKGROUND = -1  # Match of an anchor without an object
+IGNORED = -2  # Match of an anchor between the thresholds: it has no part in the classification loss
+PYRAMID_CHANNELS = 256  # Channels of all pyramid levels and head convolutions
+PRIOR_PROBABILITY = 0.01  # Initial foreground probability of every anchor; sets the classifier's bias
 IMAGE_MEAN = (0.485, 0.456, 0.406)
-IMAGE_STD = (0.229, 0.224, 0.225)
-"""What images are normalised with, by channel."""
+IMAGE_STD = (0.229, 0.224, 0.225)  # What images are normalised with, by channel
 
 
 class AnchorGenerator(nn.Module):

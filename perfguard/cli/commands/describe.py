@@ -27,8 +27,7 @@ from perfguard.records.spec import Case, Catalog, Gating, ParameterValue, SuiteS
 from perfguard.report.messages.catalog import describe
 from perfguard.units import format_count, format_duration, printable
 
-_BESIDE_ID = 28
-"""Columns of the phase and of whether a case gates."""
+_BESIDE_ID = 28  # Columns of the phase and of whether a case gates
 _PACKAGES = (
     "pyperf",
     "torch",

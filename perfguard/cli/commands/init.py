@@ -33,11 +33,9 @@ from perfguard.errors import UsageError
 from perfguard.runner.arms import git
 from perfguard.units import printable
 
-ACTION = f"OWNER/perfguard@v{__version__}"
-"""The action of this version, as the written workflows name it."""
+ACTION = f"OWNER/perfguard@v{__version__}"  # The action of this version, as the written workflows name it
 BENCHMARK = "benchmarks/perf_first_step.py"
-SUITE = "mine"
-"""The suite that is written."""
+SUITE = "mine"  # The suite that is written
 _IGNORED = ".perfguard/"
 _WORKFLOWS = ("perf.yml", "perf-report.yml", "baseline.yml")
 _TOKEN = "PERFGUARD_ACTION"  # noqa: S105 - a word in the templates

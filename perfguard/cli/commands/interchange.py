@@ -25,8 +25,7 @@ EXPORTED = ("pyperf", "asv", "pytorch", "bencher", "github-action", "junit", "op
 """As `perfguard.integrations.formats.exporting.WRITERS` names them, which is not imported for help."""
 IMPORTED = ("auto", "pyperf", "asv", "pytest-benchmark", "google-benchmark", "pytorch", "bencher")
 """As `perfguard.integrations.formats.importing.READERS` names them, which is not imported for help."""
-_SHOWN = 200
-"""Series of a table; the others are counted."""
+_SHOWN = 200  # Series of a table; the others are counted
 _NAMED = 3
 _STYLES = {"slower": "bold red", "faster": "bold green", "equal": "green", "undecided": "yellow", "not-compared": "dim"}
 """By the value of `Difference`."""

@@ -21,8 +21,7 @@ from perfguard.records.facts import fact
 from perfguard.units import format_effect, printable
 
 _LATENCY = "latency"
-_NS, _MS = 1e9, 1e3
-"""Of Bencher's latency and of charts, in a second."""
+_NS, _MS = 1e9, 1e3  # Of Bencher's latency and of charts, in a second
 _MEASURES = {_LATENCY: suites.SECONDS, "throughput": "1/s", "file-size": "B", "build-time": suites.SECONDS}
 """Units of Bencher's built-in measures."""
 

@@ -38,8 +38,7 @@ WRITERS: dict[str, Callable[[RunExport], bytes]] = {
 WITH_SAMPLES = ("csv", "parquet")
 """Formats that hold either verdicts or raw samples; all others have one layout."""
 
-_Samples = dict[tuple[str, str], list[ProcessSamples]]
-"""By role of the arm and case."""
+_Samples = dict[tuple[str, str], list[ProcessSamples]]  # By role of the arm and case
 
 
 def export(

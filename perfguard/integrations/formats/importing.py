@@ -25,8 +25,7 @@ from perfguard.units import printable
 
 AUTO = "auto"
 STDIN = "-"
-MIN_PROCESSES = 2
-"""Fewer say nothing on how processes differ."""
+MIN_PROCESSES = 2  # Fewer say nothing on how processes differ
 _UNKNOWN_SPEED = 1.0
 """Stands for the control workload where none was timed: the same on both sides, so it says that the machine was as
 fast."""

@@ -20,18 +20,13 @@ from perfguard.units import format_bytes, printable
 
 MAX_FILE_BYTES = 128 * 1024**2
 """Larger files are refused, unpacked ones too; a hundred thousand rounds of one test take five megabytes."""
-MAX_SERIES = 100_000
-"""More series than this are refused."""
-MAX_NAME = 1024
-"""Longest name of a benchmark, as in Bencher's own limit."""
+MAX_SERIES = 100_000  # More series than this are refused
+MAX_NAME = 1024  # Longest name of a benchmark, as in Bencher's own limit
 SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Times outside of this are no times of an iteration; inside, no sum or square of them overflows."""
-SECONDS_IN = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-"""Units of time that files name."""
-_LARGEST = 1e30
-"""The same limit for values that are no times."""
-_MOST = 1e15
-"""More values, iterations or threads than this are no count."""
+SECONDS_IN = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}  # Units of time that files name
+_LARGEST = 1e30  # The same limit for values that are no times
+_MOST = 1e15  # More values, iterations or threads than this are no count
 _GZIP = b"\x1f\x8b"
 _SHOWN = 60
 

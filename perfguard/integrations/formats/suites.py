@@ -16,12 +16,9 @@ from perfguard.records.result import RunResult
 
 IMPORT_SCHEMA = 2
 
-TIME = "time"
-"""The metric that all formats with times share: seconds of one iteration."""
-SECONDS = "s"
-"""The unit of times."""
-_LAST = 253_402_300_800
-"""Python's dates end with the year 9999."""
+TIME = "time"  # The metric that all formats with times share: seconds of one iteration
+SECONDS = "s"  # The unit of times
+_LAST = 253_402_300_800  # Python's dates end with the year 9999
 
 
 class Difference(str, Enum):

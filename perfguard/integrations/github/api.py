@@ -17,8 +17,7 @@ from perfguard.store.artifacts import MOST_ZIP_BYTES
 DEFAULT_URL = "https://api.github.com"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.\.?$)[A-Za-z0-9_.-]+")
 _CHUNK_BYTES = 1 << 20
-_SLACK_BYTES = 1 << 20
-"""How much larger than announced an artifact may be."""
+_SLACK_BYTES = 1 << 20  # How much larger than announced an artifact may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from perfguard.integrations.github.pull_requests import reproducing
 from perfguard.report.comment.comment import CommentContext, marker_line, render_comment
 from perfguard.store.artifacts import result_in_zip
 
-MOST_GATES = 8
-"""Comments for one run; a workflow of a stranger could leave any number of artifacts."""
+MOST_GATES = 8  # Comments for one run; a workflow of a stranger could leave any number of artifacts
 _ARTIFACT = re.compile(r"perfguard-(?P<name>[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*)-(?P<attempt>[0-9]{1,4})")
 _LONGEST_NAME = 80
 _RUN = re.compile(r"<!-- run (\d{1,19})\.(\d{1,9}) -->")

@@ -23,8 +23,7 @@ _API_VERSION = "2022-11-28"
 """Also what GitHub Enterprise Server knows; a version that a server does not know is refused."""
 _TIMEOUT_S = 60.0
 _LONGEST_WAIT_S = 300.0
-_LIMIT_WAIT_S = 60.0
-"""GitHub asks for a minute where it names no time."""
+_LIMIT_WAIT_S = 60.0  # GitHub asks for a minute where it names no time
 
 T = TypeVar("T")
 

@@ -30,8 +30,7 @@ from perfguard.report.lines import names_in
 from perfguard.report.messages.catalog import describe_all
 from perfguard.units import printable
 
-MOST_ANNOTATIONS = 10
-"""GitHub shows no more of one kind in a step."""
+MOST_ANNOTATIONS = 10  # GitHub shows no more of one kind in a step
 _LONGEST_MESSAGE = 1000
 
 

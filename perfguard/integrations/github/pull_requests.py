@@ -19,10 +19,8 @@ from perfguard.units import format_count
 TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
 """Variables that let whoever reads them act for the job."""
 PARENT, MERGE_BASE = "parent", "merge-base"
-_CHECKOUTS = "arms"
-"""What folders with checkouts begin with."""
-_MOST_BYTES = 32 * 1024**2
-"""Of a proposed baseline."""
+_CHECKOUTS = "arms"  # What folders with checkouts begin with
+_MOST_BYTES = 32 * 1024**2  # Of a proposed baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

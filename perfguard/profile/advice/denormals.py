@@ -27,18 +27,15 @@ cases (pytorch#23862)."""
 SLOWER_THAN_PEERS_BY = 10.0
 """The same against ops elsewhere in the step. Memory that is new to the process made equal ops of one step three to
 four times slower where it was first used, which must not pass for their data."""
-LEAST_CALL_S = 20e-6
-"""Seconds a call from which the time of an op is that of its data, and not of its dispatch."""
-LEAST_PEERS = 3
-"""Ops of the same kind that a suspect is compared with: the median of two is either of them."""
+LEAST_CALL_S = 20e-6  # Seconds a call from which the time of an op is that of its data, and not of its dispatch
+LEAST_PEERS = 3  # Ops of the same kind that a suspect is compared with: the median of two is either of them
 
 _FLUSHED = frozenset({"f32", "f64", "bf16"})
 """dtypes that denormals slow and flushing helps; in f16 a denormal is an ordinary f32 once it is converted
 (pytorch#150007)."""
 _SHOWN_SUSPECTS = 3
 
-_Suspect = tuple[OpTotal, dict[str, Value]]
-"""An op that is slow for what it is, and what it was compared with."""
+_Suspect = tuple[OpTotal, dict[str, Value]]  # An op that is slow for what it is, and what it was compared with
 
 
 def denormals(evidence: Evidence) -> Iterator[Hint]:

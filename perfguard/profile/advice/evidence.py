@@ -21,12 +21,9 @@ from perfguard.records.steps.program import ProgramFacts
 
 LEAST_STEPS = 5
 """Steps from which the fastest of them says what an op needs; on a busy host, all of three may hold a burst."""
-CHANNELS_LAST = frozenset({"channels_last", "channels_last_3d"})
-"""Layouts with the channels the fastest."""
-LOW_PRECISION = frozenset({"bf16", "f16"})
-"""dtypes with less than half of f32's bits of precision."""
-FLOATING = LOW_PRECISION | {"f32", "f64"}
-"""dtypes of numbers that are computed with."""
+CHANNELS_LAST = frozenset({"channels_last", "channels_last_3d"})  # Layouts with the channels the fastest
+LOW_PRECISION = frozenset({"bf16", "f16"})  # dtypes with less than half of f32's bits of precision
+FLOATING = LOW_PRECISION | {"f32", "f64"}  # dtypes of numbers that are computed with
 
 _SHAPE = re.compile(r"\[([\d,]*)\]")
 _LIST = re.compile(r"\{\d+:(\d+)\}")

@@ -25,8 +25,7 @@ _CONVOLUTION = "aten::convolution"
 """Every convolution of eager mode passes through it once, with its tensors as the program gave them."""
 _MOVES = frozenset({Group.COPY, Group.VIEWS, Group.CONVOLUTION})
 """Ops whose task it is to change a layout, or that leave the reading to others."""
-_COPY = "aten::copy_"
-"""What every copy ends in."""
+_COPY = "aten::copy_"  # What every copy ends in
 _DOUBLE = "f64"
 _REDUCES = frozenset({Group.REDUCTION, Group.SOFTMAX, Group.LOSS})
 _WRAPPERS = frozenset({"cross_entropy_loss", "nll_loss", "nll_loss_nd", "log_softmax", "softmax"})

@@ -14,8 +14,7 @@ from perfguard.records.steps.ops import OpTotal, PrimitiveTotal, StepPhase
 WORTH_TELLING = 0.01
 """Part of a step from which a finding is reported. Gates see slowdowns from 0.5 % on; what takes less than 1 % of a
 step would have to lose half of that to be seen."""
-WORTH_A_CHANGE = 0.05
-"""Part of a step from which a finding is notable: a tenth of it is still what a gate sees."""
+WORTH_A_CHANGE = 0.05  # Part of a step from which a finding is notable: a tenth of it is still what a gate sees
 
 
 @dataclass(frozen=True, slots=True)

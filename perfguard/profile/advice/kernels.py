@@ -21,8 +21,7 @@ _CONVOLUTIONS = frozenset({"convolution", "deconvolution"})
 _COMPOSED = frozenset({"rnn"})
 """Primitives that oneDNN calls `ref` because they loop over optimised products. Source: oneDNN
 src/cpu/rnn/ref_rnn.hpp."""
-_SMALL_IMAGE = 20_480
-"""Values up to which torch calls an image small."""
+_SMALL_IMAGE = 20_480  # Values up to which torch calls an image small
 _SLOW_CONVOLUTIONS = CONVOLUTIONS - {"mkldnn_convolution", "_nnpack_spatial_convolution"}
 
 _CAPS: Mapping[str, frozenset[str]] = {
@@ -36,8 +35,7 @@ _CAPS: Mapping[str, frozenset[str]] = {
 _COMPUTED_BY_LIBRARIES = frozenset({Group.CONVOLUTION, Group.MATMUL, Group.RECURRENT, Group.ATTENTION})
 _NARROWEST = {"bf16": "jit:avx512_core_bf16", "f16": "jit:avx512_core_fp16"}
 """The narrowest AVX-512 that computes in a dtype."""
-_CONVERTS = "avx2_vnni_2"
-"""Converts both dtypes in hardware, though it is narrower."""
+_CONVERTS = "avx2_vnni_2"  # Converts both dtypes in hardware, though it is narrower
 
 
 def reference_kernels(evidence: Evidence) -> Iterator[Hint]:

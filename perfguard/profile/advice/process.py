@@ -25,11 +25,9 @@ machines, so half of it must still be worth a report."""
 KEEPING_VARIABLES = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 """With these, glibc takes memory once and keeps it."""
 CAPACITY_VARIABLE = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-LARGE_CAPACITY = "16384"
-"""More primitives than a step has calls of oneDNN, so that what still misses is new."""
+LARGE_CAPACITY = "16384"  # More primitives than a step has calls of oneDNN, so that what still misses is new
 
-_MOSTLY = 0.8
-"""Part of the loading time in no op from which it may be anything, not only loading."""
+_MOSTLY = 0.8  # Part of the loading time in no op from which it may be anything, not only loading
 _COMPILER_EVENTS = {"graph_break": "graph_breaks", "recompile": "recompiles"}
 """Events of the compiler that cost something, with their codes; the others count what it did as it should."""
 

@@ -16,10 +16,8 @@ from perfguard.profile.op_times.arm_profile import ArmProfile
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.steps.ops import Attribution, ChangeClass, Culprit, OpCountKind, StepBalance
 
-WORTH_NAMING = 0.05
-"""Part of the step's difference that a culprit must have beside others."""
-_MOST_OF_IT = 0.5
-"""A change may explain the step's difference where its own interval reaches this part of it."""
+WORTH_NAMING = 0.05  # Part of the step's difference that a culprit must have beside others
+_MOST_OF_IT = 0.5  # A change may explain the step's difference where its own interval reaches this part of it
 SIMILAR = 0.25
 """A rise and a fall are the same cost where they differ by at most this part of the larger one, and a step is unchanged
 where it differs by at most this part of the rise, if no interval says it."""

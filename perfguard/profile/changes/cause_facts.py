@@ -20,10 +20,8 @@ from perfguard.profile.op_times.typical_steps import FloatArray
 from perfguard.records.facts import Fact, Value, fact
 from perfguard.records.steps.ops import ChangeClass, StepPhase
 
-_DOMINANT = 0.8
-"""Part of a cause's difference from which one module, or one op, speaks for all of it."""
-_FUSED = "_fused_"
-"""How the op of an optimizer begins that updates all parameters at once."""
+_DOMINANT = 0.8  # Part of a cause's difference from which one module, or one op, speaks for all of it
+_FUSED = "_fused_"  # How the op of an optimizer begins that updates all parameters at once
 _COUNTED = 0.25
 """Ops are counted that have at least this part of the longest one's time: not wrappers, nor allocations for it."""
 _COUNTED_FOR_FUSED = 0.1
@@ -32,8 +30,7 @@ _GOOD_PART = 0.5
 """A phase is named that has at least this part of what the largest has: which of two halves is larger is noise."""
 _TENSOR_CODES = {CauseKind.LAYOUT: "layout", CauseKind.DTYPE: "dtype", CauseKind.SHAPE: "shapes"}
 
-_Told = tuple[str, dict[str, Value]]
-"""A code and its values."""
+_Told = tuple[str, dict[str, Value]]  # A code and its values
 _Key = TypeVar("_Key", bound=Hashable)
 
 

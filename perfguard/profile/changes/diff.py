@@ -19,8 +19,7 @@ from perfguard.records.steps.ops import ChangeClass, OpDelta, StepBalance
 from perfguard.stats.moderated import Differences, SharedNoise, estimate_noise, mean_differences
 from perfguard.stats.p_values import benjamini_hochberg
 
-LEVEL = 0.95
-"""Of every interval."""
+LEVEL = 0.95  # Of every interval
 PRECISION = 0.03
 """Of the step: how far the 95 % interval of a difference may reach to either side. Parts of the difference that are
 smaller than that are hard to tell from noise, and regressions that are worth a look are hardly smaller."""
@@ -30,8 +29,7 @@ MATERIAL_RATIO = 0.001
 """Differences below this part of the step are no one's culprit. Ops that are too small to differ by more are not tested
 one by one, so a thousand wrappers of a microsecond do not raise the bar for the rest."""
 
-EXACT = BEFORE | AFTER | {ChangeClass.OTHER_IMPLEMENTATION}
-"""Changes that are counted, not measured."""
+EXACT = BEFORE | AFTER | {ChangeClass.OTHER_IMPLEMENTATION}  # Changes that are counted, not measured
 _COUNTED = {
     (1, True): ChangeClass.MORE_CALLS,
     (1, False): ChangeClass.NEW,

@@ -38,8 +38,7 @@ from perfguard.profile.trace.op_groups import group_of
 from perfguard.records.facts import Severity, Value
 from perfguard.records.steps.ops import OpCountKind, StepPhase
 
-_BROKEN, _JOINED = -1, 1
-"""Sign of the change of the fused op's calls."""
+_BROKEN, _JOINED = -1, 1  # Sign of the change of the fused op's calls
 _LIST = re.compile(r"\{(?P<tensors>\d+):(?P<elements>\d+)\}")
 """The shape of a list of tensors: how many, and how many elements together."""
 _STYLES = ("fused", "_foreach_", "")
@@ -47,8 +46,7 @@ _STYLES = ("fused", "_foreach_", "")
 _SIDES: Sequence[Callable[[Counts], int]] = (lambda counts: counts.before, lambda counts: counts.after)
 _CONVOLUTION_PRIMITIVES = ("convolution", "deconvolution", "reorder", "sgemm", "dgemm", "gemm_")
 """What convolutions execute in oneDNN and MKL."""
-_BIAS_GRADIENT = "aten::sum"
-"""oneDNN computes it along with that of the weights."""
+_BIAS_GRADIENT = "aten::sum"  # oneDNN computes it along with that of the weights
 
 
 def fusions(residue: Residue) -> Iterable[Change]:

@@ -29,8 +29,7 @@ ATTENDANTS = _names(
 CASTS = frozenset({"to", "_to_copy", "copy_", "type_as"})
 """Copies by which autocast and `.to(dtype)` change a dtype."""
 
-REORDER = "reorder"
-"""oneDNN's primitive that copies a tensor into another layout."""
+REORDER = "reorder"  # oneDNN's primitive that copies a tensor into another layout
 
 _CALLS: dict[str, set[str]] = defaultdict(set)
 """Ops that an op calls directly: a wrapper stands for what it calls."""

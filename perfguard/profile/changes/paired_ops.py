@@ -23,8 +23,7 @@ from perfguard.records.steps.ops import PYTHON_OP, ChangeClass, OpKey, StepPhase
 
 BEFORE = frozenset({ChangeClass.GONE, ChangeClass.FEWER_CALLS})
 """Changes of an op that the baseline has more of."""
-AFTER = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS})
-"""Changes of an op that the candidate has more of."""
+AFTER = frozenset({ChangeClass.NEW, ChangeClass.MORE_CALLS})  # Changes of an op that the candidate has more of
 LAYOUT_COPIES = frozenset(
     {"copy_", "clone", "contiguous", "empty_like", "empty_strided", "reorder", "to_mkldnn", "CloneBackward0"}
 )

@@ -18,11 +18,9 @@ from perfguard.profile.libraries.verbose import PrimitiveCall
 from perfguard.records.facts import Fact, fact
 from perfguard.records.steps.projection import Projected
 
-DEFAULT_BUDGET_S = 0.1
-"""Seconds that one problem is timed for; benchdnn takes 10 ms to 60 s."""
+DEFAULT_BUDGET_S = 0.1  # Seconds that one problem is timed for; benchdnn takes 10 ms to 60 s
 _SHORTEST_MS = 10
-OUTPUT_TEMPLATE = "perf,%engine%,%impl%,%0time%"
-"""What to ask for: the implementation, and the mean time in ms."""
+OUTPUT_TEMPLATE = "perf,%engine%,%impl%,%0time%"  # What to ask for: the implementation, and the mean time in ms
 _MEAN_TIME = "%0time%"
 _WORDS = {_MEAN_TIME: r"(?P<mean_ms>\d+(?:\.\d+)?(?:e[+-]?\d+)?)", "%impl%": "(?P<impl>[^,]*)"}
 _ANNOUNCEMENT = "Output template: "

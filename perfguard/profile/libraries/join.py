@@ -23,18 +23,15 @@ from perfguard.records.steps.ops import OpKey, PrimitiveTotal
 
 NO_LIBRARY = "no library"
 """Of an op that called neither oneDNN nor MKL: torch's own loops compute it, or ops that it calls."""
-MAX_OFFSET_NS = 1_000_000_000
-"""Clocks farther apart than this are not brought together."""
+MAX_OFFSET_NS = 1_000_000_000  # Clocks farther apart than this are not brought together
 _NS_PER_S = 1_000_000_000
 _REORDER = "reorder"
 _BOTH_LIBRARIES = frozenset({"onednn", "mkl"})
 _ENOUGH = 0.9
 """Share of the calls that must lie in an op of their kind for an offset of zero to be right. A few may be of ops with
 unusual names, and a small offset would always be found that suits them, too."""
-_MOST_CALLS = 256
-"""The longest calls are enough: they fit into the fewest ops."""
-_MOST_PAIRS = 4_000_000
-"""Of a call and an op, for time and memory: fewer calls where there are many ops."""
+_MOST_CALLS = 256  # The longest calls are enough: they fit into the fewest ops
+_MOST_PAIRS = 4_000_000  # Of a call and an op, for time and memory: fewer calls where there are many ops
 _GROUPS = {
     "convolution": frozenset({Group.CONVOLUTION, Group.OTHER}),
     "deconvolution": frozenset({Group.CONVOLUTION, Group.OTHER}),

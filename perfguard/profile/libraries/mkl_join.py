@@ -34,8 +34,7 @@ _DTYPES = (("gemm_bf16", "bf16"), ("gemm_f16", "f16"), ("s", "f32"), ("d", "f64"
 _SIZES_OF_ROUTINES = (("gemm", 3), ("gemv", 2), ("dot", 1))
 _OWN_SIZES = frozenset({Group.ATTENTION, Group.CONVOLUTION, Group.RECURRENT, Group.LINALG, Group.OTHER})
 """Ops that multiply matrices of other sizes than their tensors."""
-_IM2COL = "slow_conv2d"
-"""In the names of convolutions that multiply whole images, whose sizes are known."""
+_IM2COL = "slow_conv2d"  # In the names of convolutions that multiply whole images, whose sizes are known
 _BATCHED = frozenset({"bmm", "baddbmm"})
 _SMALLEST_BATCHED = 400
 """Multiplications in one product of a batch below which torch does them itself: `bmm_out_or_baddbmm_` in
@@ -48,8 +47,7 @@ _BLOCK_PRODUCTS = {
 _STRIDES = (1, 2, 4)
 _SHAPE = re.compile(r"\[(\d+(?:,\d+)*)\]", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
-_MOST_CELLS = 500_000
-"""Items times takers that are looked at."""
+_MOST_CELLS = 500_000  # Items times takers that are looked at
 _LONG_AGO, _LATER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 

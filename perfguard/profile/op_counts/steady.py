@@ -33,11 +33,9 @@ from perfguard.records.steps.ops import OpCountKind, OpCountRow, OpCounts, StepP
 
 CACHE_MISS = "cache_miss"
 """Name of the rows that count primitives which had to be made; their detail says of which primitive."""
-ALLOCATIONS = "allocations"
-"""Name of the rows that count allocations."""
+ALLOCATIONS = "allocations"  # Name of the rows that count allocations
 
-UNPLACED = "(unplaced)"
-"""Module of library calls of which it is not known what op made them."""
+UNPLACED = "(unplaced)"  # Module of library calls of which it is not known what op made them
 
 ROW_ORDER = attrgetter("kind", "phase", "module", "name", "detail", "implementation")
 """Sorts rows; two rows of op counts differ in it."""
@@ -46,8 +44,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _NOT_OPS = ("autograd::", "torch::autograd::", "profiler::", "perfguard::", "module:")
 _SCRATCHPAD = "attr-scratchpad:"
-_ATTEMPTS = "frames"
-"""Frames that the compiler looked at, whatever came of it: no property of the step."""
+_ATTEMPTS = "frames"  # Frames that the compiler looked at, whatever came of it: no property of the step
 
 
 def op_counts_of(rows: Iterable[OpCountRow], *, case_id: str, isa_class: str, torch: str) -> OpCounts:

@@ -24,15 +24,12 @@ from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
 from perfguard.records.steps.ops import PYTHON_OP, OpTotal, PrimitiveTotal, StepPhase
 from perfguard.records.steps.profile import Breakdown, PhaseShare, Slice
 
-OPTIMIZER_KERNELS = "optimizer kernels"
-"""All ops of the optimizer's phase, whatever they do."""
-MKL_GEMM = "MKL gemm"
-"""All of MKL's matrix products; other routines go by their own name."""
+OPTIMIZER_KERNELS = "optimizer kernels"  # All ops of the optimizer's phase, whatever they do
+MKL_GEMM = "MKL gemm"  # All of MKL's matrix products; other routines go by their own name
 
 _ALSO_COMPUTE = frozenset({Group.ATTENTION, Group.OTHER, Group.PYTHON})
 """Where the time around primitives need not be theirs: ops that do a part themselves, unknown ones, and no op."""
-_SHARES = 1000
-"""Shares are in tenths of a percent."""
+_SHARES = 1000  # Shares are in tenths of a percent
 _DIRECTIONS = {StepPhase.FORWARD: "forward", StepPhase.LOSS: "forward", StepPhase.BACKWARD: "backward"}
 
 

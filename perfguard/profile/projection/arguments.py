@@ -20,8 +20,7 @@ _LONG_PREFIXES = {"f": "fp", "i": "int", "u": "uint", "c": "complex"}
 _NO_TENSOR = frozenset({"", "Scalar", "ScalarList", TENSOR_LIST})
 _SCALAR_TYPES = {**dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "fp16", "fp32", "fp64"))), 15: "bf16"}
 """By the number with which a dtype is recorded as an argument. Source: torch/headeronly/core/ScalarType.h."""
-FLOATING = frozenset({"fp64", "fp32", "bf16", "fp16"})
-"""dtypes of real numbers."""
+FLOATING = frozenset({"fp64", "fp32", "bf16", "fp16"})  # dtypes of real numbers
 
 
 class Tensor(NamedTuple):

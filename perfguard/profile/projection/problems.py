@@ -32,10 +32,8 @@ from perfguard.records.steps.ops import StepPhase
 
 ACCUMULATION = "torch::autograd::AccumulateGrad"
 """Node of autograd that adds a gradient to a parameter's; called with the gradient."""
-TENSOR_LIST = "TensorList"
-"""Type of an argument that is a list of tensors."""
-LONGEST_LIST = 30
-"""Tensors of the longest list whose sizes a trace holds."""
+TENSOR_LIST = "TensorList"  # Type of an argument that is a list of tensors
+LONGEST_LIST = 30  # Tensors of the longest list whose sizes a trace holds
 _NS_PER_S = 1e9
 
 

@@ -39,8 +39,7 @@ _TRUE_OR_FALSE = frozenset(
         "lt", "ne", "not_equal",
     }
 )  # fmt: skip
-_LISTS_DTYPE = "fp32"
-"""Traces do not record what is in a list of tensors; it is what parameters are trained in."""
+_LISTS_DTYPE = "fp32"  # Traces do not record what is in a list of tensors; it is what parameters are trained in
 
 
 def work_of(problem: Problem) -> Work | None:

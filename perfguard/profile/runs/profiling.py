@@ -37,8 +37,7 @@ from perfguard.runner.profiling.scripts import Script, ScriptProfiling, profile_
 from perfguard.runner.session import Request, Session, open_session
 from perfguard.units import as_text
 
-PROFILES = "profiles"
-"""Folder of a run that holds its traces and logs."""
+PROFILES = "profiles"  # Folder of a run that holds its traces and logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,12 +38,9 @@ from perfguard.runner.profiling.replays import (
 )
 from perfguard.runner.session import Session
 
-DEFAULT_BUDGET_S = 30.0
-"""Seconds for the replays of one case; as long again for benchdnn where it is installed."""
-_SLOWER = 1.5
-"""Times as long alone as in the step: beyond what scatter explains, so it becomes a note."""
-_MOST_TRACES = 12
-"""So many say what a step is made of; more only take longer to read."""
+DEFAULT_BUDGET_S = 30.0  # Seconds for the replays of one case; as long again for benchdnn where it is installed
+_SLOWER = 1.5  # Times as long alone as in the step: beyond what scatter explains, so it becomes a note
+_MOST_TRACES = 12  # So many say what a step is made of; more only take longer to read
 
 
 def project_cases(session: Session, starter: ProcessStarter, found: Profiled) -> dict[str, CaseProjection]:

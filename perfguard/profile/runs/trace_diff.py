@@ -23,8 +23,7 @@ from perfguard.records.steps.ops import Attribution
 
 WORTH_A_PROCESS_BYTES = 40_000_000
 """Of text in the smaller trace. Another process must start and import numpy first, which small traces do not repay."""
-_PACKED = 20
-"""Bytes of text in a byte of gzip, roughly."""
+_PACKED = 20  # Bytes of text in a byte of gzip, roughly
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

@@ -20,14 +20,10 @@ from perfguard.records.steps.ops import StepPhase
 RoleArray = npt.NDArray[np.int8]
 PhaseArray = npt.NDArray[np.int8]
 
-PHASES = tuple(StepPhase)
-"""Phases by their number in arrays."""
-NO_STEP = -1
-"""Step of events outside all of them."""
-NO_EVENT = -1
-"""Position of no event; the last one, where some arrays have an element for it."""
-_OUTSIDE = -1
-"""Number of no phase: of an event that lies in nothing that has one."""
+PHASES = tuple(StepPhase)  # Phases by their number in arrays
+NO_STEP = -1  # Step of events outside all of them
+NO_EVENT = -1  # Position of no event; the last one, where some arrays have an element for it
+_OUTSIDE = -1  # Number of no phase: of an event that lies in nothing that has one
 _ORDERS_OF_GRADIENTS = 3
 _LOAD, _FORWARD, _LOSS, _BACKWARD, _OPTIMIZER = range(len(PHASES))
 _NAMES_MODULE = np.array([role not in {Role.NONE, Role.STEP, Role.LOSS_OP, Role.LOADER} for role in Role])
@@ -51,8 +47,7 @@ def _inherited() -> PhaseArray:
     return table
 
 
-_INHERITED = _inherited()
-"""Phase of an event: `_INHERITED[phase of its parent, its own role]`."""
+_INHERITED = _inherited()  # Phase of an event: `_INHERITED[phase of its parent, its own role]`
 
 
 class _Mark(IntEnum):

@@ -38,8 +38,7 @@ class Signature:
     """`channels_last contiguous`, `strided` for all others, `list` for a list; empty where the trace has no strides."""
 
 
-NO_TENSORS = Signature()
-"""Of what was called with none, or of a trace without shapes."""
+NO_TENSORS = Signature()  # Of what was called with none, or of a trace without shapes
 
 
 def read_signature(encoded: bytes) -> Signature:
@@ -104,8 +103,7 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]
 
 Key = TypeVar("Key", bound=Hashable)
 
-NO_SEQUENCE = -1
-"""Sequence number of events that autograd gave none."""
+NO_SEQUENCE = -1  # Sequence number of events that autograd gave none
 
 
 class EventKind(IntEnum):

@@ -24,8 +24,7 @@ PIECE_BYTES = 1 << 20
 """Read at a time: what is decoded from it, a few thousand events, stays in the processor's caches."""
 _SMALL_BYTES = 1 << 9
 """Unpacked at a time once a file is known to be damaged: so much is lost before the damage."""
-LONGEST_BYTES = 1 << 25
-"""Without one whole event in so many bytes, a file is no trace."""
+LONGEST_BYTES = 1 << 25  # Without one whole event in so many bytes, a file is no trace
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN_EVENTS = re.compile(rb"\s*,\s*(?=\{)")
@@ -33,8 +32,7 @@ _SEPARATORS = b", \t\r\n"
 _CLOSING = ord("]")
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31
-_ATTEMPTS = 4
-"""Boundaries that are tried before more is read: the last one may lie inside an event."""
+_ATTEMPTS = 4  # Boundaries that are tried before more is read: the last one may lie inside an event
 _MOST_OBJECTS = 200
 """In one event that was cut off; each is tried as its end, which means reading all that stands before it."""
 _LAST_BYTES = 32

@@ -10,8 +10,7 @@ from perfguard.records.protocol import LINE_PREFIX, MODULE_PREFIX, STEP_WINDOW
 
 PROFILER_STEP = "ProfilerStep#"
 """How the windows begin that a profiler with a schedule records: `ProfilerStep#5`."""
-FRAME_OF_MODULE = "nn.Module: "
-"""How the frames of modules begin: `nn.Module: Conv2d_0`."""
+FRAME_OF_MODULE = "nn.Module: "  # How the frames of modules begin: `nn.Module: Conv2d_0`
 
 GENERATED_FUNCTION = "GeneratedBackwardFor_"
 """How the functions begin that torch makes of custom ops with a gradient: `GeneratedBackwardFor_NAMESPACE_OP_OVERLOAD`.

@@ -22,8 +22,7 @@ from perfguard.records.steps.ops import PYTHON_OP, OpKey
 LineTimes = Mapping[OpKey, Mapping[str, float]]
 """Mean seconds of each line in a step, by the place that is in no op; only lines that are known."""
 _NS_PER_S = 1e9
-NO_OP = -1
-"""Row of no op."""
+NO_OP = -1  # Row of no op
 TOLERANCE_NS = 1_000
 """By how much a call may stick out of its op: its start, its time and seconds since the epoch are rounded to about
 244 ns each."""

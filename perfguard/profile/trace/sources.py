@@ -14,8 +14,7 @@ from perfguard.profile.trace.names import source_of
 from perfguard.profile.trace.nesting import IndexArray, IntArray, TimeArray, nest
 from perfguard.profile.trace.trace import Frames, Trace
 
-UNKNOWN = 0
-"""Position of no source."""
+UNKNOWN = 0  # Position of no source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -170,11 +170,9 @@ def _more(number: int, noun: str) -> str:
 _CELLS_A_SIDE = 12
 _LEAST_REACH = 0.02
 """The axis shows at least this log-ratio to both sides, so that noise looks as small as it is."""
-_MOST_REACH = math.log(100)
-"""Effects beyond a hundredfold end at the edge."""
+_MOST_REACH = math.log(100)  # Effects beyond a hundredfold end at the edge
 
-BAR_WIDTH = 2 * _CELLS_A_SIDE + 1
-"""Characters of a bar, and of an axis."""
+BAR_WIDTH = 2 * _CELLS_A_SIDE + 1  # Characters of a bar, and of an axis
 
 
 def reach_of(estimates: Iterable[Estimate]) -> float:

@@ -24,8 +24,7 @@ from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.terminal.findings import render_findings_markdown
 from perfguard.units import format_count
 
-COMMENT_CHARACTERS = 60_000
-"""Room for a comment; GitHub's own limit is 65,536."""
+COMMENT_CHARACTERS = 60_000  # Room for a comment; GitHub's own limit is 65,536
 SUMMARY_CHARACTERS = 240_000
 """Room for a job summary: GitHub's limit is 1 MiB, and a character is at most four bytes."""
 
@@ -45,8 +44,7 @@ _SIGNS = {"pass": "✅", "regressed": "🔺", "failed": "❌", "different": "❌
 _NAMES = {"torch": "torch", "python": "Python", "stack_id": "software stack", "interpreter": "interpreter"}
 _TYPABLE = re.compile(r"[\w.,:=+/@%()\[\]* -]{1,300}", re.ASCII)
 """Case ids that a command may hold: nothing in them could end the quotes that they stand in."""
-_MOST_ACCEPTED = 8
-"""Commands that accept a case each; of more, a glob is the shorter way."""
+_MOST_ACCEPTED = 8  # Commands that accept a case each; of more, a glob is the shorter way
 _CUT = "\n\n…and more than a comment has room for.\n"
 
 

@@ -30,8 +30,7 @@ from perfguard.units import format_count, format_effect, format_seconds
 
 _ROW, _MIDDLE = 30, 15
 _AXIS_HEIGHT = 22
-_JOIN = 7
-"""Pixels by which margins reach into rows whose names have two lines, so that they are one band."""
+_JOIN = 7  # Pixels by which margins reach into rows whose names have two lines, so that they are one band
 
 
 def forest(rows: Sequence[CaseRow], links: Mapping[str, str]) -> Chart | None:
@@ -212,8 +211,7 @@ def _stages(blocks: Sequence[BlockPoint]) -> Iterable[Element]:
 
 _SAMPLES_HEIGHT, _SAMPLES_TOP, _SAMPLES_FLOOR = 210, 16, 184
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MOST_STEPS = 120
-"""More steps of a curve cannot be seen, and a page has two curves for each of its cases."""
+_MOST_STEPS = 120  # More steps of a curve cannot be seen, and a page has two curves for each of its cases
 
 
 def ecdf(evidence: CaseEvidence) -> Chart | None:

@@ -13,8 +13,7 @@ from perfguard.units import format_change
 
 _LINEAR_LIMIT = 0.05
 """An axis of effects that reaches further is logarithmic beyond its middle, so that margins can still be seen."""
-_LINEAR_RATIO = 0.01
-"""End of that middle part."""
+_LINEAR_RATIO = 0.01  # End of that middle part
 _APART = 0.065
 """Values at an axis are at least so far apart, as a share of it, or their words would meet; the last ones, whose words
 stand inwards, twice as far."""

@@ -26,12 +26,10 @@ from perfguard.units import (
     format_signed_seconds,
 )
 
-_SHOWN_WEDGES = 9
-"""Parts of a ring; the others are one part together, which the table lists."""
+_SHOWN_WEDGES = 9  # Parts of a ring; the others are one part together, which the table lists
 _OUTER, _INNER = 98.0, 60.0
 _LONGEST_S = 1e15
-_WHOLE = 0.99999
-"""An arc cannot end where it begins."""
+_WHOLE = 0.99999  # An arc cannot end where it begins
 
 
 class Wedge(NamedTuple):
@@ -112,8 +110,7 @@ def _arc(start: float, end: float) -> str:
 
 
 _BAR = 24
-_NOTHING = 1e-6
-"""Parts of the difference that are smaller than this share of it are rounding."""
+_NOTHING = 1e-6  # Parts of the difference that are smaller than this share of it are rounding
 
 
 def waterfall(attribution: Attribution) -> Chart | None:
@@ -185,10 +182,8 @@ def _bar(from_s: float, to_s: float, axis: LinearAxis, class_: str, label: str) 
     return picture(label, _BAR, [bar])
 
 
-FRAME = 24
-"""Height of a level, pixels."""
-_MOST_FRAMES = 400
-"""The widest ones; of a step with more, the others are hardly wider than a pixel."""
+FRAME = 24  # Height of a level, pixels
+_MOST_FRAMES = 400  # The widest ones; of a step with more, the others are hardly wider than a pixel
 _DEEPEST = 14
 _CHANGES = ((0.25, 3), (0.1, 2), (0.02, 1))
 """From so much of its own time on, a frame's colour has so many of three strengths."""
@@ -281,8 +276,7 @@ def _drawn(placed: _Placed, number: int) -> Element:
 
 
 _HEIGHT, _TOP, _FLOOR = 260, 18, 232
-_DECADES_BELOW = 1000.0
-"""Lower end of the picture below the peak, unless a problem is lower."""
+_DECADES_BELOW = 1000.0  # Lower end of the picture below the peak, unless a problem is lower
 _SHOWN_PROBLEMS = 60
 _SMALLEST, _LARGEST = 1e-12, 1e21
 

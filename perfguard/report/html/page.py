@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 MARKER = "<!-- perfguard page 1"
 """How a page that perfguard wrote begins behind its first line; other files are not overwritten."""
-_PLAIN_BYTES = 64 * 1024
-"""A larger file is compressed."""
+_PLAIN_BYTES = 64 * 1024  # A larger file is compressed
 _CODE = re.compile("`([^`]+)`")
 
 

@@ -35,8 +35,7 @@ from perfguard.report.rows import MARKS, CaseRow, Mark, case_rows, mark_of_run
 from perfguard.report.terminal.projection import efficiency_line, identity_line
 from perfguard.units import format_count, format_duration, format_seconds
 
-_FEW = 3
-"""So many cases are shown with their evidence open, whatever was said of them."""
+_FEW = 3  # So many cases are shown with their evidence open, whatever was said of them
 _MOST_EVIDENCE = 30
 """So many cases are shown with their evidence, those first that need a look; a page of hundreds would be megabytes."""
 _MEANINGS = {

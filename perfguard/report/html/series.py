@@ -15,8 +15,7 @@ from perfguard.units import format_count, format_ratio, format_seconds
 from perfguard.watch.view.run_view import HistoryPoint
 
 _HEIGHT, _TOP, _FLOOR = 190, 22, 166
-_MOST = 120
-"""Runs of one picture; the latest ones."""
+_MOST = 120  # Runs of one picture; the latest ones
 _CHANGED = {outcome.value: MARKS[outcome] for outcome in (Outcome.REGRESSED, Outcome.IMPROVED)}
 
 

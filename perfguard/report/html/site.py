@@ -20,11 +20,9 @@ from perfguard.report.rows import Number, mark_of_run
 from perfguard.units import cut_middle, format_count, format_effect, format_seconds
 from perfguard.watch.view.run_view import History
 
-PAGES = "runs"
-"""Folder of the runs' pages, beside the first page."""
+PAGES = "runs"  # Folder of the runs' pages, beside the first page
 _MOST_NAME_BYTES = 200
-_MOST_CHARACTERS = 120
-"""Of each text of a row, which is kept in the first lines of its run's page."""
+_MOST_CHARACTERS = 120  # Of each text of a row, which is kept in the first lines of its run's page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from perfguard.report.escaping import shown
 Value = str | float | int | None
 _TAGS = frozenset({"svg", "g", "rect", "line", "circle", "path", "text", "title"})
 _ATTRIBUTE = re.compile(r"(?!on)[a-z][a-zA-Z0-9-]*")
-_PATH = "d"
-"""Holds numbers only, as many as a curve has, and half a curve is none."""
+_PATH = "d"  # Holds numbers only, as many as a curve has, and half a curve is none
 _REFUSED = frozenset({"style", "href", "src"})
 
 

@@ -25,8 +25,7 @@ from perfguard.units import (
     format_signed_seconds,
 )
 
-SHOWN_OPS = 100
-"""Rows of a table of ops; the raw data has all of them."""
+SHOWN_OPS = 100  # Rows of a table of ops; the raw data has all of them
 _URGENCY = list(MARKS)
 
 

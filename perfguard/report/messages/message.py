@@ -36,5 +36,4 @@ def _read() -> dict[str, dict[str, Message]]:
     }
 
 
-SECTIONS: Mapping[str, Mapping[str, Message]] = _read()
-"""Entries by subject and code; computed texts are empty."""
+SECTIONS: Mapping[str, Mapping[str, Message]] = _read()  # Entries by subject and code; computed texts are empty

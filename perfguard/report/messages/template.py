@@ -26,13 +26,11 @@ from perfguard.units import (
     format_signed_seconds,
 )
 
-_PART = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)
-"""An optional part without another one inside."""
+_PART = re.compile(r"\[\[((?:(?!\[\[|\]\]).)*)\]\]", re.DOTALL)  # An optional part without another one inside
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::([\w /]+)|\?([^|}]*)\|([^}]*))?\}")
 _MOST_NAMED = 3
 _KNOWN_AS = {"_scaled_dot_product_flash_attention_for_cpu": "flash_attention"}
-_LARGE = 1.0
-"""Slowdowns from 100 % on are shown as a factor."""
+_LARGE = 1.0  # Slowdowns from 100 % on are shown as a factor
 
 
 class _MissingError(Exception):

@@ -11,8 +11,7 @@ from perfguard.report.html.content import ArmFacts, RawFile
 from perfguard.units import format_bytes, format_count
 from perfguard.watch.sources.event_sources import EVENTS_FILE, read_beside
 
-MOST_RAW_BYTES = 5 * 1000**2
-"""A longer recording goes into a page without its samples."""
+MOST_RAW_BYTES = 5 * 1000**2  # A longer recording goes into a page without its samples
 _MOST_READ_BYTES = 512 * 1024**2
 """What is larger is not even looked through, as it would have to fit into memory."""
 _DOCUMENTS = ("result.json", "profile.json")

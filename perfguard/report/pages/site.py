@@ -23,8 +23,7 @@ from perfguard.watch.sources.event_sources import EVENTS_FILE
 from perfguard.watch.view.run_view import History
 
 INDEX = "index.html"
-NO_JEKYLL = ".nojekyll"
-"""Tells GitHub Pages to serve the files as they are."""
+NO_JEKYLL = ".nojekyll"  # Tells GitHub Pages to serve the files as they are
 _ROW = " row="
 _HEAD_BYTES = 8192
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN_PART = 1e-4
 """Parts of an identity below this part of the largest one are shown as 0: the others have no more digits."""
-SHOWN_OPS = 15
-"""Rows of a table of ops."""
+SHOWN_OPS = 15  # Rows of a table of ops
 
 
 def render_attribution(

@@ -31,15 +31,12 @@ from perfguard.units import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-MARKS = string.ascii_uppercase
-"""A letter for each problem, in the order given; so many can be shown."""
+MARKS = string.ascii_uppercase  # A letter for each problem, in the order given; so many can be shown
 _CHART_WIDTH, _CHART_HEIGHT = 60, 12
 _SLOPE, _FLAT, _RIDGE = "/", "-", "+"
-_DECADES_BELOW = 3.0
-"""Lower end of the chart below the peak, unless a problem is lower."""
+_DECADES_BELOW = 3.0  # Lower end of the chart below the peak, unless a problem is lower
 _NAME_CHARACTERS = 40
-SHOWN_PROBLEMS = 15
-"""Rows of a table of problems; a roofline has a letter for each."""
+SHOWN_PROBLEMS = 15  # Rows of a table of problems; a roofline has a letter for each
 _SHOWN_REASONS = 5
 _BEYOND = {
     Roof.MEMORY: "more than 100 % of the memory roof: the data came out of caches",

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _LEAST_CHARACTERS = 12
 """What a column that may be shortened keeps for each `~`, as long as another one can be dropped instead."""
-_BETWEEN, _EDGES = 3, 2
-"""Columns of the terminal between two cells, and at both ends of a row together."""
+_BETWEEN, _EDGES = 3, 2  # Columns of the terminal between two cells, and at both ends of a row together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,6 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         interpreter=interpreter,
         tree=str(tree),
         bundle=str(place / "lib"),
-        python_path=tuple(entries),
         code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
         source_id=source_id,
         commit=commit,

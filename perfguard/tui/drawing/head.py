@@ -14,10 +14,8 @@ from perfguard.tui.pace import BUDGET_RATIO
 from perfguard.units import format_change, format_duration, format_ratio, format_share, printable
 from perfguard.watch.view.run_view import Progress, RunState, RunView
 
-SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")
-"""In the order of their keys."""
-_NARROW = 77
-"""Below so many columns only the name of the active screen is written out."""
+SCREENS = ("Live", "Compare", "Ops", "History", "Host", "Log")  # In the order of their keys
+_NARROW = 77  # Below so many columns only the name of the active screen is written out
 _BAR_WIDTH = 16
 _SENTENCES = {
     RunState.WAITING: "waiting for the first event",
@@ -25,8 +23,7 @@ _SENTENCES = {
     RunState.GONE: "its folder vanished; what was read is still shown",
 }
 """What there is to say of a run that does not go on."""
-_ENDED_BADLY = (RunState.SILENT, RunState.GONE)
-"""More urgent than what is wrong with the recording."""
+_ENDED_BADLY = (RunState.SILENT, RunState.GONE)  # More urgent than what is wrong with the recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

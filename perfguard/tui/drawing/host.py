@@ -12,10 +12,8 @@ from perfguard.report.terminal.fingerprint import render_fingerprint
 from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, labelled, line, wrapped
 from perfguard.units import format_bytes, format_count
 
-_LABELS = 18
-"""Columns of the labels in the fingerprint's text."""
-_NUMBERED = 64
-"""Up to so many CPUs are drawn with their numbers."""
+_LABELS = 18  # Columns of the labels in the fingerprint's text
+_NUMBERED = 64  # Up to so many CPUs are drawn with their numbers
 
 
 def host_lines(

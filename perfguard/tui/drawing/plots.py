@@ -16,18 +16,13 @@ from perfguard.tui.drawing.spans import EMPTY, Glyphs, Line, Role, Span, line, w
 from perfguard.units import format_change, format_count, format_seconds
 from perfguard.watch.view.run_view import CaseSeries, CaseView, HistoryPoint
 
-_NARROWEST = 3
-"""Columns below which an axis says nothing."""
-_ECDF_LABELS = 5
-"""Columns left of the plot: `100 %`."""
+_NARROWEST = 3  # Columns below which an axis says nothing
+_ECDF_LABELS = 5  # Columns left of the plot: `100 %`
 _DOTTED = 3
 """One point of so many is drawn of a dotted curve, so that curves can be distinguished without colour."""
-_PAIR_LABELS = 7
-"""Columns left of the plot: `-100 %`."""
-_RUN_LABELS = 9
-"""Columns left of the plot: `12.34 ms `."""
-_WIDEST_BLOCK, _WIDEST_RUN = 8, 6
-"""Columns from one block, or run, to the next."""
+_PAIR_LABELS = 7  # Columns left of the plot: `-100 %`
+_RUN_LABELS = 9  # Columns left of the plot: `12.34 ms `
+_WIDEST_BLOCK, _WIDEST_RUN = 8, 6  # Columns from one block, or run, to the next
 _OUTCOME_SIGNS = {Outcome.REGRESSED.value: ("▲", Role.SLOWER), Outcome.IMPROVED.value: ("▼", Role.FASTER)}
 
 

@@ -42,8 +42,7 @@ class Span(NamedTuple):
     role: Role = Role.PLAIN
 
 
-Line = tuple[Span, ...]
-"""One line on the screen."""
+Line = tuple[Span, ...]  # One line on the screen
 
 EMPTY: Line = ()
 

@@ -14,8 +14,7 @@ from perfguard.tui.drawing.grid import NO_ROOM, Grid, position
 from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, cut, fitted, line
 from perfguard.units import format_seconds, format_signed_seconds
 
-_CHANGED_RATIO = 0.02
-"""A frame counts as slower or faster from this part of its own time on."""
+_CHANGED_RATIO = 0.02  # A frame counts as slower or faster from this part of its own time on
 _VALUE_WIDTH = 11
 
 

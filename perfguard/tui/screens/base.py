@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SMALLEST_WIDTH, SMALLEST_HEIGHT = 30, 8
-"""Below this the screen says so instead of showing crumbs."""
+SMALLEST_WIDTH, SMALLEST_HEIGHT = 30, 8  # Below this the screen says so instead of showing crumbs
 _WIDTHS = [(0, "-crumb-wide"), (SMALLEST_WIDTH, "-narrow"), (100, "-normal"), (150, "-wide")]
 _HEIGHTS = [(0, "-crumb-high"), (SMALLEST_HEIGHT, "-flat"), (12, "-low"), (16, "-short"), (30, "-tall")]
 TURNED_TEXTS = ("order as usual", "order turned round")

@@ -19,8 +19,7 @@ from perfguard.tui.widgets.texts import Lines, Pane
 from perfguard.watch.view.run_view import CaseView
 
 _MUCH_SMALLER = 0.25
-_PLOT_HEIGHT = 8
-"""Lines that must be left below a case for a plot of its blocks."""
+_PLOT_HEIGHT = 8  # Lines that must be left below a case for a plot of its blocks
 
 
 class _CaseScreen(ViewScreen):

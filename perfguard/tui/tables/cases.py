@@ -28,8 +28,7 @@ from perfguard.tui.tables.columns import Column, TableSpec, descending, falling,
 from perfguard.units import format_count, format_ratio, format_seconds, printable
 from perfguard.watch.view.run_view import CaseSeries, CaseState, CaseView
 
-EQUIVALENCE_RATIO = 0.02
-"""Drawn as the edges of what counts as unchanged."""
+EQUIVALENCE_RATIO = 0.02  # Drawn as the edges of what counts as unchanged
 _NAME_WIDTH = 10
 _SHOWN_FINDINGS = 3
 

@@ -17,8 +17,7 @@ from perfguard.tui.drawing.spans import Line, Span, plain
 
 T = TypeVar("T")
 
-GAP = 1
-"""Columns between two columns."""
+GAP = 1  # Columns between two columns
 FORMATS = (".md", ".csv", ".json", ".txt", ".svg")
 """Endings of files that an export may have; `.svg` is a picture of the screen."""
 _WIDE = 400

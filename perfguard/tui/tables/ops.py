@@ -19,8 +19,7 @@ from perfguard.tui.drawing.spans import Glyphs, Line, Role, Span, line, wrapped
 from perfguard.tui.tables.columns import Column, TableSpec
 from perfguard.units import format_seconds, format_seconds_interval, format_share, format_signed_seconds
 
-PAGE = 500
-"""Rows that are shown before somebody asks for all."""
+PAGE = 500  # Rows that are shown before somebody asks for all
 
 
 class Order(str, Enum):

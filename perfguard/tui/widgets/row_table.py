@@ -27,8 +27,7 @@ from perfguard.tui.widgets.texts import bindings_in, inks_of
 
 T = TypeVar("T")
 
-_MARK = 2
-"""Columns at the left for the cursor's mark, which needs no colour."""
+_MARK = 2  # Columns at the left for the cursor's mark, which needs no colour
 _KEPT_STRIPS = 400
 
 

@@ -18,8 +18,7 @@ from textual.widget import Widget
 from perfguard.tui.drawing.spans import ASCII, ELLIPSIS, EMPTY, UNICODE, Line, Role, Span, as_ascii, fitted, width_of
 from perfguard.tui.keymap import KEYS, Scope
 
-Draw = Callable[[int, int], Sequence[Line]]
-"""Lines for a width and a height."""
+Draw = Callable[[int, int], Sequence[Line]]  # Lines for a width and a height
 
 
 def bindings_in(*scopes: Scope) -> list[BindingType]:

@@ -24,8 +24,7 @@ _GEMM_BUDGET_S = 0.5
 _STREAM_BUDGET_S = 1.0
 _LONGEST_CALL_S = 0.5
 """A size is left out when it would take longer than this, as on CPUs that only emulate a dtype."""
-_BEYOND_CACHE = 4
-"""Arrays are this many times as large as the last-level cache. Source: STREAM's run rules."""
+_BEYOND_CACHE = 4  # Arrays are this many times as large as the last-level cache. Source: STREAM's run rules.
 _SMALLEST_ARRAY_BYTES = 64 * 1024**2
 _MEMORY_RATIO = 0.125  # Largest part of the free memory for one of the three arrays
 _ELEMENT_BYTES = 4

@@ -20,7 +20,6 @@ def arm(text="git:main", role=Arm.BASELINE):
         interpreter="/py",
         tree="/tree",
         bundle="/lib",
-        python_path=(),
         code_roots=("/tree",),
         source_id="s1",
         commit=None,

@@ -50,7 +50,6 @@ def arm(role, text, interpreter):
         interpreter=interpreter,
         tree="/t",
         bundle="/b",
-        python_path=(),
         code_roots=(),
         source_id="s",
         commit=None,
