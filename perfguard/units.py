@@ -7,7 +7,7 @@ import os
 
 _ROUNDS_UP = 0.99995  # From here on four significant digits show the next unit: `1.000 µs`, not `1000 ns`
 
-_RESIDUE_S = 1e-12  # No clock tells less: what a sum of seconds leaves that should be 0
+_RESIDUE_S = 1e-12  # Below any clock's resolution: what a sum of seconds leaves that should be 0
 
 
 def format_seconds(value_s: float | None) -> str:

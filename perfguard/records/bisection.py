@@ -15,7 +15,7 @@ class Answer(str, Enum):
 
     GOOD = "good"
     BAD = "bad"
-    SKIP = "skip"  # It could not be told
+    SKIP = "skip"  # There is no answer
 
 
 class BisectionOutcome(str, Enum):
@@ -23,16 +23,16 @@ class BisectionOutcome(str, Enum):
 
     FOUND = "found"  # One commit is named
     UNDECIDED = "undecided"  # Skipped commits are left among the suspects
-    ELSEWHERE = "elsewhere"  # No commit that touches the paths is to blame: the last of them is good
+    ELSEWHERE = "elsewhere"  # No commit that touches the paths is bad: the last of them is good
     NO_REGRESSION = "no-regression"  # The bad revision is not slower than the good one
-    INCONCLUSIVE = "inconclusive"  # Whether the bad revision is slower could not be told
+    INCONCLUSIVE = "inconclusive"  # Whether the bad revision is slower is unknown
     FAILED = "failed"  # The two revisions could not be compared
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit, as git tells it."""
+    """A commit, as git shows it."""
 
     id: str
     tree: str  # Git's id of its tree; equal for equal sources

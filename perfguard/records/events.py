@@ -182,7 +182,7 @@ class StepsCounted:
 class OpsCompared:
     """Both arms of a case were profiled."""
 
-    attribution: Attribution  # Which ops are to blame, with the largest differences
+    attribution: Attribution  # Culprits, with the largest differences
     file: str  # File of the run's folder with all differences
     findings: tuple[Finding, ...] = ()  # Advice on what the candidate does and the baseline does not, the worst first
 

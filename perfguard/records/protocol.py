@@ -11,7 +11,7 @@ go                  -> sample(value_s, …), then waiting | benched | failed
 attest              -> attested(modules)
 exit                -> (end of file)
 ```
-Profiling has a worker of its own, told so by `profile` in its job, and never shares one with timed samples:
+Profiling has a worker of its own, chosen by `profile` in its job, and never shares one with timed samples:
 
 ```
 profile(case, kind, trace, log)    -> profiled(wall_s, …)       one call of a prepared case

@@ -63,7 +63,7 @@ class RunResult:
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id, worst first; without cases that were not counted."""
     attributions: tuple[Attribution, ...] = ()
-    """Which ops are to blame, for the cases that were profiled; the largest differences of each, all of them are in
+    """Culprits of the cases that were profiled; the largest differences of each, all of them are in
     the run's folder."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Advice on what the candidate does and the baseline does not, by case id, the worst first; only of cases whose

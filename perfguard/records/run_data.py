@@ -87,7 +87,7 @@ class RunData:
     missing_signals: dict[Arm, dict[str, str]] = field(default_factory=dict)  # Signals that an arm lacks, and why
     op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed by op counts, by case id; cases that were not counted are missing."""
-    attributions: dict[str, Attribution] = field(default_factory=dict)  # Which ops are to blame, by case id
+    attributions: dict[str, Attribution] = field(default_factory=dict)  # Culprits, by case id
     stored_op_count_changes: dict[str, tuple[OpCountChange, ...]] = field(default_factory=dict)
     """What changed since the op counts of a baseline stored on another machine, by case id."""
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
@@ -366,7 +366,7 @@ class RunData:
                 yield block, block.done
 
     def waited_ratio(self) -> float | None:
-        """Part of the timed samples' wall time in which steps waited for a CPU; None where no sample tells.
+        """Part of the timed samples' wall time in which steps waited for a CPU; None where it was not read.
 
         Of all stages and arms together: it is a fact about the host, not about a case.
         """

@@ -76,7 +76,7 @@ class Catalog:
 
     benchmarks: tuple[BenchmarkSpec, ...]  # Built in first, then the user's
     suites: tuple[SuiteSpec, ...] = field(default=())  # Built in first, then the user's
-    notes: tuple[Fact, ...] = ()  # What of the user's suites is not measured, or otherwise than their tools would
+    notes: tuple[Fact, ...] = ()  # What of the user's suites is not measured, or not as their tools would
 
 
 def format_parameter(value: ParameterValue) -> str:

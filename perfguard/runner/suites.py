@@ -119,7 +119,7 @@ class Adopted:
     """What was found in them."""
 
     benchmarks: tuple[BenchmarkSpec, ...] = ()  # Specs whose targets name a tool
-    notes: tuple[Fact, ...] = ()  # What is not timed, or otherwise than the tool would
+    notes: tuple[Fact, ...] = ()  # What is not timed, or not as the tool would
 
 
 def adopt(project: Path, suites: Suites, interpreter: str, *, confined: bool = False) -> Adopted:

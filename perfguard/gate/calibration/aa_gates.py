@@ -299,7 +299,7 @@ def _case(calibration: Calibration, case_id: str, *, gating: bool) -> Calibrated
 def pace_of(gates: Sequence[AAGate]) -> Pace:
     """The typical pace of gates whose arms were the same.
 
-    What single cases take is known where any gate tells; gates that were recorded before that was kept tell only when
+    The time of single cases is known where any gate recorded it; older gates recorded only when
     cases left.
     """
     if not gates:
@@ -320,7 +320,7 @@ def pace_of(gates: Sequence[AAGate]) -> Pace:
 
 
 def _case_pace(case_id: str, gates: Sequence[AAGate]) -> CasePace | None:
-    """None where no gate tells what the case takes."""
+    """None where no gate recorded what the case takes."""
     known = [(gate, gate.cases[case_id]) for gate in gates if case_id in gate.cases]
     walls_s = [sample.wall_s for _, sample in known if sample.wall_s is not None]
     if not walls_s:

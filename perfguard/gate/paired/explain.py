@@ -1,4 +1,4 @@
-"""Which op is to blame: both arms of flagged cases are profiled, and their ops are counted."""
+"""Culprits of a slowdown: both arms of flagged cases are profiled, and their ops are counted."""
 
 from __future__ import annotations
 

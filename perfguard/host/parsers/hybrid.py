@@ -34,7 +34,7 @@ _NEAREST = ((1, "Data"), (1, "Instruction"), (2, "Unified"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreTraits:
-    """What tells one kind of core from another."""
+    """What distinguishes one kind of core from another."""
 
     part: str | None  # Arm implementer and part number
     near_caches: tuple[int | None, ...]  # Bytes of L1d, L1i and L2

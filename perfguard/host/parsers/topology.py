@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 def online_cpus(files: Files, processors: Mapping[int, Processor]) -> tuple[int, ...] | None:
-    """Online CPUs, ascending; None when nothing tells."""
+    """Online CPUs, ascending; None when unknown."""
     if listed := read_cpus(files, f"{CPU_ROOT}/online"):
         return tuple(sorted(listed))
     present = _numbers(files.names(CPU_ROOT), "cpu")
@@ -272,7 +272,7 @@ def _memory_kinds(
 
 
 def _bandwidth(files: Files, node: int) -> int | None:
-    """MB/s from the nearest initiator, as firmware tells it (HMAT)."""
+    """MB/s from the nearest initiator, as firmware reports it (HMAT)."""
     folder = f"{NODE_ROOT}/node{node}"
     found = (parse_count(files.text(f"{folder}/{access}/initiators/read_bandwidth")) for access in _ACCESS)
     return next((speed for speed in found if speed is not None), None)

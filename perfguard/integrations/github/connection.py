@@ -1,4 +1,4 @@
-"""Requests to GitHub's REST API: repeated where that helps, and each failure told in one sentence.
+"""Requests to GitHub's REST API: repeated where that helps, and each failure is one sentence.
 
 ghreq (MIT) follows pages, leaves a pause between changes, and repeats requests with growing pauses where GitHub answers
 5xx, or 403 for a rate limit. Only this module imports it.

@@ -1,6 +1,6 @@
-"""A step of a GitHub job: what the runner tells it, and the annotations and outputs by which it answers.
+"""A step of a GitHub job: what the runner passes to it, and the annotations and outputs by which it answers.
 
-Variables and the event's file hold what is told. Foreign text is made harmless in every answer. Source:
+The runner passes variables and the event's file. Foreign text is made harmless in every answer. Source:
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 
 Nothing that is read of a pull request is text that its author could have chosen: only people with a role in the
@@ -56,7 +56,7 @@ class WorkflowRunEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the runner tells a step, under the names of its variables; everything is None outside GitHub."""
+    """What the runner passes to a step, under the names of its variables; everything is None outside GitHub."""
 
     repository: str | None  # `owner/name`
     api_url: str | None

@@ -1,4 +1,4 @@
-"""Which ops made a case's step slower or faster: which way it went, what only moved, what is left to blame."""
+"""Which ops made a case's step slower or faster: which way it went, what only moved, what remains unexplained."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS = tuple(CauseKind)
 def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes: Sequence[Change] = ()) -> Attribution:
     """Compare two arms op by op and name what changed; processes of the same number were interleaved.
 
-    What is to blame differs significantly in the step's direction. One process of each arm gives no intervals: then
+    A culprit differs significantly in the step's direction. One process of each arm gives no intervals: then
     only what is counted differently can be a culprit, if its cost is most of the step's difference. The changes of op
     counts, worst first, say what a culprit is where they show it.
 
@@ -70,12 +70,12 @@ def is_worth_telling(cost: MovedCost, balance: StepBalance, blamed: Sequence[obj
 def _sorted(
     diff: OpDiff, balance: StepBalance, causes: Sequence[Cause]
 ) -> tuple[list[Cause], list[Cause], list[Cause]]:
-    """Causes by how far they are to blame.
+    """Causes by how far they explain the difference.
 
     1. To blame, largest part first. Where a certain change may explain most of the difference, not those of next to no
        part of it, nor those that rest on times alone and are smaller than what the change is estimated to cost; where
        the steps cannot be distinguished, smaller than what it may cost.
-    2. What changed for certain and is not to blame: its cost is within the noise or, where nothing says how large that
+    2. Certain changes that did not contribute: their cost is within the noise or, where nothing says how large that
        is, went the other way. Where noise is known, first what may explain the step's difference, and of that what
        causes other changes (`_KINDS`): the order of estimates within the noise means nothing; else the largest first.
     3. What comes behind those. They may well differ, but a free that now returns memory, or a kernel that lies

@@ -78,7 +78,7 @@ def pair_ops(baseline: ArmProfile, candidate: ArmProfile, pairs: ProcessPairs, o
     """Align two arms by phase, module, op, shapes, dtypes and layouts, and take the profiler's cost out."""
     keys = tuple(dict.fromkeys((*baseline.profile.keys, *candidate.profile.keys)))
     # Where steps without the profiler say what a step takes, what is left out of ops is unexplained. Of traces taken
-    # elsewhere whole steps are left out, lest their difference goes where nobody can look for it.
+    # elsewhere whole steps are left out, so that their difference is not hidden in them.
     whole_steps = not (baseline.has_bare_steps and candidate.has_bare_steps)
     before_s, before, cost_before_s = _side(baseline, pairs.baseline, keys, overhead, whole_steps=whole_steps)
     after_s, after, cost_after_s = _side(candidate, pairs.candidate, keys, overhead, whole_steps=whole_steps)

@@ -59,7 +59,7 @@ def sizes_of(call: PrimitiveCall) -> Sizes:
 
 
 class Products:
-    """What the ops of one step ask for. A convolution's backward tells what size its forward's result has."""
+    """What the ops of one step ask for. A convolution's backward gives the size of its forward's result."""
 
     def __init__(self, keys: Sequence[OpKey]) -> None:
         self._keys = keys

@@ -46,9 +46,9 @@ class ProfileSize:
 
     processes: int = 4  # Fresh processes of each arm; intervals need two
     most_processes: int = 0
-    """As many of both arms where those do not settle how much the steps differ; of no account where it is not more."""
+    """As many of both arms where those do not settle how much the steps differ; ignored where it is not more."""
     steps: int = 6  # Profiled steps, and as many bare ones or more, in each process
-    most_steps: int = 0  # As many where they are short; of no account where it is less than `steps`
+    most_steps: int = 0  # As many where they are short; ignored where it is less than `steps`
     where: bool = True  # Whether source lines are looked for
     replays: bool = False  # Whether ops are replayed alone, and what the machine can do at best is measured
     seed: int | None = None  # Seed of data and hashes; None takes the run's

@@ -168,7 +168,7 @@ class StepBalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """What is to blame for a part of the step's difference: one or several ops with one cause."""
+    """Cause of a part of the step's difference: one or several ops."""
 
     fact: Fact  # What changed: `optimizer.unfused` with counts, module and line; from the op counts where they show it
     change: ChangeClass
@@ -192,7 +192,7 @@ class Attribution:
 
     case_id: str
     balance: StepBalance  # Where the difference went
-    culprits: tuple[Culprit, ...]  # What is to blame, largest part first; then certain changes of uncertain cost
+    culprits: tuple[Culprit, ...]  # Largest part first; then certain changes of uncertain cost
     deltas: tuple[OpDelta, ...]  # Every op, largest absolute difference first
     op_count_changes: tuple[OpCountChange, ...]  # What changed by op counts, worst first
     processes: int  # Pairs of processes that were profiled

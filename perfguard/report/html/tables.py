@@ -123,7 +123,7 @@ def _amount(value: float, unit: str) -> str:
 
 
 def culprits_table(attribution: Attribution) -> Table | None:
-    """What is to blame, largest part first; None where nothing is."""
+    """Culprits, largest part first; None where nothing is."""
     rows = tuple(
         cells(
             Number.of(format_share, culprit.share),

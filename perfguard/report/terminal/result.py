@@ -61,7 +61,7 @@ def _head(result: RunResult, least: Severity) -> list[str]:
 
 
 def _reasons(rows: Sequence[CaseRow], result: RunResult) -> list[str]:
-    """A sentence for every verdict that needs one, for what changed beside wall time, and for what is to blame."""
+    """A sentence for every verdict that needs one, for what changed beside wall time, and for culprits."""
     lines = []
     for row in rows:
         further = [*signal_lines(row.verdict), *blame_lines(row.verdict, result)]

@@ -159,7 +159,7 @@ class ArmWorker:
         """What the process knows of the program behind a prepared case, as `ProgramFacts` has it.
 
         Raises:
-            CaseRefused: It cannot be told.
+            CaseRefused: The worker cannot read it.
         """
         self._worker.send("program", case=_described(case))
         return dict(self._expect("program", self._settings.setup_timeout_s)["program"])

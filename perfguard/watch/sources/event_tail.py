@@ -175,7 +175,7 @@ def _decode(line: bytes, *, is_old: bool) -> tuple[_Envelope, Event | None]:
     kind = event_type(envelope.event)
     if kind is None:
         return envelope, None
-    if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself tells how old it is
+    if kind in OF_NUMBERS or not (is_old or kind is RunStarted):  # the start itself holds the schema version
         with contextlib.suppress(msgspec.MsgspecError, ValueError):
             return envelope, _event_decoder(envelope.event).decode(line)
     event = decode_event(line, source="it")

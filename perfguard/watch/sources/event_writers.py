@@ -1,4 +1,4 @@
-"""Whether a process still writes a run's events: what tells a slow run from one that died."""
+"""Whether a process still writes a run's events: this distinguishes a slow run from one that died."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class CaseView:
     """One row of the table of cases."""
 
     case_id: str
-    name: str = ""  # The shortest name that tells it from the run's other cases; empty for its id
+    name: str = ""  # The shortest name that is unique among the run's cases; empty for its id
     is_gating: bool  # Whether its regression fails the gate
     state: CaseState
     blocks: int  # Finished blocks (or rounds) that hold it and count
@@ -59,7 +59,7 @@ class CaseView:
     outcome: str | None = None  # Value of Outcome once it was said; None before
     reasons: tuple[Fact, ...] = ()  # Why it failed, or what the verdict rests on
     op_counts: tuple[OpCountChange, ...] | None = None  # What changed by op counts; None where it was not counted
-    attribution: Attribution | None = None  # Which ops are to blame, where they were compared
+    attribution: Attribution | None = None  # Culprits, where ops were compared
     findings: tuple[Finding, ...] = ()  # Advice on what the candidate does and the baseline does not, the worst first
 
     @property

@@ -148,7 +148,7 @@ class RunWatch:
         self._run.say(LogLine(seq=-1, t_wall=t_wall, level=level, what=what))
 
     def _planned_rounds(self) -> int | None:
-        """Rounds of a run with one arm, which only its plan tells; read once, and not from far away."""
+        """Rounds of a run with one arm, known from its plan alone; read once, and not from far away."""
         data = self._run.data
         if not self._is_plan_read and data.blocks_finished and self.source.folder is not None:
             self._is_plan_read = True
@@ -189,7 +189,7 @@ class RunWatch:
         return quiet_s > (max(SILENCE_S, slowest_s) if data.blocks_finished else FIRST_SILENCE_S)
 
     def _has_writer(self) -> bool | None:
-        """Whether a process of this machine writes the events; None where that cannot be told."""
+        """Whether a process of this machine writes the events; None where that is unknown."""
         folder = self.source.folder
         if self._writer is None and folder is not None:
             self._writer = WriterSearch(folder / EVENTS_FILE)

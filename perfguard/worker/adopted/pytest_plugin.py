@@ -210,5 +210,5 @@ def run_pytest(selector: str, plugin: BenchmarkPlugin, *options: str) -> int:
     arguments = [selector, f"--rootdir={here}", f"--confcutdir={here}", "-q", "--no-header", "--no-summary", "-s"]
     arguments += [f"-pno:{name}" for name in _BLOCKED]
     if importlib.util.find_spec("pytest_cov") is not None and not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
-        arguments.append("--no-cov")  # it would trace what is timed, and starts before it could be told otherwise
+        arguments.append("--no-cov")  # it would trace what is timed, and starts before a plugin could stop it
     return int(pytest.main([*arguments, *options], plugins=[plugin]))

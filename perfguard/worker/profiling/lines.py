@@ -50,7 +50,7 @@ class LineMarks(AbstractContextManager[None]):
         self._marks: dict[str, AbstractContextManager[Any]] = {}
         self._latest: str | None = None
         self._left = most
-        # Methods are made again at each access; frames that are followed are told by having this one.
+        # Methods are made again at each access; a followed frame is recognized by having this one.
         self._inside: _TraceFunction = self._follow
 
     def __enter__(self) -> None:

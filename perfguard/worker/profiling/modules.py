@@ -1,4 +1,4 @@
-"""Events around the calls of modules, so that a trace tells where in the model an op belongs.
+"""Events around the calls of modules, so that a trace shows where in the model an op belongs.
 
 Global forward hooks open an event `module:ResNet.layer1.0.conv1` before `forward` and close it afterwards. A module is
 named by its path from the outermost module that is known to hold it. What is known grows while the program runs: a part

@@ -51,7 +51,7 @@ class _OpenStep(NamedTuple):
 
 
 class ForeignProfilerError(RuntimeError):
-    """The program under test runs a profiler: torch ends it where another one begins, so neither tells the truth."""
+    """The program under test runs a profiler: torch ends it where another one begins, so both would be wrong."""
 
     is_plain = True
 

@@ -34,7 +34,7 @@ _NO_DATA = ("sparse", "coalesce", "_indices", "_values", "set_", "resize_", "rec
 
 
 class NotReplayableError(Exception):
-    """An op cannot be called from what its trace tells; the message is a sentence whose subject is the op."""
+    """An op cannot be called from what its trace holds; the message is a sentence whose subject is the op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
