@@ -1,7 +1,7 @@
 """The messages that the parent and a worker exchange: one JSON object a line, over two pipes.
 
-The parent writes commands, the worker answers with replies; both sides read this file. A worker does exactly what it
-is told, one command at a time, so whoever holds the last command holds the **baton**: only that arm runs.
+The parent writes commands, the worker answers with replies; both sides read this file. A worker carries out
+one command at a time, so whoever holds the last command holds the **baton**: only that arm runs.
 
 ```
 hello(job)          -> ready(facts, missing_signals)      torch is imported here

@@ -110,14 +110,14 @@ class Worker:
     def _profile(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
         trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
-        told: Message = {}
+        measured: Message = {}
 
         def look(held: PreparedCase) -> None:
-            told.update(self._profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
+            measured.update(self._profiler.profile(held, StepKind(command["kind"]), trace=trace, log=log))
 
         case.hold(look)
         settle()
-        self._control.send("profiled", case=case.id, **told)
+        self._control.send("profiled", case=case.id, **measured)
 
     def _script(self, command: Message) -> None:
         from perfguard.worker.profiling.scripts import profile_script, profile_whole_script

@@ -33,8 +33,8 @@ def decode_software(data: object) -> SoftwareFacts:
     facts |= {name: value if isinstance(value := data.get(name), bool) else None for name in _SWITCHES}
     facts |= {name: _count(data.get(name)) for name in _COUNTS}
     facts |= {name: _texts(data.get(name)) for name in _LISTS}
-    told = _text(data.get("problem"))
-    problem = fact("host.interpreter_problem", error=told) if told else None
+    problem_text = _text(data.get("problem"))
+    problem = fact("host.interpreter_problem", error=problem_text) if problem_text else None
     return SoftwareFacts(**facts, problem=problem, environment=_environment(data.get("environment")))
 
 

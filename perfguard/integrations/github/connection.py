@@ -120,9 +120,9 @@ class Connection:
 
     def _limit_s(self, response: requests.Response) -> float:
         """How long GitHub wants to be left alone, seconds."""
-        told = response.headers.get("Retry-After", "")
-        if told.isdigit():
-            return float(told)
+        retry_after = response.headers.get("Retry-After", "")
+        if retry_after.isdigit():
+            return float(retry_after)
         reset = response.headers.get("X-RateLimit-Reset", "")
         if response.headers.get("X-RateLimit-Remaining") == "0" and reset.isdigit():
             return max(0.0, float(reset) - time.time())

@@ -38,7 +38,6 @@ _LONGEST_MESSAGE = 1000
 class PullRequestEvent:
     """The pull request that a gate runs for."""
 
-    number: int
     head_sha: str  # The commit that was pushed, not the merge of it
     from_fork: bool  # Whether it comes from another repository
     labels: tuple[str, ...]
@@ -110,7 +109,6 @@ def pull_request_of(event: Mapping[str, Any]) -> PullRequestEvent | None:
         # A fork that was deleted meanwhile has no repository any more.
         home = (head.get("repo") or {}).get("full_name")
         return PullRequestEvent(
-            number=int(pull["number"]),
             head_sha=str(head["sha"]),
             from_fork=home != base["repo"]["full_name"],
             labels=tuple(str(label["name"]) for label in pull.get("labels") or ()),
@@ -211,9 +209,9 @@ def annotations_of(result: RunResult) -> tuple[Annotation, ...]:
     blamed = {attribution.case_id: attribution for attribution in result.attributions}
     ranked = sorted(result.gate.verdicts, key=lambda v: (v.gating is Gating.ADVISORY, list(Outcome).index(v.outcome)))
     # Identical arms pass by construction; what noise hid of them is nothing to warn of.
-    told = _LEVELS.keys() - ({Outcome.INCONCLUSIVE} if result.gate.identical else set())
+    annotated = _LEVELS.keys() - ({Outcome.INCONCLUSIVE} if result.gate.identical else set())
     names = names_in(result)
-    remarks = [_remark(v, names[v.case_id], blamed.get(v.case_id)) for v in ranked if v.outcome in told]
+    remarks = [_remark(v, names[v.case_id], blamed.get(v.case_id)) for v in ranked if v.outcome in annotated]
     return tuple(remark for level in Level for remark in [r for r in remarks if r.level is level][:MOST_ANNOTATIONS])
 
 

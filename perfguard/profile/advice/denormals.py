@@ -75,7 +75,7 @@ def _suspects(evidence: Evidence) -> list[_Suspect]:
     """Ops that matter, longest first, each with the first reason that there is."""
     ops = [total for total in evidence.totals if _may_suffer(evidence, total)]
     found: dict[OpKey, _Suspect] = {}
-    for find in (_slower_than_before, _slower_than_alone, _slower_than_peers):
+    for find in (_slower_than_before, _slower_than_peers):
         for total, compared in find(evidence, ops):
             share = evidence.share_of((total,))
             if share is not None and share >= WORTH_TELLING:
@@ -107,13 +107,6 @@ def _slower_than_before(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterator[
         ratio = slower.get(total.key, 0.0)
         if ratio >= SLOWER_BY:
             yield total, {"times_baseline": ratio}
-
-
-def _slower_than_alone(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterator[_Suspect]:
-    for total in ops:
-        here_s, alone_s = _call_s(evidence, total), evidence.replayed_s.get(total.key, 0.0)
-        if 0 < SLOWER_BY * alone_s <= here_s:
-            yield total, {"call_s": here_s, "alone_s": alone_s}
 
 
 def _slower_than_peers(evidence: Evidence, ops: Sequence[OpTotal]) -> Iterator[_Suspect]:

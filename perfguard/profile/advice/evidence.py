@@ -48,8 +48,6 @@ class Evidence:
     program: ProgramFacts | None = None  # What the process says of its model
     shortest_call_s: Mapping[OpKey, float] = field(default_factory=dict)
     """Seconds of one call of an op in the step in which it was fastest; see `shortest_calls`."""
-    replayed_s: Mapping[OpKey, float] = field(default_factory=dict)
-    """Seconds of one call of an op when it is called alone, with other values in tensors of the same kind."""
     comparison: Attribution | None = None  # How this step differs from the baseline's
 
     @property

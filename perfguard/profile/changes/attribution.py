@@ -43,9 +43,9 @@ def attribute(case_id: str, baseline: ArmProfile, candidate: ArmProfile, changes
     moved = moved_costs(causes, balance)
     excused = {cause for cost in moved for cause in (*cost.rises, *cost.falls)}
     blamed, certain, minor = _sorted(diff, balance, [cause for cause in causes if cause not in excused])
-    told = [*blamed, *certain, *minor]
-    counted = _counted(diff, told, changes)
-    shares = {cause: math.nan if cause in certain else _share(cause, balance) for cause in told}
+    named = [*blamed, *certain, *minor]
+    counted = _counted(diff, named, changes)
+    shares = {cause: math.nan if cause in certain else _share(cause, balance) for cause in named}
     notes = [moved_fact(diff, cost) for cost in moved if is_worth_telling(cost, balance, blamed)][:1]
     if not math.isfinite(balance.lower_s):
         notes.append(fact("ops.one_process", severity=Severity.NOTABLE))

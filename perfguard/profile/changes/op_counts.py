@@ -90,8 +90,8 @@ def classify(before: OpCounts, after: OpCounts) -> Sequence[Change]:
     if before.torch != after.torch:
         versions = {"torch_before": before.torch, "torch_after": after.torch}
         for number, change in enumerate(found):
-            told = replace(change.record.fact, values={**change.record.fact.values, **versions})
-            found[number] = replace(change, record=replace(change.record, fact=told))
+            versioned = replace(change.record.fact, values={**change.record.fact.values, **versions})
+            found[number] = replace(change, record=replace(change.record, fact=versioned))
     return sorted(found, key=lambda change: _reading_order(change.record))
 
 

@@ -38,15 +38,6 @@ class Element:
         )
         return f"<{self.tag}{written}>{inside}</{self.tag}>"
 
-    def of_tag(self, tag: str) -> list[Element]:
-        """All elements with a name, this one included, in order."""
-        own = [self] if self.tag == tag else []
-        return [*own, *(found for child in self.children if isinstance(child, Element) for found in child.of_tag(tag))]
-
-    def get(self, name: str) -> str | None:
-        """The value of an attribute; None without it."""
-        return dict(self.attributes).get(name)
-
 
 def element(tag: str, *children: Element | str, **attributes: Value) -> Element:
     """One element; attributes as in `class_`, `stroke_width`, `viewBox`: None leaves one out, numbers are pixels.

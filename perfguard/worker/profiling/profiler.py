@@ -178,11 +178,11 @@ class CaseProfiler:
         self.steps.start(kind, trace=trace, log=log, warm=call)
         try:
             result = call()
-            told = self.steps.finish()
+            measured = self.steps.finish()
         finally:
             self.steps.abort()
         case.check_last(result)
-        return told
+        return measured
 
     def _settle(self, case_id: str, call: Callable[[], object], kind: StepKind) -> None:
         """Call the case untimed, the last time as it will be timed, when it is first seen with or without hooks."""

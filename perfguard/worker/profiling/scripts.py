@@ -62,10 +62,10 @@ def profile_whole_script(command: Message, control: Control, profiler: StepProfi
     _start(profiler, command)
     try:
         found = run_script(command["path"], command["arguments"])
-        told = profiler.finish()
+        measured = profiler.finish()
     finally:
         profiler.end()
-    control.send("profiled", **told)
+    control.send("profiled", **measured)
     _send_end(control, found, 0)
 
 

@@ -26,8 +26,10 @@ from tests.finding_evidence import (
     LOAD,
     LOSS,
     OPTIMIZER,
+    comparison,
     conv,
     counts,
+    delta,
     evidence,
     layer,
     machine,
@@ -102,7 +104,7 @@ FIRES = {
     "low_precision_loss": evidence(op("sum", 1, phase=LOSS, shapes="[4096]", dtypes="bf16")),
     "idle_cpus": evidence(threads=1, cpus=4),
     "slow_convolution": evidence(op("_slow_conv2d_forward", 5, shapes=f"{IMAGE} [64,64,3,3]")),
-    "suspected_denormals": evidence(SLOW, replayed_s={SLOW.key: 1e-3}),
+    "suspected_denormals": evidence(SLOW, comparison=comparison(delta(SLOW, times=6))),
     "frozen_backward_for_norms": evidence(
         op("convolution_backward", 9, module="Net.layer1", phase=BACKWARD, shapes=IMAGE),
         program=program(

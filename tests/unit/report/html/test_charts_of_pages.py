@@ -16,6 +16,7 @@ from perfguard.report.html.case_charts import ecdf, forest, pairs
 from perfguard.report.html.content import BlockPoint, CaseEvidence
 from perfguard.report.html.op_charts import Wedge, all_parts, donuts, elided, icicle, rooflines, waterfall, wedges_of
 from perfguard.report.html.series import series
+from perfguard.report.html.svg import Element
 from perfguard.report.rows import case_rows
 from tests.example_attribution import attribution_of
 from tests.html_reports import a_breakdown, a_projection, recorded
@@ -29,9 +30,18 @@ def compared(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("project"))
 
 
+def of_tag(drawn, tag):
+    own = [drawn] if drawn.tag == tag else []
+    return [*own, *(found for child in drawn.children if isinstance(child, Element) for found in of_tag(child, tag))]
+
+
+def attribute(drawn, name):
+    return dict(drawn.attributes).get(name)
+
+
 def places(figure, tag, name, *, class_):
-    found = [part for part in figure.of_tag(tag) if class_ in (part.get("class") or "").split()]
-    return [float(part.get(name).rstrip("%")) for part in found]
+    found = [part for part in of_tag(figure, tag) if class_ in (attribute(part, "class") or "").split()]
+    return [float(attribute(part, name).rstrip("%")) for part in found]
 
 
 def verdict_of(compared, case_id):
@@ -59,9 +69,9 @@ def test_a_waterfalls_parts_add_up_to_the_steps_difference(ops_s, python_s, idle
 
 def test_a_waterfalls_bars_begin_where_the_one_above_ends():
     rows = waterfall(ATTRIBUTION).figure.rows
-    bars = [row[1].content.of_tag("rect")[0] for row in rows]
-    ends = [sum(float(bar.get(name).rstrip("%")) for name in ("x", "width")) for bar in bars]
-    starts = [float(bar.get("x").rstrip("%")) for bar in bars]
+    bars = [of_tag(row[1].content, "rect")[0] for row in rows]
+    ends = [sum(float(attribute(bar, name).rstrip("%")) for name in ("x", "width")) for bar in bars]
+    starts = [float(attribute(bar, "x").rstrip("%")) for bar in bars]
     assert starts[1] == pytest.approx(ends[0], abs=0.01)
     assert ends[-2] == pytest.approx(ends[-1], abs=0.3)
     assert [rows[0][0].content, rows[-1][0].content] == ["baseline", "candidate"]
@@ -83,14 +93,14 @@ def test_a_rings_parts_are_the_whole_step(times):
 def test_rings_show_kinds_with_their_direction_and_phases_that_took_time():
     work, phases = donuts(a_breakdown())
     assert "convolution FWD_D: 25.0 %, 3.000 ms" in [words for _, words in work.legend]
-    assert len(work.figure.of_tag("path")) == 9
+    assert len(of_tag(work.figure, "path")) == 9
     assert len(work.data.rows) == 15
-    assert len(phases.figure.of_tag("path")) == 4
+    assert len(of_tag(phases.figure, "path")) == 4
 
 
 def test_a_ring_of_one_part_is_closed():
     whole = replace(a_breakdown(), slices=(replace(a_breakdown().slices[0], share=1.0),))
-    assert len(donuts(whole)[0].figure.of_tag("path")) == 1
+    assert len(of_tag(donuts(whole)[0].figure, "path")) == 1
 
 
 def test_a_forest_has_a_row_for_each_case_and_its_axis_below(compared):
@@ -99,7 +109,7 @@ def test_a_forest_has_a_row_for_each_case_and_its_axis_below(compared):
     assert len(chart.figure.rows) == len(compared.result.gate.verdicts) + 1
     assert rows[SLOWER][0].link == "#there"
     assert places(rows[SLOWER][1].content, "circle", "cx", class_="slower")[0] > 50
-    assert rows[FAILING][1].content.of_tag("circle") == []
+    assert of_tag(rows[FAILING][1].content, "circle") == []
     assert "regressed" in rows[SLOWER][3].content
     assert "(advisory)" in rows[FAILING][3].content
 
@@ -110,7 +120,7 @@ def test_a_forest_shows_with_an_arrow_what_lies_beyond_its_axis(compared):
     wide = replace(estimate, interval=replace(estimate.interval, upper=5.0))
     many = [slower] * 9 + [replace(slower, comparison=replace(slower.comparison, estimate=wide))]
     drawn = forest(case_rows(many), {}).figure.rows[9][1].content
-    assert [part.children for part in drawn.of_tag("text")] == [("▶",)]
+    assert [part.children for part in of_tag(drawn, "text")] == [("▶",)]
 
 
 def test_a_gate_without_an_effect_has_no_forest(compared):
@@ -131,7 +141,7 @@ def test_pairs_show_every_block_and_mark_what_does_not_count():
     assert len(places(figure, "text", "x", class_="voided")) == 1
     assert len(places(figure, "text", "x", class_="confirming")) == 1
     assert [row[3].content for row in chart.data.rows] == ["", "canary 12.0 % slower", "", ""]
-    assert any("confirmation" in str(part.children) for part in figure.of_tag("text"))
+    assert any("confirmation" in str(part.children) for part in of_tag(figure, "text"))
 
 
 def test_the_blocks_that_count_are_those_that_the_effect_rests_on(compared):
@@ -151,7 +161,7 @@ def test_nothing_paired_is_no_chart():
 
 def test_a_distribution_ends_at_all_of_its_samples():
     chart = ecdf(CaseEvidence(case_id="a", baseline_s=(1.0, 2.0, 4.0), candidate_s=(2.0, 3.0, 5.0)))
-    curves = [part.get("d") for part in chart.figure.of_tag("path")]
+    curves = [attribute(part, "d") for part in of_tag(chart.figure, "path")]
     assert len(curves) == 2
     assert all("V0H1000" in curve for curve in curves)
     assert [cell.content for cell in chart.data.rows[2]] == ["50 %", "2.000 s", "3.000 s"]
@@ -159,20 +169,24 @@ def test_a_distribution_ends_at_all_of_its_samples():
 
 def test_a_curve_of_many_samples_is_written_whole():
     chart = ecdf(CaseEvidence(case_id="a", candidate_s=tuple(1 + index / 7 for index in range(5000))))
-    (curve,) = [part.__html__() for part in chart.figure.of_tag("path")]
+    (curve,) = [part.__html__() for part in of_tag(chart.figure, "path")]
     assert 'V0H1000"' in curve
     assert 100 <= curve.count("V") <= 130
 
 
 def test_a_distribution_of_one_arm_has_one_curve_and_of_none_no_chart():
-    assert len(ecdf(CaseEvidence(case_id="a", candidate_s=(1.0, 2.0))).figure.of_tag("path")) == 1
+    assert len(of_tag(ecdf(CaseEvidence(case_id="a", candidate_s=(1.0, 2.0))).figure, "path")) == 1
     assert ecdf(CaseEvidence(case_id="a", candidate_s=(math.nan,))) is None
 
 
 def test_an_icicles_frames_lie_within_what_calls_them():
-    frames = [part for part in icicle(ATTRIBUTION).figure.of_tag("svg") if part.get("class") == "step-frame"]
+    frames = [part for part in of_tag(icicle(ATTRIBUTION).figure, "svg") if attribute(part, "class") == "step-frame"]
     spans = [
-        (int(f.get("data-level")), float(f.get("data-left")), float(f.get("data-left")) + float(f.get("data-width")))
+        (
+            int(attribute(f, "data-level")),
+            float(attribute(f, "data-left")),
+            float(attribute(f, "data-left")) + float(attribute(f, "data-width")),
+        )
         for f in frames
     ]
     assert spans[0] == (0, 0.0, 1.0)
@@ -181,7 +195,7 @@ def test_an_icicles_frames_lie_within_what_calls_them():
 
 
 def test_an_icicle_tells_slower_from_faster_without_colour():
-    names = [part.children[0] for part in icicle(ATTRIBUTION).figure.of_tag("text")]
+    names = [part.children[0] for part in of_tag(icicle(ATTRIBUTION).figure, "text")]
     assert any(name.startswith("+ convolution_backward") for name in names)
     assert any(name.startswith("- batch_norm") for name in names)
 
@@ -203,7 +217,7 @@ def test_ops_that_only_the_baseline_has_are_listed():
 def test_a_roofline_for_each_dtype_with_a_peak_leaves_out_what_has_no_operations():
     charts = rooflines(a_projection(SLOWER))
     assert [len(chart.data.rows) for chart in charts] == [1, 1]
-    assert all(len(chart.figure.of_tag("circle")) == 1 for chart in charts)
+    assert all(len(of_tag(chart.figure, "circle")) == 1 for chart in charts)
     assert rooflines(replace(a_projection(SLOWER), ceilings=None)) == ()
 
 
