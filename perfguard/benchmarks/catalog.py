@@ -12,15 +12,26 @@ from collections.abc import Mapping, Sequence
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase, SuiteSpec
 
 _DTYPES = ("fp32", "bf16")
+_OPTIMIZERS = {"optimizer": ("for-loop", "foreach", "fused")}
+_FOCAL_LOSSES = ("reference", "implicit", "explicit", "fused", "compiled", "ipex_style")
 
 Values = Sequence[ParameterValue]
 
 
-def _spec(target: str, doc: str, phase: Phase, tags: tuple[str, ...], axes: Mapping[str, Values]) -> BenchmarkSpec:
+def _spec(
+    target: str,
+    doc: str,
+    phase: Phase,
+    tags: tuple[str, ...],
+    axes: Mapping[str, Values],
+    *,
+    options: Mapping[str, Values] | None = None,
+) -> BenchmarkSpec:
     return BenchmarkSpec(
         name=f"{tags[0]}.{target.partition(':')[2]}",
         target=f"perfguard.benchmarks.{target}",
         parameters=tuple((key, tuple(values)) for key, values in axes.items()),
+        options=tuple((key, tuple(values)) for key, values in (options or {}).items()),
         phase=phase,
         tags=tags,
         doc=doc,
@@ -32,19 +43,27 @@ def _formats(*, image: bool) -> dict[str, Values]:
     return {"dtype": _DTYPES, **({"memory_format": ("contiguous", "channels_last")} if image else {})}
 
 
-def _kernel(name: str, doc: str, *, image: bool = False, **shape: Values) -> BenchmarkSpec:
+def _kernel(
+    name: str, doc: str, *, image: bool = False, options: Mapping[str, Values] | None = None, **shape: Values
+) -> BenchmarkSpec:
     """A kernel by the name of its factory."""
     phases = (Phase.FORWARD.value, Phase.FORWARD_BACKWARD.value)
     axes = {**shape, **_formats(image=image), "phase": phases}
-    return _spec(f"ops:{name}", doc, Phase.FORWARD_BACKWARD, ("kernel",), axes)
+    return _spec(f"ops:{name}", doc, Phase.FORWARD_BACKWARD, ("kernel",), axes, options=options)
 
 
 def _step(
-    name: str, doc: str, *, image: bool = False, modes: Values = ("eager", "compile"), **shape: Values
+    name: str,
+    doc: str,
+    *,
+    image: bool = False,
+    modes: Values = ("eager", "compile"),
+    options: Mapping[str, Values] | None = None,
+    **shape: Values,
 ) -> BenchmarkSpec:
     """A training step by the name of its factory."""
     axes = {**shape, **_formats(image=image), "mode": modes}
-    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes)
+    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options=options)
 
 
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
@@ -70,7 +89,7 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
     _kernel("cross_entropy", "Cross-entropy of logits against labels",
             rows=(512,), classes=(1000, 30_522)),
     _kernel("focal_loss", "Sigmoid focal loss of RetinaNet, reference form",
-            anchors=(3_069, 12_276), classes=(91, 264)),
+            anchors=(3_069, 12_276), classes=(91, 264), options={"variant": _FOCAL_LOSSES}),
     _kernel("lstm", "One LSTM layer, batch 16", hidden=(256, 512), sequence=(32,)),
     _kernel("cat", "Concatenation of four tensors of 256 features", rows=(512, 4096)),
     _kernel("copy", "Copy of 1024 features", rows=(512, 4096)),
@@ -80,18 +99,21 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
           {"layers": (4,), "algorithm": ("sgd", "adam", "adamw", "adagrad"), "dtype": _DTYPES,
            "mode": ("for-loop", "foreach", "fused")}),
     _step("resnet50", "ResNet-50, SGD with momentum", image=True,
-          image_size=(64, 224), batch=(2,)),
+          image_size=(64, 224), batch=(2,), options=_OPTIMIZERS),
     _step("retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,
-          image_size=(96, 256), classes=(91, 264), batch=(1,)),
+          image_size=(96, 256), classes=(91, 264), batch=(1,),
+          options={**_OPTIMIZERS, "norm": ("module", "folded"), "frozen": ("skipped", "computed"),
+                   "focal": _FOCAL_LOSSES, "anchors": ("counted", "all"), "loss": ("autocast", "fp32")}),
     _step("bert", "BERT-style encoder, masked language model, AdamW",
-          layers=(2,), hidden=(128, 256, 768), sequence=(128,), batch=(4,)),
+          layers=(2,), hidden=(128, 256, 768), sequence=(128,), batch=(4,), options=_OPTIMIZERS),
     _step("dlrm", "DLRM-style recommender, 26 tables, SGD on sparse gradients",
           batch=(256, 2048), rows=(10_000,)),
     # Dynamo does not trace nn.LSTM by default: compiled, this step would run eagerly.
     _step("lstm_lm", "LSTM language model, SGD with clipped gradients", modes=("eager",),
-          layers=(2,), hidden=(128, 256), sequence=(32,), batch=(16,)),
+          layers=(2,), hidden=(128, 256), sequence=(32,), batch=(16,), options=_OPTIMIZERS),
     _step("mobilenetv3", "MobileNetV3, RMSprop", image=True,
-          variant=("small", "large"), image_size=(96, 224), batch=(4,)),
+          variant=("small", "large"), image_size=(96, 224), batch=(4,),
+          options={"optimizer": ("for-loop", "foreach")}),
 )  # fmt: skip
 """All built-in benchmarks, kernels first."""
 

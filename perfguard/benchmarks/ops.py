@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import Optimizer
 
 from perfguard.benchmarks.api import Timed
-from perfguard.benchmarks.networks.retinanet import sigmoid_focal_loss
+from perfguard.benchmarks.networks.focal_losses import focal_loss_named
+from perfguard.benchmarks.optimizers import optimizer_of
 from perfguard.benchmarks.shared import checked, dtype_of, in_memory_format, integers, leaf, norm_of, phased
 from perfguard.benchmarks.stack import prepare_module
-from perfguard.errors import UsageError
 from perfguard.records.spec import Phase
 
-ALGORITHMS: dict[str, Callable[..., Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-}
-IMPLEMENTATIONS = {
-    "for-loop": {"foreach": False, "fused": False},
-    "foreach": {"foreach": True, "fused": False},
-    "fused": {"foreach": False, "fused": True},
-}
-"""PyTorch's three implementations; on CPU the default is the loop, and fused must be asked for."""
 _LEARNING_RATE = 1e-6  # So small that a million steps along a fixed gradient leave the weights of order one
 
 
@@ -147,16 +131,19 @@ def cross_entropy(*, rows: int, classes: int, dtype: str, phase: str) -> Timed:
     return phased(lambda: functional.cross_entropy(logits, labels), [logits], phase=phase)
 
 
-def focal_loss(*, anchors: int, classes: int, dtype: str, phase: str, positives: float = 0.002) -> Timed:
+def focal_loss(
+    *, anchors: int, classes: int, dtype: str, phase: str, variant: str = "reference", positives: float = 0.002
+) -> Timed:
     """RetinaNet's sigmoid focal loss on (anchors, classes) logits; `positives` is the share of foreground.
 
     12,276 anchors are a 256x256 image; 91 classes are COCO, 264 the OpenImages subset of MLPerf.
     """
+    loss_of = focal_loss_named(variant)
     logits = leaf(anchors, classes, dtype=dtype)
     targets = torch.zeros(anchors, classes, dtype=dtype_of(dtype))
     foreground = integers(anchors, max(1, round(anchors * positives)))
     targets[foreground, integers(classes, foreground.numel())] = 1.0
-    return phased(lambda: sigmoid_focal_loss(logits, targets), [logits], phase=phase)
+    return phased(lambda: loss_of(logits, targets), [logits], phase=phase)
 
 
 def lstm(*, hidden: int, sequence: int, dtype: str, phase: str, batch: int = 16, layers: int = 1) -> Timed:
@@ -190,16 +177,9 @@ def optimizer(*, layers: int, algorithm: str, dtype: str, mode: str, hidden: int
     Raises:
         UsageError: Unknown algorithm or mode.
     """
-    if algorithm not in ALGORITHMS or mode not in IMPLEMENTATIONS:
-        raise UsageError(
-            f"no optimizer {algorithm!r} in mode {mode!r}; choose from {', '.join(ALGORITHMS)} "
-            f"and {', '.join(IMPLEMENTATIONS)}"
-        )
     parameters = _parameters_with_gradients(layers, hidden, dtype_of(dtype))
-    options: dict[str, Any] = {"lr": _LEARNING_RATE, **IMPLEMENTATIONS[mode]}
-    if algorithm == "sgd":
-        options["momentum"] = 0.9
-    update = ALGORITHMS[algorithm](parameters, **options)
+    momentum = {"momentum": 0.9} if algorithm == "sgd" else {}
+    update = optimizer_of(algorithm, parameters, implementation=mode, lr=_LEARNING_RATE, **momentum)
     watched = parameters[0].detach().view(-1)[:1]
 
     def step() -> Tensor:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from perfguard.benchmarks.options import split_pattern, with_options
 from perfguard.errors import NothingSelectedError, UsageError
 from perfguard.records.spec import Case, Catalog, Gating, expand
 
@@ -22,12 +23,21 @@ def select(catalog: Catalog, patterns: Sequence[str]) -> tuple[Case, ...]:
     """The cases that the patterns name, in the order of the patterns, each once.
 
     A pattern is a case id, a benchmark's name (all its cases), `tag:` with a tag, or a glob with `*` and `?`
-    over case ids and names. Brackets are literal: they belong to case ids.
+    over case ids and names. Brackets are literal: they belong to case ids. Options of the benchmark may follow the
+    parameters in the brackets: `step.bert[*,optimizer=fused]`.
 
     Raises:
         NothingSelectedError: A pattern matches nothing; the message names the nearest known one.
+        UsageError: A benchmark has no such option, or the option no such value.
     """
-    return select_from([case for spec in catalog.benchmarks for case in expand(spec)], patterns)
+    cases = [case for spec in catalog.benchmarks for case in expand(spec)]
+    selected: dict[str, Case] = {}
+    for pattern in patterns:
+        plain, options = split_pattern(pattern, catalog)
+        for case in select_from(cases, [plain]):
+            chosen = with_options(case, options, catalog.benchmarks)
+            selected[chosen.id] = chosen
+    return tuple(selected.values())
 
 
 def select_from(cases: Sequence[Case], patterns: Sequence[str]) -> tuple[Case, ...]:

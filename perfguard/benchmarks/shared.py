@@ -6,6 +6,8 @@ both arms and in every process.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from perfguard.benchmarks.api import Timed
-from perfguard.errors import UsageError
+from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.spec import Phase
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -65,6 +67,16 @@ def images(batch: int, size: int, *, memory_format: str = "contiguous") -> Tenso
 def integers(high: int, *shape: int, low: int = 0) -> Tensor:
     """Class labels, token ids or table rows: int64, uniform in [low, high)."""
     return torch.randint(low, high, shape)
+
+
+def require_compiler() -> None:
+    """MeasurementError where torch.compile finds no C++ compiler."""
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        raise MeasurementError(
+            f"torch.compile on CPU needs a C++ compiler, and {compiler!r} is not on PATH; "
+            "install g++, set CXX, or choose cases that are not compiled"
+        )
 
 
 def checked(timed: Timed, check: Callable[[], Mapping[str, float]]) -> Timed:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 
 import torch
@@ -14,9 +12,21 @@ from torch.optim import Optimizer
 from perfguard.benchmarks.api import Timed
 from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50
 from perfguard.benchmarks.networks.dlrm import DENSE_FEATURES, DLRM, TABLES
+from perfguard.benchmarks.networks.focal_losses import focal_loss_named
+from perfguard.benchmarks.networks.frozen_norms import fold_frozen_norms
 from perfguard.benchmarks.networks.language import LSTMLanguageModel, MaskedLanguageModel
-from perfguard.benchmarks.networks.retinanet import RetinaNet, Target
-from perfguard.benchmarks.shared import checked, dtype_of, images, in_memory_format, integers, norm_of, normal
+from perfguard.benchmarks.networks.retinanet import DetectionLoss, RetinaNet, Target
+from perfguard.benchmarks.optimizers import DEFAULT, optimizer_of
+from perfguard.benchmarks.shared import (
+    checked,
+    dtype_of,
+    images,
+    in_memory_format,
+    integers,
+    norm_of,
+    normal,
+    require_compiler,
+)
 from perfguard.benchmarks.stack import prepare
 from perfguard.errors import MeasurementError, UsageError
 
@@ -87,12 +97,7 @@ def training_step(
 def _compile(model: nn.Module, step: Timed) -> None:
     from torch._dynamo.utils import counters
 
-    compiler = os.environ.get("CXX") or "g++"
-    if shutil.which(compiler) is None:
-        raise MeasurementError(
-            f"torch.compile on CPU needs a C++ compiler, and {compiler!r} is not on PATH; "
-            "install g++, set CXX, or choose cases with mode=eager"
-        )
+    require_compiler()
     graphs_before = counters["stats"]["unique_graphs"]
     model.compile()
     step()
@@ -104,20 +109,27 @@ def _compile(model: nn.Module, step: Timed) -> None:
         )
 
 
-def resnet50(*, image_size: int, batch: int, dtype: str, memory_format: str, mode: str) -> Timed:
+def resnet50(
+    *, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT
+) -> Timed:
     """ResNet-50 v1.5 with SGD, momentum 0.9 and weight decay 1e-4."""
     pixels, labels = _classified_images(image_size, batch, memory_format)
     model = in_memory_format(ResNet50(classes=CLASSES), memory_format)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4)
-    return training_step(model, optimizer, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
+    updater = optimizer_of(
+        "sgd", model.parameters(), implementation=optimizer, lr=1e-4, momentum=0.9, weight_decay=1e-4
+    )
+    return training_step(model, updater, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
 
 
-def mobilenetv3(*, variant: str, image_size: int, batch: int, dtype: str, memory_format: str, mode: str) -> Timed:
+def mobilenetv3(
+    *, variant: str, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT
+) -> Timed:
     """MobileNetV3 with RMSprop as in the paper: momentum 0.9, weight decay 1e-5."""
     pixels, labels = _classified_images(image_size, batch, memory_format)
     model = in_memory_format(MobileNetV3(variant=variant, classes=CLASSES), memory_format)
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-4, alpha=0.9, eps=0.0316, momentum=0.9, weight_decay=1e-5)
-    return training_step(model, optimizer, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
+    settings = {"lr": 1e-4, "alpha": 0.9, "eps": 0.0316, "momentum": 0.9, "weight_decay": 1e-5}
+    updater = optimizer_of("rmsprop", model.parameters(), implementation=optimizer, **settings)
+    return training_step(model, updater, lambda net: _class_loss(net, pixels, labels), dtype=dtype, mode=mode)
 
 
 def _classified_images(image_size: int, batch: int, memory_format: str) -> tuple[Tensor, Tensor]:
@@ -130,17 +142,48 @@ def _class_loss(model: nn.Module, pixels: Tensor, labels: Tensor) -> Tensor:
 
 
 def retinanet_resnext50(
-    *, image_size: int, classes: int, batch: int, dtype: str, memory_format: str, mode: str
+    *,
+    image_size: int,
+    classes: int,
+    batch: int,
+    dtype: str,
+    memory_format: str,
+    mode: str,
+    optimizer: str = DEFAULT,
+    norm: str = "module",
+    frozen: str = "skipped",
+    focal: str = "reference",
+    anchors: str = "counted",
+    loss: str = "autocast",
 ) -> Timed:
     """RetinaNet with Adam; the reference takes 800x800 pixels and 264 classes.
 
-    Left out are the data pipeline, the resize (images have their final size) and the rate's schedule.
+    Left out are the data pipeline, the resize (images have their final size) and the rate's schedule. `norm=folded`
+    folds the frozen batch norms into the convolutions, `frozen=computed` computes gradients of the frozen stages that
+    nobody uses, `focal` is one of `FOCAL_LOSSES`, `anchors=all` computes it over all anchors and subtracts the ignored
+    ones, and `loss=fp32` keeps the whole loss in float32 under autocast.
     """
     pixels = images(batch, image_size, memory_format=memory_format)
     targets = [_objects(image_size, classes) for _ in range(batch)]
-    model = in_memory_format(RetinaNet(classes=classes), memory_format)
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RETINANET_LEARNING_RATE)
-    return training_step(model, optimizer, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+    how = DetectionLoss(
+        focal=focal_loss_named(focal),
+        over_all_anchors=_is_on("anchors", anchors, off="counted", on="all"),
+        in_float=_is_on("loss", loss, off="autocast", on="fp32"),
+    )
+    model = in_memory_format(RetinaNet(classes=classes, loss=how), memory_format)
+    if _is_on("norm", norm, off="module", on="folded"):
+        fold_frozen_norms(model.backbone.body)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if _is_on("frozen", frozen, off="skipped", on="computed"):
+        model.requires_grad_()
+    updater = optimizer_of("adam", trained, implementation=optimizer, lr=RETINANET_LEARNING_RATE)
+    return training_step(model, updater, lambda net: net(pixels, targets), dtype=dtype, mode=mode)
+
+
+def _is_on(name: str, value: str, *, off: str, on: str) -> bool:
+    if value not in (off, on):
+        raise UsageError(f"{name}={value} is unknown; choose from {off}, {on}")
+    return value == on
 
 
 def _objects(image_size: int, classes: int) -> Target:
@@ -150,7 +193,15 @@ def _objects(image_size: int, classes: int) -> Target:
 
 
 def bert(
-    *, layers: int, hidden: int, sequence: int, batch: int, dtype: str, mode: str, vocabulary: int = 8192
+    *,
+    layers: int,
+    hidden: int,
+    sequence: int,
+    batch: int,
+    dtype: str,
+    mode: str,
+    optimizer: str = DEFAULT,
+    vocabulary: int = 8192,
 ) -> Timed:
     """Masked-language-model training with AdamW.
 
@@ -161,23 +212,31 @@ def bert(
     masked = torch.randperm(batch * sequence)[: round(MASKED_SHARE * batch * sequence)]
     labels = integers(vocabulary, masked.numel())
     model = MaskedLanguageModel(hidden=hidden, layers=layers, sequence=sequence, vocabulary=vocabulary)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    updater = optimizer_of("adamw", model.parameters(), implementation=optimizer, lr=1e-4, weight_decay=0.01)
     return training_step(
-        model, optimizer, lambda net: functional.cross_entropy(net(tokens, masked), labels), dtype=dtype, mode=mode
+        model, updater, lambda net: functional.cross_entropy(net(tokens, masked), labels), dtype=dtype, mode=mode
     )
 
 
 def lstm_lm(
-    *, layers: int, hidden: int, sequence: int, batch: int, dtype: str, mode: str, vocabulary: int = 4096
+    *,
+    layers: int,
+    hidden: int,
+    sequence: int,
+    batch: int,
+    dtype: str,
+    mode: str,
+    optimizer: str = DEFAULT,
+    vocabulary: int = 4096,
 ) -> Timed:
     """Next-token training with SGD and gradients clipped to norm 0.25; the last token predicts the first."""
     tokens = integers(vocabulary, sequence, batch)
     labels = tokens.roll(-1, dims=0).flatten()
     model = LSTMLanguageModel(hidden=hidden, layers=layers, vocabulary=vocabulary)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    updater = optimizer_of("sgd", model.parameters(), implementation=optimizer, lr=1.0)
     return training_step(
         model,
-        optimizer,
+        updater,
         lambda net: functional.cross_entropy(net(tokens), labels),
         dtype=dtype,
         mode=mode,

@@ -26,6 +26,7 @@ ARM is one of, or several joined by '+':
   dir:PATH           a directory
   python:PATH        another interpreter or virtual environment
   env:KEY=VALUE,…    variables; an empty value unsets one
+  set:NAME=VALUE,…   parameters of the cases (see `perfguard list`), as in set:optimizer=fused
   stack:ipex         the environment of `perfguard env create ipex`
 """
 _MACHINE_KEYS = ("cpus", "threads", "numa", "env_profile", "python", "setup", "confine")

@@ -50,6 +50,7 @@ class ArmReady:
     stack_id: str | None = None
     missing_signals: dict[str, str] = field(default_factory=dict)  # Signals that its workers lack, with the reason
     commit: str | None = None  # Commit that the source tree is, or was made from; None where it is not known
+    parameters: dict[str, str] = field(default_factory=dict)  # That this arm sets for its cases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

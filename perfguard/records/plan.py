@@ -18,7 +18,10 @@ class EnvProfile(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSpec:
-    """An arm as it was asked for: `git:REV`, `dir:PATH`, `python:PATH`, `env:K=V,…`, `stack:NAME`, joined by `+`."""
+    """An arm as it was asked for, its parts joined by `+`.
+
+    `git:REV`, `dir:PATH`, `python:PATH`, `env:KEY=VALUE,…`, `set:NAME=VALUE,…`, `stack:NAME`.
+    """
 
     text: str  # As typed
     stored: bool = False  # The stored baseline of this machine
@@ -26,6 +29,7 @@ class ArmSpec:
     directory: str | None = None  # Directory whose tree is measured
     interpreter: str | None = None  # Interpreter of the environment under test
     environment: tuple[tuple[str, str], ...] = ()  # Of this arm only, sorted; an empty value unsets a variable
+    parameters: tuple[tuple[str, str], ...] = ()  # Of all cases that have them, in this arm only, sorted
     stack: str | None = None  # Named software stack, for instance `ipex`
 
 

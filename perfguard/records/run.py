@@ -71,6 +71,7 @@ class CaseChecks:
     data_seed: int | None  # Seed of the data; None where an older recording does not tell
     baseline: dict[str, float]  # `loss`, `result`, `result_norm`, `gradient_norm` or the benchmark's own; may be empty
     candidate: dict[str, float]  # The same in the candidate
+    dtypes: tuple[str, ...] = ()  # That an arm sets instead of the case's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -337,12 +337,14 @@ class RunData:
 
     def checks(self, stage: Stage = Stage.MAIN) -> tuple[CaseChecks, ...]:
         """What both arms computed, for each case and block of a stage."""
+        dtypes = tuple(arm.parameters["dtype"] for arm in self.arms.values() if "dtype" in arm.parameters)
         return tuple(
             CaseChecks(
                 case_id=block.case_id,
                 data_seed=self._data_seeds.get(block.block),
                 baseline=done.baseline_checks,
                 candidate=done.candidate_checks,
+                dtypes=dtypes,
             )
             for block, done in self._complete(stage)
         )

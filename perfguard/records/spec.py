@@ -35,6 +35,8 @@ class BenchmarkSpec:
     name: str  # Dotted name, for instance `kernel.linear` or `step.resnet50`
     target: str  # Import string `package.module:factory`, or `path/to/file.py:factory` relative to the arm's tree
     parameters: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()  # Names with values, in the case id's order
+    options: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()
+    """Further parameters with their values, the default first; a case id names one only where it has another value."""
     phase: Phase = Phase.STEP  # The default phase; a `phase` parameter overrides it per case
     tags: tuple[str, ...] = ()  # Free labels for selection; built in: `kernel`, `step`
     doc: str = ""  # One line for `perfguard list`

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from perfguard.benchmarks.catalog import BENCHMARKS
+from perfguard.benchmarks.options import require_parameters
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import with_software
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
@@ -80,6 +82,10 @@ def start_arms(
     for role, spec in specs.items():
         session.request.progress(fact("step.preparing", arm=role.value, text=spec.text))
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
+        if spec.parameters:
+            untouched = require_parameters(dict(spec.parameters), session.request.cases, BENCHMARKS)
+            if untouched:
+                session.note(fact("arms.parameter_without_effect", arm=role.value, case_ids=untouched))
         for name, value in mismatched_threads(spec.environment, threads):
             found: dict[str, Value] = {"name": name, "value": value, "cpus": threads}
             session.note(fact("arms.too_many_threads", found, severity=Severity.NOTABLE, arm=role.value))
@@ -280,4 +286,6 @@ def _introduce(session: Session, role: Arm, arm: ResolvedArm, report: ArmReport)
     }
     session.summaries.setdefault(role.value, ArmSummary(**known))  # a stored baseline stays the baseline
     import_s, missing = float(report.ready.get("import_s", 0.0)), dict(report.ready.get("missing_signals") or {})
-    session.emit(ArmReady(arm=role, import_s=import_s, missing_signals=missing, **known))
+    session.emit(
+        ArmReady(arm=role, import_s=import_s, missing_signals=missing, parameters=dict(arm.spec.parameters), **known)
+    )

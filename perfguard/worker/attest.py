@@ -32,14 +32,16 @@ def attest(roots: Sequence[str], foreign_roots: Sequence[str]) -> dict[str, Any]
     """Which files of the arm's trees were imported, and whether anything came from the other arm's.
 
     Roots are absolute code trees: the arm's own, and the other arm's. `modules` gives name, path relative to its root
-    and SHA-256 of each imported file below `roots`; `foreign` the same below `foreign_roots`; `shadowed` names that the
-    arm's tree holds but that were imported from elsewhere; `distributions` `name==version`, sorted; `torch_file` where
-    torch came from.
+    and SHA-256 of each imported file below `roots`, and of each C++ source beside one; `foreign` the same below
+    `foreign_roots`; `shadowed` names that the arm's tree holds but that were imported from elsewhere; `distributions`
+    `name==version`, sorted; `torch_file` where torch came from.
     """
     located = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     files = {name: Path(file).resolve() for name, file in sorted(located.items()) if isinstance(file, str)}
     own = [Path(root).resolve() for root in roots]
     foreign = [Path(root).resolve() for root in foreign_roots]
+    folders = {path.parent for path in files.values() if any(_holds(root, path) for root in (*own, *foreign))}
+    files.update((str(source), source) for folder in sorted(folders) for source in sorted(folder.glob("*.cpp")))
     named = (each for each in importlib.metadata.distributions() if each.metadata["Name"])
     return {
         "modules": _below(files, own),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import math
+import os
 import random
 import sys
 import time
@@ -20,6 +22,8 @@ from perfguard.worker.adopted.found import adopted_target
 STATEFUL_PHASES = ("optimizer", "step")  # Phases whose result moves on from call to call because weights change
 
 _MAX_PADDING_BYTES = 1024 * 1024
+PARAMETERS_VARIABLE = "PERFGUARD_SET"  # `NAME=VALUE,…`, the parameters of an arm
+_KINDS: Mapping[type, Callable[[str], object]] = {int: int, float: float}
 SEATING_CALLS = 2  # Calls that take a further instance's memory and fill the primitive cache before it is timed
 _padding: list[bytearray] = []  # Kept for the life of the process, so that what follows stays moved
 
@@ -106,11 +110,23 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
 
 def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Callable[[], object]:
     seed_everything(seed, case["id"])
-    call = factory(**case["parameters"])
+    call = factory(**parameters_of(factory, case))
     if not callable(call):
         given = "nothing" if call is None else type(call).__name__
         raise UnsoundCaseError(f"{case['target']} returns {given}; it must return the function to time")
     return call
+
+
+def parameters_of(factory: Callable[..., Any], case: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a factory: the case's parameters, and those of its arm (`PERFGUARD_SET`) that it has."""
+    found = dict(case["parameters"])
+    accepted = inspect.signature(factory).parameters
+    for pair in filter(None, os.environ.get(PARAMETERS_VARIABLE, "").split(",")):
+        name, _, text = pair.partition("=")
+        if name in accepted:
+            before = found.get(name, accepted[name].default)
+            found[name] = text == "true" if isinstance(before, bool) else _KINDS.get(type(before), str)(text)
+    return found
 
 
 def digest_of(result: object, case_id: str) -> float:

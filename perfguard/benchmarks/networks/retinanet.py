@@ -7,8 +7,10 @@ section 4 for the anchors; the feature pyramid: Lin et al., arXiv 1612.03144.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from perfguard.benchmarks.networks.classifiers import ResNetTrunk
+from perfguard.benchmarks.networks.focal_losses import FocalLoss, reference
+from perfguard.benchmarks.networks.frozen_norms import FrozenBatchNorm2d
 
 _BASE_SIZES = (32, 64, 128, 256, 512)  # Smallest anchor of each pyramid level P3 to P7, pixels
 _ASPECT_RATIOS = (0.5, 1.0, 2.0)  # Height over width
@@ -111,35 +115,6 @@ class Detections(NamedTuple):
     logits: Tensor  # Shape (batch, anchors, classes)
     offsets: Tensor  # Shape (batch, anchors, 4), as in `encode`
     anchors: Tensor  # Shape (anchors, 4), the same for all images
-
-
-class FrozenBatchNorm2d(nn.Module):
-    """y = x·scale + shift per channel, from four buffers; nothing in it is trained.
-
-    Under bf16 autocast the product with the fp32 scale gives fp32 activations, as in the reference.
-
-    Source: torchvision `ops.misc.FrozenBatchNorm2d`.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.eps = eps
-        self.register_buffer("weight", torch.ones(channels))
-        self.register_buffer("bias", torch.zeros(channels))
-        self.register_buffer("running_mean", torch.zeros(channels))
-        self.register_buffer("running_var", torch.ones(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise (batch, channels, height, width)."""
-        buffers = (self.weight, self.bias, self.running_mean, self.running_var)
-        weight, bias, mean, variance = (buffer.reshape(1, -1, 1, 1) for buffer in buffers)
-        scale = weight * (variance + self.eps).rsqrt()
-        return x * scale + (bias - mean * scale)
 
 
 class LastLevelP6P7(nn.Module):
@@ -269,14 +244,27 @@ class Heads(nn.Module):
         self.regression_head = RegressionHead()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionLoss:
+    """How the classification loss is computed; every way gives the same number, up to rounding."""
+
+    focal: FocalLoss = reference
+    over_all_anchors: bool = False  # Take the ignored anchors' loss off again, instead of gathering all others first
+    in_float: bool = False  # Whether the loss is computed in float32 under autocast
+
+
+REFERENCE_LOSS = DetectionLoss()
+
+
 class RetinaNet(nn.Module):
     """The detector up to its training loss."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, *, classes: int = 264) -> None:
+    def __init__(self, *, classes: int = 264, loss: DetectionLoss = REFERENCE_LOSS) -> None:
         super().__init__()
+        self.loss = loss
         self.backbone = Backbone()
         self.head = Heads(classes)
         self.anchor_generator = AnchorGenerator()
@@ -295,19 +283,29 @@ class RetinaNet(nn.Module):
     def forward(self, images: Tensor, targets: Sequence[Target]) -> Tensor:
         """The training loss: classification plus box regression, a 0-d tensor."""
         detections = self.detect(images)
-        matches = [match(box_iou(target.boxes, detections.anchors)) for target in targets]
-        return classification_loss(detections, targets, matches) + regression_loss(detections, targets, matches)
+        if self.loss.in_float:
+            detections = Detections(*(values.float() for values in detections))
+        with torch.autocast("cpu", enabled=False) if self.loss.in_float else contextlib.nullcontext():
+            matches = [match(box_iou(target.boxes, detections.anchors)) for target in targets]
+            classification = classification_loss(detections, targets, matches, self.loss)
+            return classification + regression_loss(detections, targets, matches)
 
 
-def classification_loss(detections: Detections, targets: Sequence[Target], matches: Sequence[Tensor]) -> Tensor:
+def classification_loss(
+    detections: Detections, targets: Sequence[Target], matches: Sequence[Tensor], loss_of: DetectionLoss
+) -> Tensor:
     """Focal loss over all but the ignored anchors / max(1, foreground anchors), mean over images."""
     losses = []
     for logits, target, matched in zip(detections.logits, targets, matches, strict=True):
         foreground = matched >= 0
         wanted = torch.zeros_like(logits)
         wanted[foreground, target.labels[matched[foreground]]] = 1.0
-        counted = matched != IGNORED
-        loss = sigmoid_focal_loss(logits[counted], wanted[counted])
+        if loss_of.over_all_anchors:
+            ignored = matched == IGNORED
+            loss = loss_of.focal(logits, wanted) - loss_of.focal(logits[ignored], wanted[ignored])
+        else:
+            counted = matched != IGNORED
+            loss = loss_of.focal(logits[counted], wanted[counted])
         losses.append(loss / torch.clamp(foreground.sum(), min=1))
     return torch.stack(losses).mean()
 
@@ -321,20 +319,3 @@ def regression_loss(detections: Detections, targets: Sequence[Target], matches: 
         loss = functional.l1_loss(offsets[foreground], wanted, reduction="sum")
         losses.append(loss / max(1, foreground.numel()))
     return torch.stack(losses).mean()
-
-
-def sigmoid_focal_loss(logits: Tensor, targets: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
-    """Sum over all elements of the focal loss, a 0-d tensor. Targets are 0 or 1, of the logits' shape and dtype.
-
-    Positive elements weigh alpha, negative ones 1 - alpha; gamma is the exponent of the modulating factor. The chain of
-    element-wise ops is kept as torchvision and fvcore write it (sigmoid, binary cross-entropy with logits, modulating
-    factor): its many passes over memory are what a step of the reference pays for.
-
-    Source: Lin et al., "Focal Loss for Dense Object Detection", arXiv 1708.02002, equation 5.
-    """
-    probability = torch.sigmoid(logits)
-    cross_entropy = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    probability_of_target = probability * targets + (1 - probability) * (1 - targets)
-    loss = cross_entropy * ((1 - probability_of_target) ** gamma)
-    weight = alpha * targets + (1 - alpha) * (1 - targets)
-    return (weight * loss).sum()

@@ -96,8 +96,9 @@ def _print_catalog(catalog: Catalog, *, every_case: bool, as_json: bool) -> None
         values: dict[str, dict[ParameterValue, None]] = {}
         for parameter, more in (pair for spec in specs for pair in spec.parameters):
             values.setdefault(parameter, {}).update(dict.fromkeys(more))
-        for parameter, known in values.items():
-            text = ", ".join(map(format_parameter, known))
+        options = {name: known for spec in specs for name, known in spec.options}
+        for parameter, known in (*values.items(), *options.items()):
+            text = ", ".join(map(format_parameter, known)) + (" (option)" if parameter in options else "")
             _print_wrapped(f"  {'':<{width}}    {parameter} = {text}", indent=width + 8)
     if catalog.notes:
         click.echo("\nNotes")

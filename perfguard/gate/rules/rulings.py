@@ -94,6 +94,7 @@ def guard_numerics(verdicts: Sequence[Verdict], checks: Sequence[CaseChecks]) ->
 def different_results(checks: Sequence[CaseChecks]) -> dict[str, tuple[Fact, ...]]:
     """Cases whose sides do not compute the same, each with the numbers that differ; checks as for `guard_numerics`."""
     pairs: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    dtypes = {dtype for entry in checks for dtype in entry.dtypes}
     for entry in checks:
         of_case = pairs.setdefault(entry.case_id, {})
         for name, before in entry.baseline.items():
@@ -101,7 +102,7 @@ def different_results(checks: Sequence[CaseChecks]) -> dict[str, tuple[Fact, ...
                 of_case.setdefault(name, []).append((before, entry.candidate[name]))
     found: dict[str, tuple[Fact, ...]] = {}
     for case_id, named in pairs.items():
-        tolerance = tolerance_of(case_id)
+        tolerance = tolerance_of(case_id, dtypes)
         for name, values in named.items():
             allowed = tolerance.gradient if name.startswith("gradient") else tolerance.result
             if median(_relative(before, after) for before, after in values) > allowed:
@@ -109,10 +110,14 @@ def different_results(checks: Sequence[CaseChecks]) -> dict[str, tuple[Fact, ...
     return found
 
 
-def tolerance_of(case_id: str) -> Tolerance:
-    """Largest relative differences of a case's numbers, by the `dtype` in its id; `fp32` without one that is known."""
+def tolerance_of(case_id: str, dtypes: Iterable[str] = ()) -> Tolerance:
+    """Largest relative differences of a case's numbers, by the `dtype` in its id; `fp32` without one that is known.
+
+    Where an arm computes in one of `dtypes` instead, the widest of them.
+    """
     found = _DTYPE.search(case_id)
-    return TOLERANCES.get(found.group(1) if found else "fp32", TOLERANCES["fp32"])
+    all_of_it = (found.group(1) if found else "fp32", *dtypes)
+    return max((TOLERANCES.get(dtype, TOLERANCES["fp32"]) for dtype in all_of_it), key=lambda each: each.result)
 
 
 def paired_with_stored(

@@ -21,7 +21,7 @@ from perfguard.runner.arms.environment import apply_overrides, base_environment
 from perfguard.runner.arms.venvs import environment_for_tree, ready_environment
 from perfguard.runner.process.launching import build_bundle, compile_bundle, launched
 
-_KINDS = ("git", "dir", "python", "env", "stack")
+_KINDS = ("git", "dir", "python", "env", "set", "stack")
 _SPLIT = re.compile(r"\+(?=(?:" + "|".join(_KINDS) + r"):)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*=)")  # values may hold commas, as MALLOC_CONF does
@@ -30,7 +30,9 @@ _ROLE_DIRECTORY = {Arm.BASELINE: "a", Arm.CANDIDATE: "b"}  # Path lengths must n
 _WHOLE_REPOSITORY = "repository"
 _SCRATCH = "tmp"
 _ASK_TIMEOUT_S = 60.0
-_EXAMPLES = "stored, git:REV, dir:PATH, python:PATH, env:KEY=VALUE,…, stack:ipex, or several joined with '+'"
+_EXAMPLES = (
+    "stored, git:REV, dir:PATH, python:PATH, env:KEY=VALUE,…, set:NAME=VALUE,…, stack:ipex, or several joined with '+'"
+)
 
 
 def parse_arm(text: str) -> ArmSpec:
@@ -50,7 +52,7 @@ def parse_arm(text: str) -> ArmSpec:
         if not value:
             raise ArmError(f"arm {text!r}: nothing follows {kind + ':'!r}")
         if kind in parts:
-            raise ArmError(f"arm {text!r} gives {kind + ':'!r} twice; use one, env: takes several KEY=VALUE")
+            raise ArmError(f"arm {text!r} gives {kind + ':'!r} twice; use one, env: and set: take several KEY=VALUE")
         parts[kind] = value
     if "git" in parts and "dir" in parts:
         raise ArmError(f"arm {text!r} names both a revision and a directory; an arm has one source tree")
@@ -63,6 +65,7 @@ def parse_arm(text: str) -> ArmSpec:
         directory=parts.get("dir"),
         interpreter=parts.get("python"),
         environment=_variables(parts.get("env"), text),
+        parameters=_variables(parts.get("set"), text),
         stack=None if stack == "default" else stack,
     )
 
@@ -123,6 +126,8 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     base = base_environment(inherited, profile=profile, threads=threads, glibc=glibc_version(), pass_through=names)
     if spec.stack is not None:
         base["PERFGUARD_STACK"] = spec.stack
+    if spec.parameters:
+        base["PERFGUARD_SET"] = ",".join(f"{name}={value}" for name, value in spec.parameters)
     environment = apply_overrides(base, spec.environment)
     if settings.confine:
         environment["TMPDIR"] = str(place / _SCRATCH)
@@ -133,7 +138,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         interpreter=interpreter,
         tree=str(tree),
         bundle=str(place / "lib"),
-        code_roots=tuple(str(root) for root in (from_tree, tree) if root is not None),
+        code_roots=tuple(map(str, (*from_tree, tree))),
         source_id=source_id,
         commit=commit,
         environment=tuple(sorted(environment.items())),

@@ -24,7 +24,8 @@ from perfguard.runner.process.launcher import confinement_version
 
 START_SCRIPT = "start.py"  # At the bundle's root: starts a module of the bundle, given by name
 _MODULES = ("__init__.py", "errors.py", "units.py")
-_PACKAGES = ("records", "worker", "benchmarks")
+_PACKAGES = ("records", "worker", "benchmarks", "kernels")
+_UNDER_TEST = ("benchmarks", "kernels")  # Packages that come from the tree where it is a checkout of perfguard
 _OLDER_FOLDERS = {"kernels": "ops", "models": "networks"}  # Of `benchmarks`, by their names before 0.2
 _OLDER_PACKAGES = ("ops", "steps")  # Modules of `benchmarks` that were packages of modules before 0.2
 _COMPILE_TIMEOUT_S = 120.0
@@ -96,28 +97,32 @@ def run_captured(
         return subprocess.CompletedProcess(arguments, returncode, stdout=printed, stderr=problems)
 
 
-def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
+def build_bundle(destination: Path, *, tree: Path | None) -> tuple[Path, ...]:
     """Fill `destination` with the worker bundle.
 
-    Where `tree` is a checkout of perfguard itself, its benchmarks are what is under test, so they come from there.
+    Where `tree` is a checkout of perfguard itself, its benchmarks and kernels are under test, and come from there.
 
     Returns:
-        The directory below `destination` that holds code of the tree, or None.
+        The directories below `destination` that hold code of the tree.
 
     Raises:
         MeasurementError: pyperf is not installed beside perfguard, or the files cannot be written.
     """
     package = Path(perfguard.__file__).parent
-    own_benchmarks = tree is not None and is_perfguard_checkout(tree)
+    own = [
+        name
+        for name in _UNDER_TEST
+        if tree is not None and is_perfguard_checkout(tree) and (tree / "perfguard" / name).is_dir()
+    ]
     target = destination / "perfguard"
     try:
         target.mkdir(parents=True)
         for name in _MODULES:
             shutil.copy2(package / name, target / name)
         for name in _PACKAGES:
-            source = tree / "perfguard" if tree is not None and own_benchmarks and name == "benchmarks" else package
+            source = tree / "perfguard" if tree is not None and name in own else package
             _copy_tree(source / name, target / name)
-        if own_benchmarks:
+        if own:
             _adapt_older_checkout(target)
         spec = importlib.util.find_spec("pyperf")
         if spec is None or spec.origin is None:
@@ -126,7 +131,7 @@ def build_bundle(destination: Path, *, tree: Path | None) -> Path | None:
         shutil.copy2(package / "worker" / START_SCRIPT, destination / START_SCRIPT)
     except OSError as error:
         raise MeasurementError(f"the worker bundle cannot be written to {destination}: {error}") from error
-    return target / "benchmarks" if own_benchmarks else None
+    return tuple(target / name for name in own)
 
 
 def compile_bundle(destination: Path, interpreter: str, *, confined: bool = False) -> None:

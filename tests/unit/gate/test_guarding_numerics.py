@@ -107,6 +107,12 @@ def test_each_dtype_has_its_own_tolerance():
     assert tolerance_of("mine") == tolerance_of("mine[dtype=fp8]") == TOLERANCES["fp32"]
 
 
+def test_where_an_arm_computes_in_another_dtype_the_wider_tolerance_holds():
+    assert tolerance_of("step.x[dtype=fp32]", ["bf16"]) == TOLERANCES["bf16"]
+    assert tolerance_of("step.x[dtype=bf16]", ["fp32"]) == TOLERANCES["bf16"]
+    assert tolerance_of("step.x[dtype=fp32]", ["fp32", "fp8"]) == TOLERANCES["fp32"]
+
+
 @pytest.mark.parametrize(
     ("dtype", "result", "gradient"), [("fp32", 0.001, 0.01), ("bf16", 0.05, 0.3), ("fp16", 0.01, 0.1)]
 )

@@ -31,6 +31,9 @@ from perfguard.runner.arms.resolve import parse_arm
             {"environment": (("MALLOC_CONF", "narenas:1,tcache:false"), ("OMP_NUM_THREADS", "4"))},
         ),
         ("env:CXXFLAGS=-O2+fast", {"environment": (("CXXFLAGS", "-O2+fast"),)}),
+        ("set:optimizer=fused", {"parameters": (("optimizer", "fused"),)}),
+        ("set:norm=folded,focal=fused", {"parameters": (("focal", "fused"), ("norm", "folded"))}),
+        ("set:dtype=bf16+env:A=1", {"parameters": (("dtype", "bf16"),), "environment": (("A", "1"),)}),
         ("stack:ipex", {"stack": "ipex"}),
         ("stack:default", {"stack": None}),
         (
@@ -56,7 +59,7 @@ def test_each_kind_of_arm_is_understood(text, fields):
         ("env:", "nothing follows 'env:'"),
         ("git:main+dir:", "nothing follows 'dir:'"),
         ("git:a+git:b", "gives 'git:' twice"),
-        ("env:A=1+env:B=2", "gives 'env:' twice; use one, env: takes several"),
+        ("env:A=1+env:B=2", "gives 'env:' twice; use one, env: and set: take several"),
         ("git:main+dir:.", "names both a revision and a directory"),
         ("stored+env:A=1", "'stored' stands alone"),
         ("stored:", "is no kind of arm"),

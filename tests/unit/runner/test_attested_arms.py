@@ -137,6 +137,16 @@ def test_only_source_of_the_tree_counts_not_environments_or_runs_inside_it(tree,
     assert names(attest([str(tmp_path / "elsewhere")], [str(tree)])["foreign"]) == ["attested_work"]
 
 
+def test_native_sources_beside_imported_files_count_too(tree):
+    before = attest([str(tree)], [])["modules"]
+    (tree / "kernel.cpp").write_text("// one")
+    first = attest([str(tree)], [])["modules"]
+    (tree / "kernel.cpp").write_text("// two")
+    second = attest([str(tree)], [])["modules"]
+    assert [module["path"] for module in first if module not in before] == ["kernel.cpp"]
+    assert [module["path"] for module in second if module not in first] == ["kernel.cpp"]
+
+
 def test_a_worktree_inside_the_other_tree_is_its_own(tree):
     inside = tree / ".perfguard" / "runs" / "r" / "arms" / "a"
     result = attest([str(inside)], [str(tree)])

@@ -10,9 +10,9 @@ from perfguard.runner.process.launching import build_bundle, is_perfguard_checko
 
 
 def test_a_bundle_holds_what_a_worker_needs_and_nothing_of_the_parent(tmp_path):
-    assert build_bundle(tmp_path / "lib", tree=None) is None
+    assert build_bundle(tmp_path / "lib", tree=None) == ()
     package = tmp_path / "lib" / "perfguard"
-    assert {path.name for path in package.iterdir() if path.is_dir()} == {"records", "worker", "benchmarks"}
+    assert {path.name for path in package.iterdir() if path.is_dir()} == {"records", "worker", "benchmarks", "kernels"}
     assert (tmp_path / "lib" / "pyperf" / "__init__.py").is_file()
     assert not list((tmp_path / "lib").rglob("*.pyc"))
 
@@ -38,7 +38,7 @@ def test_another_projects_tree_leaves_the_bundle_as_it_is(tmp_path):
     tree = tmp_path / "tree"
     (tree / "perfguard").mkdir(parents=True)
     assert not is_perfguard_checkout(tree)
-    assert build_bundle(tmp_path / "lib", tree=tree) is None
+    assert build_bundle(tmp_path / "lib", tree=tree) == ()
 
 
 def test_of_a_perfguard_checkout_the_benchmarks_are_under_test(tmp_path):
@@ -46,7 +46,7 @@ def test_of_a_perfguard_checkout_the_benchmarks_are_under_test(tmp_path):
     benchmarks.mkdir(parents=True)
     (benchmarks / "catalog.py").write_text("MARK = 'the checkout'\n")
     assert is_perfguard_checkout(tmp_path / "tree")
-    root = build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
+    (root,) = build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
     assert root == tmp_path / "lib" / "perfguard" / "benchmarks"
     assert "the checkout" in (root / "catalog.py").read_text()
     assert (tmp_path / "lib" / "perfguard" / "worker" / "serve.py").is_file()
@@ -64,6 +64,17 @@ def test_an_older_checkout_has_its_factories_where_todays_catalog_looks_for_them
     asked = "from perfguard.benchmarks import ops; print(ops.linear)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path / "lib", capture_output=True, text=True)
     assert done.stdout == "a factory of the checkout\n", done.stderr
+
+
+def test_of_a_perfguard_checkout_the_kernels_are_under_test_with_their_sources(tmp_path):
+    package = tmp_path / "tree" / "perfguard"
+    for name in ("benchmarks", "kernels"):
+        (package / name).mkdir(parents=True)
+    (package / "benchmarks" / "catalog.py").write_text("")
+    (package / "kernels" / "focal_loss.cpp").write_text("// the checkout's\n")
+    roots = build_bundle(tmp_path / "lib", tree=tmp_path / "tree")
+    assert [root.name for root in roots] == ["benchmarks", "kernels"]
+    assert (roots[1] / "focal_loss.cpp").read_text() == "// the checkout's\n"
 
 
 def test_a_bundle_that_cannot_be_written_is_an_error(tmp_path):

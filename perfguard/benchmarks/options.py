@@ -1,0 +1,86 @@
+"""Parameters of a case beside those of its id: options that a pattern names, and parameters that an arm sets.
+
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from perfguard.errors import UsageError
+from perfguard.records.spec import BenchmarkSpec, Case, Catalog, ParameterValue, format_parameter
+
+Chosen = Mapping[str, str]  # Values by parameter, as they were typed
+
+
+def split_pattern(pattern: str, catalog: Catalog) -> tuple[str, Chosen]:
+    """A pattern without the options at its end, and these: `step.bert[…,optimizer=fused]` is `step.bert[…]` and one."""
+    names = "|".join(sorted({re.escape(name) for spec in catalog.benchmarks for name, _ in spec.options}))
+    found = re.fullmatch(rf"(.*?)((?:,(?:{names})=[^,\[\]]+)+)\]", pattern) if names else None
+    if found is None:
+        return pattern, {}
+    return found.group(1) + "]", dict(part.split("=", 1) for part in found.group(2)[1:].split(","))
+
+
+def with_options(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> Case:
+    """The case with options; one that has its default value does not stand in the id.
+
+    Raises:
+        UsageError: Its benchmark has no such option, or the option no such value.
+    """
+    options = {name: values for spec in specs if spec.name == case.benchmark for name, values in spec.options}
+    for name, text in chosen.items():
+        if name not in options:
+            raise UsageError(f"{case.benchmark} has no option {name!r}; {_known('its options are', options)}")
+        _value(name, text, options[name])
+    # In the order of the benchmark, so that one case has one id.
+    further = tuple(
+        (name, _value(name, chosen[name], values))
+        for name, values in options.items()
+        if name in chosen and chosen[name] != format_parameter(values[0])
+    )
+    return replace(case, parameters=(*case.parameters, *further))
+
+
+def require_parameters(chosen: Chosen, cases: Iterable[Case], specs: Sequence[BenchmarkSpec]) -> tuple[str, ...]:
+    """Check the parameters that an arm sets for all cases; gives the ids of the cases that have none of them.
+
+    A case without a spec, as one of a user's benchmark, may have any value.
+
+    Raises:
+        UsageError: No case has such a parameter, or the parameter no such value.
+    """
+    known: dict[str, dict[ParameterValue, None]] = {}
+    untouched, of_any_value = [], set()
+    for case in cases:
+        of_case = [pair for spec in specs if spec.name == case.benchmark for pair in (*spec.parameters, *spec.options)]
+        if not of_case:
+            of_case = [(name, ()) for name, _ in case.parameters]
+            of_any_value.update(name for name, _ in of_case)
+        for name, values in of_case:
+            known.setdefault(name, {}).update(dict.fromkeys(values))
+        if not chosen.keys() & {name for name, _ in of_case}:
+            untouched.append(case.id)
+    for name, text in chosen.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; the nearest is {near[0]!r}" if near else ""
+            raise UsageError(f"no selected case has a parameter {name!r}{hint}; {_known('they have', known)}")
+        if name not in of_any_value:
+            _value(name, text, tuple(known[name]))
+    return tuple(untouched)
+
+
+def _value(name: str, text: str, known: Sequence[ParameterValue]) -> ParameterValue:
+    for value in known:
+        if format_parameter(value) == text:
+            return value
+    values = ", ".join(map(format_parameter, known))
+    raise UsageError(f"{name}={text} is unknown; choose from {values}")
+
+
+def _known(words: str, names: Iterable[str]) -> str:
+    return f"{words} {', '.join(names) or 'none'}"

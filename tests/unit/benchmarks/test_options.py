@@ -1,0 +1,97 @@
+"""Options of benchmarks in patterns, and parameters that an arm sets for all cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.benchmarks.catalog import BENCHMARKS, SUITES
+from perfguard.benchmarks.options import require_parameters
+from perfguard.benchmarks.selection import select
+from perfguard.errors import NothingSelectedError, UsageError
+from perfguard.records.spec import BenchmarkSpec, Case, Catalog, expand
+
+CATALOG = Catalog(benchmarks=BENCHMARKS, suites=SUITES)
+BERT = "step.bert[layers=2,hidden=256,sequence=128,batch=4,dtype=bf16,mode=eager"
+RETINANET = (
+    "step.retinanet_resnext50[image_size=96,classes=91,batch=1,dtype=fp32,memory_format=channels_last,mode=eager"
+)
+
+
+def ids(*patterns):
+    return [case.id for case in select(CATALOG, patterns)]
+
+
+def test_an_option_stands_behind_the_parameters_of_the_id():
+    (case,) = select(CATALOG, [f"{BERT},optimizer=fused]"])
+    assert case.id == f"{BERT},optimizer=fused]"
+    assert dict(case.parameters)["optimizer"] == "fused"
+
+
+def test_the_default_of_an_option_is_the_case_without_it():
+    assert ids(f"{BERT},optimizer=for-loop]") == ids(f"{BERT}]") == [f"{BERT}]"]
+
+
+def test_options_have_one_order_whatever_the_pattern_says():
+    assert ids(f"{RETINANET},anchors=all,norm=folded]") == ids(f"{RETINANET},norm=folded,anchors=all]")
+
+
+def test_a_glob_takes_options_too():
+    found = ids("step.bert[*mode=eager,optimizer=fused]")
+    assert found == [f"{case[:-1]},optimizer=fused]" for case in ids("step.bert[*mode=eager]")]
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize(
+    ("pattern", "error", "words"),
+    [
+        (f"{BERT},optimizer=fusd]", UsageError, "for-loop, foreach, fused"),
+        (f"{BERT},norm=folded]", UsageError, "step.bert has no option 'norm'.*optimizer"),
+        (f"{BERT},optimiser=fused]", NothingSelectedError, "nearest is 'step.bert"),
+        ("kernel.copy[*,optimizer=fused]", UsageError, "kernel.copy has no option.*none"),
+    ],
+)
+def test_what_a_benchmark_has_not_is_refused(pattern, error, words):
+    with pytest.raises(error, match=words):
+        ids(pattern)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in BENCHMARKS if spec.options], ids=lambda spec: spec.name)
+def test_every_option_has_a_default_and_another_value_and_is_no_parameter(spec):
+    assert all(len(set(values)) == len(values) > 1 for _, values in spec.options)
+    assert not {name for name, _ in spec.options} & {name for name, _ in spec.parameters}
+
+
+CASES = select(CATALOG, [f"{BERT}]", f"{RETINANET}]", "kernel.copy"])
+
+
+def test_an_arm_may_set_options_and_parameters_and_leaves_other_cases_alone():
+    untouched = require_parameters({"optimizer": "fused"}, CASES, BENCHMARKS)
+    assert untouched == tuple(case.id for case in expand(next(s for s in BENCHMARKS if s.name == "kernel.copy")))
+    assert require_parameters({"dtype": "bf16"}, CASES, BENCHMARKS) == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"optimiser": "fused"}, "nearest is 'optimizer'"),
+        ({"zzz": "1"}, "no selected case has a parameter 'zzz'; they have"),
+        ({"optimizer": "fusd"}, "choose from for-loop, foreach, fused"),
+        ({"optimizer": "fused", "memory_format": "nhwc"}, "choose from contiguous, channels_last"),
+    ],
+)
+def test_what_no_case_has_is_refused(chosen, words):
+    with pytest.raises(UsageError, match=words):
+        require_parameters(chosen, CASES, BENCHMARKS)
+
+
+def test_a_users_case_may_have_any_value_of_its_own_parameters():
+    mine = Case(benchmark="mine", target="bench.py:mine", parameters=(("hidden", 4),))
+    assert require_parameters({"hidden": "64"}, [mine], BENCHMARKS) == ()
+    with pytest.raises(UsageError, match="no selected case has a parameter 'optimizer'"):
+        require_parameters({"optimizer": "fused"}, [mine], BENCHMARKS)
+
+
+def test_a_benchmark_without_parameters_has_options_all_the_same():
+    spec = BenchmarkSpec(name="whole", target="x:y", options=(("mode", ("slow", "fast")),))
+    assert select(Catalog(benchmarks=(spec,)), ["whole"])[0].parameters == ()
+    assert require_parameters({"mode": "fast"}, expand(spec), [spec]) == ()
