@@ -83,3 +83,9 @@ def test_each_change_is_one_culprit_and_the_larger_one_gets_what_both_could_be(c
     """Of two ops one is called twice and costs eight, the other is called three times and costs four."""
     ops = [called("b", 4, module="Net.0.conv", factor=3), called("a", 8, module="Net.1.conv")]
     assert codes(ops, changes) == expected
+
+
+def test_of_culprits_that_cost_the_same_each_has_a_change():
+    ops = [called("a", 8, module="Net.0.conv"), called("b", 8, module="Net.1.conv", factor=3)]
+    both = [change(code, "a b", module=LAYERS) for code in (FIRST, SECOND)]
+    assert codes(ops, both) == [FIRST, SECOND]
