@@ -126,3 +126,8 @@ def test_calls_that_differ_from_step_to_step_are_whole_where_few_do(steps_with_m
     calls = (3,) * steps_with_more + (2,) * (32 - steps_with_more)
     (culprit,) = culprits(called("op", 20, calls=(1, calls)), processes=32)
     assert (culprit.fact.values["before"], culprit.fact.values["after"]) == (1, told)
+
+
+def test_an_op_that_was_called_in_one_of_twenty_steps_was_called():
+    (culprit,) = culprits(called("op", 20, calls=((1, *(0,) * 19), 2)), processes=20)
+    assert (culprit.fact.code, culprit.fact.values["before"]) == ("calls.added", 0.05)
