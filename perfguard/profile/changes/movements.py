@@ -87,7 +87,7 @@ def moved_at(residue: Residue, place: Place, noun: str) -> Counts:
     rows = [row for row in residue.at(place) if MOVEMENTS[noun](row)]
     if noun == "copies":
         changes = {short(op): change for op, change in residue.op_changes(place).items() if is_copy(op)}
-        counted = next((op for op in reversed(COPIES) if changes.get(op)), COPIES[-1])
+        counted = next((op for op in reversed(COPIES) if changes.get(op)), None)
         rows = [row for row in rows if short(row.name) == counted]
     return residue.counts(rows)
 
