@@ -39,8 +39,7 @@ def other_reorders(residue: Residue) -> Iterable[Change]:
     rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if is_reorder(row)]
     if rows:
         counts = residue.counts(rows)
-        values: dict[str, Value] = {"number": max(counts.before, counts.after)}
-        taken = residue.take(rows)
+        taken, values = residue.take(rows), {"number": counts.after}
         yield changed(Rule.REORDERS, "reorders.changed", taken, counts, values, severity=Severity.NOTABLE)
 
 

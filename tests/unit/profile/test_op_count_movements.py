@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.op_count_rows import BACKWARD, changes, only, op, ops, reorder, said, where
+from perfguard.profile.changes.op_counts import classify
+from tests.op_count_rows import BACKWARD, changes, counts, only, op, ops, reorder, said, where
 
 FROM_CHANNELS_LAST = "src:f32::blocked:acdb::f0 dst:f32::blocked:abcd::f0"
 TO_BLOCKED, TO_PLAIN = "abcd → aBcd16b", "acdb → abcd"
@@ -87,8 +88,14 @@ def test_a_lost_memory_format_explains_movements_in_the_modules_around_it_alone(
     before = [op("conv2d", layouts="channels_last", **inner), reorder(5, **around)]
     movements = [op("copy_", 2, **inner), op("copy_", 3, **around), reorder(4, **around)]
     after = [op("conv2d", **inner), *movements, op("copy_", 7, **beside)]
-    lost, copied = sorted(changes(before, after), key=lambda change: change.rule, reverse=True)
-    assert (lost.fact.code, copied.fact.code) == ("layout.lost", "copies.added")
+    copied, lost = sorted(classify(counts(before), counts(after)), key=lambda change: change.record.rule)
+    assert (lost.record.fact.code, copied.record.fact.code) == ("layout.lost", "copies.added")
     told = {"extra_copies": 5, "fewer_reorders": 1}
-    assert {name: value for name, value in said(lost).items() if name in told} == told
-    assert (said(copied)["number"], copied.module) == (7, "Net.layer1.relu")
+    assert {name: value for name, value in said(lost.record).items() if name in told} == told
+    assert {(row.name, row.place.module) for row in lost.rows} == {
+        ("aten::conv2d", "Net.layer1.conv"),
+        ("aten::copy_", "Net.layer1.conv"),
+        ("aten::copy_", "Net.layer1"),
+        ("reorder", "Net.layer1"),
+    }
+    assert (said(copied.record)["number"], copied.record.module) == (7, "Net.layer1.relu")
