@@ -75,6 +75,15 @@ def test_a_baseline_as_large_as_a_repository_is_refused(hub, project, propose, m
     assert propose()[1] == 1
 
 
+def test_a_baseline_has_some_hundred_kb_and_never_more_than_32_mib(hub, project, propose):
+    project.write(f"{PLACE}/timings.json", "x" * 300_000)
+    assert propose()[1] == 1
+    with (project.path / PLACE / "timings.json").open("wb") as file:
+        file.truncate((32 << 20) + 1)
+    with pytest.raises(UsageError, match="33554433 bytes"):
+        propose()
+
+
 def test_a_project_outside_git_is_one_sentence(hub, empty_project):
     github = GitHub(repository=REPOSITORY, token=None, url=hub.url)
     with pytest.raises(ArmError, match="not inside a git repository"):

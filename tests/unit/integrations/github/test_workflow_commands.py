@@ -29,6 +29,11 @@ def test_an_annotation_has_its_place_and_keeps_its_lines():
     assert annotation_line(annotation) == "::error file=train.py,line=88,title=a%3A b%2C c::1 %25%0Anext"
 
 
+def test_a_long_message_is_cut():
+    annotation = Annotation(level=Level.NOTICE, title="long", message="x" * 1500)
+    assert annotation_line(annotation) == f"::notice title=long::{'x' * 1000}"
+
+
 def test_nothing_between_stop_and_resume_is_a_command():
     stop, resume = stop_and_resume()
     assert commands_in(f"{stop}\n::error::forged\n##[error]forged\n{resume}\n::notice::ours") == ["::notice::ours"]
