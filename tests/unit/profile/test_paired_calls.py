@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfguard.profile.changes.op_counts import classify
 from perfguard.records.facts import Severity
 from tests.op_count_rows import (
     BACKWARD,
@@ -14,6 +15,7 @@ from tests.op_count_rows import (
     TO_BLOCKED,
     changes,
     conv,
+    counts,
     miss,
     only,
     op,
@@ -80,6 +82,28 @@ def test_ops_of_another_name_place_or_phase_are_no_pair():
     others = [op("mul", shapes="[4]"), op("add", shapes="[4]", module="Net.a"), op("add", shapes="[4]", phase=BACKWARD)]
     for other in others:
         assert {code for _, code in told([before], [other])} == {"ops.added", "ops.removed"}
+
+
+def test_views_of_other_shapes_follow_what_else_changed_at_their_place():
+    change = only([op("relu"), op("view", shapes="[2]")], [op("relu", 2), op("view", shapes="[4]")])
+    assert (change.fact.code, said(change)["ops"]) == ("calls.added", ("relu",))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        (
+            op("add", layouts="channels_last"),
+            [op("add"), reorder(2), *ops("clone copy_")],
+            "add add clone copy_ reorder",
+        ),
+        (op("add"), [op("add", dtypes="bf16"), *ops("to copy_", dtypes="f32 bf16")], "add add copy_ to"),
+    ],
+    ids=["layout", "dtype"],
+)
+def test_a_change_explains_its_calls_with_what_they_needed(before, after, names):
+    (change,) = classify(counts([before]), counts(after))
+    assert sorted(row.name.removeprefix("aten::") for row in change.rows) == names.split()
 
 
 # Implementations
