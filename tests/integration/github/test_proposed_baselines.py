@@ -60,6 +60,14 @@ def test_a_second_proposal_moves_the_branch_and_rewrites_the_open_one(hub, proje
     assert hub.refs[BRANCH] != tip
 
 
+def test_the_first_50_files_are_listed(hub, project, propose):
+    for number in range(51):
+        project.write(f"{PLACE}/{number:02}.json", "new")
+    assert propose()[1] == 51
+    listed = [line for line in hub.pulls[0]["body"].splitlines() if line.startswith("- ")]
+    assert listed == [f"- `{PLACE}/{number:02}.json`" for number in range(50)]
+
+
 def test_an_unchanged_baseline_proposes_nothing(hub, project, propose):
     assert propose() is None
     assert hub.asked == []

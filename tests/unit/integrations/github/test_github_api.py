@@ -165,6 +165,10 @@ def test_a_long_message_is_quoted_in_part(hub, connect):
     with pytest.raises(GitHubError, match="GitHub answered 422") as caught:
         connect(hub).add_comment(7, "hello")
     assert str(caught.value).count("ä") == 300
+    hub.fail("GET", "comments", as_json([{"id": "ä" * 400}]))
+    with pytest.raises(GitHubError, match="not GitHub's") as caught:
+        connect(hub).comments(7)
+    assert len(str(caught.value).partition("GitHub's (")[2].rpartition("); is")[0]) == 200
 
 
 def test_a_minute_is_waited_where_github_names_no_time(hub, pauses):

@@ -57,6 +57,19 @@ def test_a_regression_is_told_at_the_line_of_its_culprit():
     assert first.message.splitlines()[1:] == culprit_texts(attribution_of(SLOWER))
 
 
+def test_an_op_without_a_place_leaves_it_to_the_next_op():
+    attribution = attribution_of(SLOWER)
+    (culprit,) = attribution.culprits
+    ops = tuple(delta.key for delta in attribution.deltas[:3])
+    deltas = tuple(
+        replace(delta, source=source)
+        for delta, source in zip(attribution.deltas, (None, "model.py:3", "model.py:4"), strict=False)
+    )
+    blamed = replace(attribution, culprits=(replace(culprit, ops=ops),), deltas=deltas)
+    first = annotations_of(replace(REGRESSED, attributions=(blamed,)))[0]
+    assert (first.file, first.line) == ("model.py", 3)
+
+
 @pytest.mark.parametrize(
     "source", ["/etc/passwd.py:1", "../up.py:1", "a/../../b.py:1", "x.txt:1", "x.py:1:2", "x.py", ""]
 )
