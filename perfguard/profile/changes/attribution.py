@@ -137,7 +137,7 @@ def _is_in_python(diff: OpDiff, blamed: Sequence[Cause], balance: StepBalance) -
     if balance.is_in_doubt or any(all(map(diff.ops.is_python, cause.columns)) for cause in blamed):
         return False
     explained_s = sum(cause.delta_s for cause in blamed)
-    is_most = balance.python_s * balance.delta_s >= _MOST_OF_IT * balance.delta_s**2 > 0
+    is_most = balance.python_s * balance.delta_s >= _MOST_OF_IT * balance.delta_s**2
     return is_most and abs(explained_s) < WORTH_NAMING * abs(balance.delta_s)
 
 

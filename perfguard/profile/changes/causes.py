@@ -17,7 +17,6 @@ from perfguard.profile.changes.diff import LEVEL, MATERIAL_RATIO, OpDiff, implem
 from perfguard.profile.changes.op_names import is_minor
 from perfguard.profile.changes.paired_ops import (
     AFTER,
-    BEFORE,
     DTYPE_COPIES,
     LAYOUT_COPIES,
     Cause,
@@ -158,14 +157,14 @@ def _places(diff: OpDiff, free: AbstractSet[int]) -> Iterable[Cause]:
     places = grouped(filter(diff.is_exact, sorted(free)), lambda column: _place(ops.keys[column]))
     python = {ops.place(column): column for column in free if ops.is_python(column)}
     for there in grouped(places.values(), lambda columns: _manner(diff, columns)).values():
-        found = {column for columns in there for column in columns}
+        changed = [column for columns in there for column in columns]
+        found = set(changed)
         for columns in there:
             around = {ops.place(column) for column in columns if ops.keys[column].module}
             for column in (python[place] for place in around if place in python):
                 is_repeated = math.isfinite(float(diff.differences.upper[column]))
                 if is_repeated or diff.mean_s([column]) * diff.mean_s(columns) >= 0:
                     found.add(column)
-        changed = [column for column in found if diff.changes[column] in AFTER | BEFORE and diff.is_exact(column)]
         yield _exact(CauseKind.REPLACED if _call_factor(diff, changed) is None else CauseKind.CALLS, found)
 
 

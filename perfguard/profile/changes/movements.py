@@ -28,9 +28,8 @@ MOVEMENTS: Mapping[str, Callable[[RowKey], bool]] = {"reorders": is_reorder, "co
 
 def reorders(residue: Residue) -> Iterable[Change]:
     """Reorders that nothing else explains: a change for each phase, more and fewer."""
-    for rows, counts in _changed(residue, "reorders"):
-        moved = _moved(residue, [row for row in rows if residue.change(row) * counts.change > 0])
-        code, values = _code("reorders", counts), {**moved, "number": abs(counts.change)}
+    for code, rows, counts in _changed(residue, "reorders"):
+        values = {**_moved(residue, _alike(residue, rows, counts)), "number": abs(counts.change)}
         yield changed(Rule.REORDERS, code, residue.take(rows), counts, values)
 
 
@@ -39,39 +38,42 @@ def other_reorders(residue: Residue) -> Iterable[Change]:
     rows = [row for row in residue.open(OpCountKind.PRIMITIVE) if is_reorder(row)]
     if rows:
         counts = residue.counts(rows)
-        values: dict[str, Value] = {"number": max(counts.before, counts.after)}
-        taken = residue.take(rows)
+        taken, values = residue.take(rows), {"number": counts.after}
         yield changed(Rule.REORDERS, "reorders.changed", taken, counts, values, severity=Severity.NOTABLE)
 
 
 def copies(residue: Residue) -> Iterable[Change]:
     """Copies of tensors that nothing else explains: a change for each phase, more and fewer."""
-    for rows, counts in _changed(residue, "copies"):
-        telling = [row for row in rows if residue.change(row) * counts.change > 0] or rows
+    for code, rows, counts in _changed(residue, "copies"):
+        telling = _alike(residue, rows, counts) or rows
         # The outermost op, which the code calls, and its most frequent tensor.
         example = min(telling, key=lambda row: (COPIES.index(short(row.name)), -abs(residue.change(row)), row))
         detail = op_detail(example.detail)
         tensor = " ".join(part.split(" ")[0] for part in (detail.dtypes, detail.shapes) if part)
         values: dict[str, Value] = {"number": abs(counts.change), "by": short(example.name), "tensor": tensor}
-        yield changed(Rule.COPIES, _code("copies", counts), residue.take(rows), counts, values)
+        yield changed(Rule.COPIES, code, residue.take(rows), counts, values)
 
 
-def _code(noun: str, counts: Counts) -> str:
-    return f"{noun}.{'added' if counts.change > 0 else 'removed'}"
+def _alike(residue: Residue, rows: Iterable[RowKey], counts: Counts) -> list[RowKey]:
+    """Rows that changed the same way as the counts."""
+    return [row for row in rows if residue.change(row) * counts.change > 0]
 
 
-def _changed(residue: Residue, noun: str) -> Iterable[tuple[list[RowKey], Counts]]:
-    """Open rows and all counts of the places with more movements in each phase, and of those with fewer.
+def _changed(residue: Residue, noun: str) -> Iterable[tuple[str, list[RowKey], Counts]]:
+    """Code, open rows and all counts of the places with more movements in each phase, and of those with fewer.
 
     Places with as many as before, of other tensors, follow from something else and are left.
     """
     places = sorted({row.place for kind in OpCountKind for row in residue.open(kind) if MOVEMENTS[noun](row)})
     counts = {place: moved_at(residue, place, noun) for place in places}
 
+    def code_at(place: Place) -> str:
+        return f"{noun}.{'added' if counts[place].change > 0 else 'removed'}"
+
     places = [place for place in places if counts[place].change]
-    for there in grouped(places, lambda place: (place.phase, counts[place].change > 0)).values():
+    for (_, code), there in grouped(places, lambda place: (place.phase, code_at(place))).items():
         rows = [row for place in there for row in open_movements(residue, place, noun)]
-        yield rows, sum((counts[place] for place in there), Counts())
+        yield code, rows, sum((counts[place] for place in there), Counts())
 
 
 def open_movements(residue: Residue, place: Place, noun: str) -> list[RowKey]:
@@ -87,7 +89,7 @@ def moved_at(residue: Residue, place: Place, noun: str) -> Counts:
     rows = [row for row in residue.at(place) if MOVEMENTS[noun](row)]
     if noun == "copies":
         changes = {short(op): change for op, change in residue.op_changes(place).items() if is_copy(op)}
-        counted = next((op for op in reversed(COPIES) if changes.get(op)), COPIES[-1])
+        counted = next((op for op in reversed(COPIES) if changes.get(op)), None)
         rows = [row for row in rows if short(row.name) == counted]
     return residue.counts(rows)
 

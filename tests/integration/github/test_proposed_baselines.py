@@ -60,6 +60,14 @@ def test_a_second_proposal_moves_the_branch_and_rewrites_the_open_one(hub, proje
     assert hub.refs[BRANCH] != tip
 
 
+def test_the_first_50_files_are_listed(hub, project, propose):
+    for number in range(51):
+        project.write(f"{PLACE}/{number:02}.json", "new")
+    assert propose()[1] == 51
+    listed = [line for line in hub.pulls[0]["body"].splitlines() if line.startswith("- ")]
+    assert listed == [f"- `{PLACE}/{number:02}.json`" for number in range(50)]
+
+
 def test_an_unchanged_baseline_proposes_nothing(hub, project, propose):
     assert propose() is None
     assert hub.asked == []
@@ -73,6 +81,15 @@ def test_a_baseline_as_large_as_a_repository_is_refused(hub, project, propose, m
     assert hub.asked == []
     project.write(f"{PLACE}/timings.json", "x" * 10)
     assert propose()[1] == 1
+
+
+def test_a_baseline_has_some_hundred_kb_and_never_more_than_32_mib(hub, project, propose):
+    project.write(f"{PLACE}/timings.json", "x" * 300_000)
+    assert propose()[1] == 1
+    with (project.path / PLACE / "timings.json").open("wb") as file:
+        file.truncate((32 << 20) + 1)
+    with pytest.raises(UsageError, match="33554433 bytes"):
+        propose()
 
 
 def test_a_project_outside_git_is_one_sentence(hub, empty_project):

@@ -64,18 +64,29 @@ def test_steps_of_an_arm_without_bare_ones_are_compared_with_windows():
 
 
 @pytest.mark.parametrize(
-    ("slept_s", "in_python_s", "idle_s", "python_s"),
-    [(1e-3, 3e-3, 1e-3, 2e-3), (3e-3, 3e-3, 3e-3, 0.0), (3e-3, 1e-3, 1e-3, 0.0), (3e-3, 0.0, 0.0, 0.0)],
-    ids=["partly asleep", "asleep", "asleep inside ops too", "asleep inside ops"],
+    ("slept_before_s", "slept_s", "in_python_s", "idle_s"),
+    [
+        (0.0, 1e-3, 3e-3, 1e-3),
+        (0.0, 3e-3, 3e-3, 3e-3),
+        (0.0, 3e-3, 1e-3, 1e-3),
+        (0.0, 3e-3, 0.0, 0.0),
+        (1e-3, 3e-3, 5e-3, 2e-3),
+        (3e-3, 1e-3, -0.5e-3, -0.5e-3),
+        (1e-3, 3e-3, -0.5e-3, 0.0),
+    ],
+    ids=[
+        *("partly asleep", "asleep", "asleep inside ops too", "asleep inside ops"),
+        *("more asleep than before", "less asleep inside ops too", "more asleep inside ops"),
+    ],
 )
-def test_idle_time_is_taken_from_the_time_in_no_op_as_far_as_that_goes(slept_s, in_python_s, idle_s, python_s):
+def test_idle_time_is_taken_from_the_time_in_no_op_as_far_as_that_goes(slept_before_s, slept_s, in_python_s, idle_s):
     quiet = replace(SILENCE, idle_ratio=0)
     candidate = PLAIN.with_ops({python_key(): Op(1, 1e-3 + in_python_s), CONV: Op(1, 8e-3)})
     baseline, measured = profiled(PLAIN, candidate, quiet)
-    asleep = replace(measured, bare_thread_s=measured.bare_s - slept_s)
-    balance = balanced(baseline, asleep)
+    before = replace(baseline, bare_thread_s=baseline.bare_s - slept_before_s)
+    balance = balanced(before, replace(measured, bare_thread_s=measured.bare_s - slept_s))
     assert balance.idle_s == pytest.approx(idle_s, abs=1e-9)
-    assert balance.python_s == pytest.approx(python_s, abs=1e-9)
+    assert balance.python_s == pytest.approx(in_python_s - idle_s, abs=1e-9)
     assert balance.ops_s == pytest.approx(3e-3)
 
 

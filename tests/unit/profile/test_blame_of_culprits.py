@@ -117,8 +117,10 @@ def test_a_pause_in_a_single_trace_does_not_turn_the_cost_of_what_was_added_ther
     assert (set(culprit.ops), culprit.delta_s) == ({copy, python}, pytest.approx(-3e-3))
 
 
-def test_a_culprit_too_small_to_matter_is_not_named():
-    assert found(NET.with_ops({copy_in(1): Op(1, 1e-6)})).culprits == ()
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_culprit_too_small_to_matter_is_not_named(processes):
+    noise = replace(SILENCE, processes=processes)
+    assert found(NET.with_ops({copy_in(1): Op(1, 1e-6)}), noise=noise).culprits == ()
 
 
 def test_python_time_of_a_renamed_module_is_not_blamed_whatever_else_changed_in_it():

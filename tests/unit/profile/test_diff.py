@@ -47,6 +47,37 @@ def test_what_happened_to_an_op(before, after, change):
     assert deltas[key].delta_s == pytest.approx((after.self_s if after else 0) - (before.self_s if before else 0))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (None, Op(1, 1e-3), ChangeClass.NEW),
+        (Op(1, 1e-3), None, ChangeClass.GONE),
+        (Op(1, 1e-3), Op(2, 1e-3), ChangeClass.UNCHANGED),
+        (Op(2, 2e-3), Op(1, 1e-3), ChangeClass.FASTER),
+        (Op(1, 1e-3), Op(2, 2e-3), ChangeClass.SLOWER),
+    ],
+)
+def test_time_in_no_op_comes_and_goes_with_its_place_and_is_else_only_measured(before, after, change):
+    key, free_of_cost = python_key("Net.stem"), replace(SILENCE, event_s=0)
+    deltas = deltas_of(PLAIN.with_ops({key: before}), PLAIN.with_ops({key: after}), free_of_cost)
+    assert deltas[key].change is change
+
+
+def test_levels_are_the_mean_of_both_arms():
+    added = op_key("aten::add")
+    diff = compared(PLAIN, PLAIN.with_ops({RELU: Op(1, 4e-3), added: Op(1, 2e-3)}))
+    levels_s = dict(zip(diff.ops.keys, diff.levels_s, strict=True))
+    assert levels_s == pytest.approx({CONV: 5e-3, RELU: 2.5e-3, NORM: 2e-3, python_key(): 1e-3, added: 1e-3})
+
+
+@pytest.mark.parametrize(("part", "is_tested"), [(0.55e-3, True), (0.45e-3, False)])
+def test_ops_of_less_than_half_a_thousandth_of_the_step_are_not_tested(part, is_tested):
+    key, level_s = op_key("aten::add"), PLAIN.step_s * part / (1 - part)
+    delta = deltas_of(PLAIN.with_ops({key: Op(1, 0.5 * level_s)}), PLAIN.with_ops({key: Op(1, 1.5 * level_s)}))[key]
+    assert delta.change is (ChangeClass.SLOWER if is_tested else ChangeClass.UNCHANGED)
+    assert delta.q == (0 if is_tested else 1)
+
+
 def test_a_count_that_varies_within_an_arm_is_no_change_of_counts():
     baseline, candidate = profiled(PLAIN, PLAIN)
     calls = candidate.profile.calls.copy()

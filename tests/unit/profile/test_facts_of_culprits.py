@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfguard.profile.changes.attribution import attribute, is_worth_telling
-from perfguard.profile.changes.causes import MovedCost, established, find_causes
-from perfguard.profile.changes.diff import balance_of, diff_ops
+from perfguard.profile.changes.attribution import attribute
 from perfguard.profile.changes.op_counts import classify
 from perfguard.records.steps.ops import StepPhase
 from tests.op_count_rows import FORWARD, counts, op
@@ -331,18 +329,3 @@ def test_a_cost_that_moved_is_a_note():
     assert (note.code, note.values["moved_s"]) == ("cost.moved", pytest.approx(5e-3))
     assert (note.values["source"], note.values["target"]) == ("convolution_backward", "mkldnn_convolution")
     assert note.values["source_module"] == note.values["target_module"] == "Net.layer1.0.conv"
-
-
-@pytest.mark.parametrize(
-    ("moved_s", "culprits", "is_told"),
-    [(0.04, 1, False), (0.06, 1, True), (0.04, 0, True)],
-    ids=["small", "as large as a culprit", "nothing else to tell"],
-)
-def test_a_cost_that_moved_is_told_where_it_is_worth_it(moved_s, culprits, is_told):
-    arms = profiled(NET, NET.with_ops(slower(STEM, 1.0)), SILENCE)
-    diff = diff_ops(*arms)
-    balance = balance_of(*arms, diff)
-    (cause,) = established(diff, find_causes(diff))
-    cost = MovedCost(rises=(replace(cause, delta_s=moved_s),), falls=(replace(cause, delta_s=-moved_s),))
-    named = attribute("case", *arms).culprits[:culprits]
-    assert is_worth_telling(cost, balance, named) is is_told

@@ -92,6 +92,11 @@ def test_a_call_that_was_placed_in_the_op_around_its_own_is_no_change():
     assert set(changes_of(compared(IN_ONEDNN, after)).values()) == {ChangeClass.UNCHANGED}
 
 
+def test_an_op_that_left_its_library_where_another_came_to_one_is_no_change():
+    after = {**IN_ONEDNN, ADDMM: (NO_LIBRARY,), LINEAR: ("sgemm of MKL",)}
+    assert set(changes_of(compared(IN_ONEDNN, after)).values()) == {ChangeClass.UNCHANGED}
+
+
 def test_a_call_that_was_placed_in_an_op_elsewhere_is_no_change():
     after = {**IN_ONEDNN, ADDMM: (NO_LIBRARY,), RELU: (MATMUL,)}
     assert set(changes_of(compared(IN_ONEDNN, after)).values()) == {ChangeClass.UNCHANGED}

@@ -189,6 +189,113 @@ def test_copies_at_a_place_whose_shapes_changed_belong_to_that():
     assert culprit.fact.code == "shapes.changed"
 
 
+def causes_of(candidate, baseline=NET, noise=SILENCE):
+    """Kind, what was lost, what was gained, and the ops of each cause that is a fact."""
+    diff = diff_ops(*profiled(baseline, candidate, noise))
+    return [
+        (cause.kind, cause.lost, cause.gained, {diff.ops.keys[column] for column in cause.columns})
+        for cause in find_causes(diff)
+        if cause.is_exact
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "taken"),
+    [
+        ({"shapes": "[4,8,16,16]"}, CauseKind.SHAPE, {"clone", "to"}),
+        ({"dtypes": "bf16"}, CauseKind.DTYPE, {"to"}),
+        ({"layouts": "contiguous"}, CauseKind.LAYOUT, {"clone"}),
+    ],
+)
+def test_other_tensors_bring_the_copies_of_their_kind_and_no_view_that_was_there_before(now, kind, taken):
+    conv, view = op_key(CONV, module(0)), op_key("aten::view", module(0))
+    baseline = NET.with_ops({view: Op(1, 0.1e-3)})
+    copies = {name: op_key(f"aten::{name}", module(0)) for name in ("clone", "to")}
+    changed = {conv: None, replace(conv, **now): Op(1, 3e-3), **dict.fromkeys(copies.values(), Op(1, 1e-3))}
+    found = causes_of(baseline.with_ops(changed), baseline)
+    left = copies.keys() - taken
+    assert [cause[0] for cause in found] == [kind, CauseKind.REPLACED][: 1 + len(left)]
+    assert found[0][3] == {conv, replace(conv, **now), *(copies[name] for name in taken)}
+    assert {copies[name] for name in left} == {key for *_, ops in found[1:] for key in ops if key in changed}
+
+
+def test_other_tensors_are_named_by_the_ops_that_take_longest():
+    conv, backward = op_key(CONV, module(0)), op_key("aten::convolution_backward", module(0), BACKWARD)
+    changed = {
+        conv: None,
+        replace(conv, dtypes="bf16"): Op(1, 2e-3),
+        backward: None,
+        replace(backward, dtypes="f16"): Op(1, 4e-3),
+    }
+    ((kind, lost, gained, ops),) = causes_of(NET.with_ops(changed))
+    assert (kind, lost, gained, ops) == (CauseKind.DTYPE, "f32", "f16", set(changed))
+
+
+def test_other_kernels_are_one_cause_for_each_pair_of_instruction_sets_or_of_kernels_without_one():
+    turns = {
+        op_key(CONV, module(0)): ("brg_conv_fwd:avx512_core", "jit_dw:avx2"),
+        op_key("aten::convolution_backward", module(1), BACKWARD): ("brg_conv_bwd_d:avx512_core", "jit:avx2"),
+        op_key("aten::relu", module(2)): ("jit:avx512_core", "ref:any"),
+        op_key("aten::relu", module(3)): ("jit:avx512_core", "gemm:any"),
+        op_key("aten::relu", module(4)): ("sgemm of MKL", "jit:avx2"),
+    }
+    before, after = ({key: (names[side],) for key, names in turns.items()} for side in (0, 1))
+    first, second, *one_each = turns
+    assert [(lost, gained, ops) for _, lost, gained, ops in causes_of(
+        replace(NET, implementations=after), replace(NET, implementations=before)
+    )] == [
+        ("avx512_core", "avx2", {first, second}),
+        ("avx512_core", "ref:any", {one_each[0]}),
+        ("avx512_core", "gemm:any", {one_each[1]}),
+        ("sgemm of MKL", "avx2", {one_each[2]}),
+    ]  # fmt: skip
+
+
+def test_places_are_one_cause_where_they_are_called_more_often_by_the_same_factor():
+    once, twice, other = (op_key("aten::relu", module(number)) for number in (1, 2, 3))
+    baseline = NET.with_ops({twice: Op(2, 1e-3)})
+    changed = {once: Op(2, 1e-3), twice: Op(4, 2e-3), other: Op(3, 2e-3)}
+    found = [
+        (kind, {key for key in ops if key in changed})
+        for kind, _, _, ops in causes_of(baseline.with_ops(changed), baseline)
+    ]
+    assert found == [(CauseKind.CALLS, {once, twice}), (CauseKind.CALLS, {other})]
+
+
+@pytest.mark.parametrize(
+    ("calls", "added", "kind"),
+    [
+        ((2, 2, 3), 0, CauseKind.CALLS),
+        ((2, 2, 1), 1, CauseKind.CALLS),
+        ((2, 1, 1), 1, CauseKind.REPLACED),
+        ((2, 3, 1), 0, CauseKind.REPLACED),
+        ((2, 2, 1), 2, CauseKind.REPLACED),
+    ],
+)
+def test_a_place_is_called_more_often_where_more_than_half_of_its_changed_ops_are_by_one_factor(calls, added, kind):
+    place = (
+        op_key(CONV, module(1)),
+        op_key("aten::relu", module(1)),
+        op_key("aten::convolution_backward", module(1), BACKWARD),
+    )
+    changed = {key: Op(number, number * 1e-3) for key, number in zip(place, calls, strict=True)}
+    changed |= {op_key(f"aten::add{number}", module(1)): Op(1, 1e-3) for number in range(added)}
+    assert [found for found, *_ in causes_of(NET.with_ops(changed))] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("replaced_s", "in_no_op_s", "goes_along"),
+    [(3e-3, 0.2e-3, True), (3e-3, 0.1e-3, True), (3e-3, 0.05e-3, False), (2e-3, 0.05e-3, True), (1e-3, 0.2e-3, False)],
+    ids=["both more", "one as much", "more and less", "as much and less", "less and more"],
+)
+def test_in_single_traces_time_in_no_op_goes_along_unless_it_points_the_other_way(replaced_s, in_no_op_s, goes_along):
+    conv, python = op_key(CONV, module(0)), python_key(module(0))
+    slow = replace(conv, op="aten::_slow_conv2d_forward")
+    candidate = NET.with_ops({conv: None, slow: Op(1, replaced_s), python: Op(1, in_no_op_s)})
+    ((_, _, _, ops),) = causes_of(candidate, noise=replace(SILENCE, processes=1))
+    assert ops == {conv, slow, *([python] if goes_along else [])}
+
+
 def test_the_rules_claim_what_they_are_for():
     small = {op_key("aten::mul_", "Adam", OPTIMIZER): Op(9, 2e-3)}
     conv, other = op_key(CONV, module(0)), op_key(CONV, module(1))

@@ -53,3 +53,8 @@ def test_fewer_than_two_pairs_settle_nothing(pairs):
 
 def test_pairs_without_steps_count_for_nothing():
     assert not is_settled([[1.0], []], [[1.0], []])
+
+
+def test_pairs_of_which_one_arm_has_no_step_are_left_out():
+    # Two alike leave an interval of no width.
+    assert is_settled([[1.0], [2.0], [1.0], []], [[1.0], [2.0], [], [1.0]])

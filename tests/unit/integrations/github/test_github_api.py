@@ -160,6 +160,32 @@ def test_a_body_that_is_too_long_is_one_sentence(hub, connect):
         connect(hub).add_comment(7, "x" * 70_000)
 
 
+def test_a_long_message_is_quoted_in_part(hub, connect):
+    hub.fail("POST", "comments", refusal(422, "ä" * 400))
+    with pytest.raises(GitHubError, match="GitHub answered 422") as caught:
+        connect(hub).add_comment(7, "hello")
+    assert str(caught.value).count("ä") == 300
+    hub.fail("GET", "comments", as_json([{"id": "ä" * 400}]))
+    with pytest.raises(GitHubError, match="not GitHub's") as caught:
+        connect(hub).comments(7)
+    assert len(str(caught.value).partition("GitHub's (")[2].rpartition("); is")[0]) == 200
+
+
+def test_a_minute_is_waited_where_github_names_no_time(hub, pauses):
+    hub.fail("GET", "comments", refusal(429, "slow down"))
+    github = GitHub(repository=REPOSITORY, token=None, url=hub.url)
+    assert github.comments(7) == ()
+    github.close()
+    assert pauses == [60.0]
+
+
+@pytest.mark.usefixtures("pauses")
+def test_repeated_requests_leave_nothing_in_the_jobs_log(hub, connect, caplog):
+    hub.fail("GET", "comments", refusal(502, "Bad Gateway"), times=3)
+    assert connect(hub).comments(7) == ()
+    assert [record for record in caplog.records if record.name == "ghreq"] == []
+
+
 def test_nobody_listening_is_one_sentence(connect, pauses):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -81,6 +81,8 @@ def test_outside_github_nothing_is_known():
     job = this_job({})
     assert (job.repository, job.token, job.pull_request, job.workflow_run) == (None, None, None, None)
     assert job.run_url(1) is None
+    for known in ({"GITHUB_SERVER_URL": "https://github.example"}, {"GITHUB_REPOSITORY": "octo/net"}):
+        assert this_job(known).run_url(1) is None
 
 
 def test_a_job_knows_where_it_is(tmp_path):

@@ -29,6 +29,11 @@ def test_an_annotation_has_its_place_and_keeps_its_lines():
     assert annotation_line(annotation) == "::error file=train.py,line=88,title=a%3A b%2C c::1 %25%0Anext"
 
 
+def test_a_long_message_is_cut():
+    annotation = Annotation(level=Level.NOTICE, title="long", message="x" * 1500)
+    assert annotation_line(annotation) == f"::notice title=long::{'x' * 1000}"
+
+
 def test_nothing_between_stop_and_resume_is_a_command():
     stop, resume = stop_and_resume()
     assert commands_in(f"{stop}\n::error::forged\n##[error]forged\n{resume}\n::notice::ours") == ["::notice::ours"]
@@ -50,6 +55,19 @@ def test_a_regression_is_told_at_the_line_of_its_culprit():
     assert (first.level, first.file, first.line) == (Level.ERROR, "models/resnet.py", 12)
     assert first.title == f"perfguard: {names_in(REGRESSED)[SLOWER]} regressed"
     assert first.message.splitlines()[1:] == culprit_texts(attribution_of(SLOWER))
+
+
+def test_an_op_without_a_place_leaves_it_to_the_next_op():
+    attribution = attribution_of(SLOWER)
+    (culprit,) = attribution.culprits
+    ops = tuple(delta.key for delta in attribution.deltas[:3])
+    deltas = tuple(
+        replace(delta, source=source)
+        for delta, source in zip(attribution.deltas, (None, "model.py:3", "model.py:4"), strict=False)
+    )
+    blamed = replace(attribution, culprits=(replace(culprit, ops=ops),), deltas=deltas)
+    first = annotations_of(replace(REGRESSED, attributions=(blamed,)))[0]
+    assert (first.file, first.line) == ("model.py", 3)
 
 
 @pytest.mark.parametrize(
