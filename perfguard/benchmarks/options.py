@@ -34,7 +34,7 @@ def with_options(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> 
     options = {name: values for spec in specs if spec.name == case.benchmark for name, values in spec.options}
     for name, text in chosen.items():
         if name not in options:
-            raise UsageError(f"{case.benchmark} has no option {name!r}; {_known('its options are', options)}")
+            raise UsageError(f"{case.benchmark} has no option {name!r}; {_choice(options)}")
         _value(name, text, options[name])
     # In the order of the benchmark, so that one case has one id.
     further = tuple(
@@ -68,7 +68,7 @@ def require_parameters(chosen: Chosen, cases: Iterable[Case], specs: Sequence[Be
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; the nearest is {near[0]!r}" if near else ""
-            raise UsageError(f"no selected case has a parameter {name!r}{hint}; {_known('they have', known)}")
+            raise UsageError(f"no selected case has a parameter {name!r}{hint}; {_choice(known)}")
         if name not in of_any_value:
             _value(name, text, tuple(known[name]))
     return tuple(untouched)
@@ -82,5 +82,6 @@ def _value(name: str, text: str, known: Sequence[ParameterValue]) -> ParameterVa
     raise UsageError(f"{name}={text} is unknown; choose from {values}")
 
 
-def _known(words: str, names: Iterable[str]) -> str:
-    return f"{words} {', '.join(names) or 'none'}"
+def _choice(names: Iterable[str]) -> str:
+    known = ", ".join(names)
+    return f"choose from {known}" if known else "it has none"

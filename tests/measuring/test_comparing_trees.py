@@ -161,6 +161,32 @@ def test_neighbours_on_the_measured_cpus_are_noted(project):
     assert note["values"]["waited_share"] > 0.05
 
 
+ROUNDS = """\
+import perfguard
+from tiny_work import total
+
+
+@perfguard.benchmark(name="tiny.rounds", tags=["no-torch"], phase="forward", params={"rounds": [2]})
+def tiny_rounds(rounds):
+    return lambda: max(float(total()) for _ in range(rounds))
+"""
+
+
+def test_parameters_that_an_arm_sets_are_compared_with_the_cases_own(project):
+    project.write("bench_rounds.py", ROUNDS)
+    project.commit()
+    result = project.result("compare", "--candidate", "set:rounds=4", "-c", "tiny.rounds", "-c", "tiny.sort")
+    assert verdicts(result)["tiny.rounds[rounds=2]"]["outcome"] == "regressed", result["reasons"]
+    assert outcomes(result)["tiny.sort"] != "regressed"
+    assert noted(result, "arms.parameter_without_effect")[0]["values"]["case_ids"] == ["tiny.sort"]
+
+
+def test_a_parameter_that_no_case_has_is_refused_before_anything_is_measured(project):
+    done = project.run("compare", "--candidate", "set:round=4", "-c", "tiny.sum")
+    assert done.returncode == 2
+    assert "no selected case has a parameter 'round'" in done.stderr
+
+
 def test_exit_zero_reports_a_regression_without_failing(project):
     arguments = ("compare", "-c", "tiny.sum", "--inject", "tiny.sum=+100%", "--exit-zero")
     result = project.result(*arguments)

@@ -26,6 +26,7 @@ class Attested:
     code: tuple[tuple[str, str], ...]  # Path and SHA-256 of each imported file of the tree, sorted
     distributions: tuple[str, ...]  # `name==version` of everything installed
     environment: tuple[tuple[str, str], ...]  # The arm's own variables
+    parameters: tuple[tuple[str, str], ...]  # That the arm sets for its cases
     torch_file: str | None  # Where torch was imported from
 
 
@@ -56,6 +57,7 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
             code=tuple(sorted((m["path"], m["sha256"]) for m in report["modules"])),
             distributions=tuple(report["distributions"]),
             environment=arm.spec.environment,
+            parameters=arm.spec.parameters,
             torch_file=report.get("torch_file"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -66,19 +68,21 @@ def attested(arm: ResolvedArm, ready: Message, report: Message) -> Attested:
 
 
 def are_identical(baseline: Attested, candidate: Attested) -> bool:
-    """Whether the arms are A/A by construction: the same files, packages, interpreter and variables."""
-    compared = attrgetter("interpreter", "environment", "distributions", "code")
+    """Whether the arms are A/A by construction: the same files, packages, interpreter, variables and parameters."""
+    compared = attrgetter("interpreter", "environment", "parameters", "distributions", "code")
     return bool(compared(baseline) == compared(candidate))
 
 
 def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Path) -> bool:
     """Whether the arms are identical by git alone, before anything is started.
 
-    They have the same interpreter and variables, and their trees differ in nothing but texts that no interpreter reads.
+    They have the same interpreter, variables and parameters, and their trees differ in nothing but texts that no interpreter reads.
     Code that git ignores may be in one directory alone, so where there is some, workers have to tell.
     """
     first, second = baseline.spec, candidate.spec
-    shared = [(arm.interpreter, arm.spec.stack, arm.spec.environment) for arm in (baseline, candidate)]
+    shared = [
+        (arm.interpreter, arm.spec.stack, arm.spec.environment, arm.spec.parameters) for arm in (baseline, candidate)
+    ]
     if shared[0] != shared[1] or not differ_in_texts_only(project, baseline.source_id, candidate.source_id):
         return False
     places = [(project / (spec.directory or ".")).resolve() for spec in (first, second)]

@@ -45,9 +45,9 @@ def test_a_glob_takes_options_too():
     ("pattern", "error", "words"),
     [
         (f"{BERT},optimizer=fusd]", UsageError, "for-loop, foreach, fused"),
-        (f"{BERT},norm=folded]", UsageError, "step.bert has no option 'norm'.*optimizer"),
+        (f"{BERT},norm=folded]", UsageError, "step.bert has no option 'norm'; choose from optimizer"),
         (f"{BERT},optimiser=fused]", NothingSelectedError, "nearest is 'step.bert"),
-        ("kernel.copy[*,optimizer=fused]", UsageError, "kernel.copy has no option.*none"),
+        ("kernel.copy[*,optimizer=fused]", UsageError, "kernel.copy has no option 'optimizer'; it has none"),
     ],
 )
 def test_what_a_benchmark_has_not_is_refused(pattern, error, words):
@@ -74,7 +74,7 @@ def test_an_arm_may_set_options_and_parameters_and_leaves_other_cases_alone():
     ("chosen", "words"),
     [
         ({"optimiser": "fused"}, "nearest is 'optimizer'"),
-        ({"zzz": "1"}, "no selected case has a parameter 'zzz'; they have"),
+        ({"zzz": "1"}, "no selected case has a parameter 'zzz'; choose from"),
         ({"optimizer": "fusd"}, "choose from for-loop, foreach, fused"),
         ({"optimizer": "fused", "memory_format": "nhwc"}, "choose from contiguous, channels_last"),
     ],

@@ -42,6 +42,7 @@ def found(**fields):
         "code": (("work.py", "1"),),
         "distributions": ("a==1",),
         "environment": (),
+        "parameters": (),
         "torch_file": None,
     }
     return Attested(**{**defaults, **fields})
@@ -74,7 +75,13 @@ def test_trees_that_differ_without_being_imported_are_refused():
 
 
 @pytest.mark.parametrize(
-    "difference", [{"interpreter": "/other"}, {"environment": (("A", "1"),)}, {"distributions": ("a==2",)}]
+    "difference",
+    [
+        {"interpreter": "/other"},
+        {"environment": (("A", "1"),)},
+        {"parameters": (("optimizer", "fused"),)},
+        {"distributions": ("a==2",)},
+    ],
 )
 def test_trees_that_are_not_imported_do_not_matter_where_something_else_differs(difference):
     notes = compare_attested(found(code=()), found(code=(), source_id="s2", **difference))
