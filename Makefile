@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -80,6 +80,9 @@ proof-traces: $(READY) ## Measure what comparing two traces of a million events 
 
 proof-tui: $(READY) ## Measure what the TUI costs: CPU at 1 Hz, memory after 8 hours (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.tui_cost $(ARGS)
+
+proof-kernels: $(READY) ## Measure the focal losses against the reference and the memory's bandwidth (some minutes, nothing else running)
+	$(BIN)/python -m tests.proof.focal_losses $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew
 	$(BIN)/python -m tests.tui_pictures

@@ -54,7 +54,8 @@ def require_parameters(chosen: Chosen, cases: Iterable[Case], specs: Sequence[Be
         UsageError: No case has such a parameter, or the parameter no such value.
     """
     known: dict[str, dict[ParameterValue, None]] = {}
-    untouched, of_any_value = [], set()
+    untouched: list[str] = []
+    of_any_value: set[str] = set()
     for case in cases:
         of_case = [pair for spec in specs if spec.name == case.benchmark for pair in (*spec.parameters, *spec.options)]
         if not of_case:

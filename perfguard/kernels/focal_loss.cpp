@@ -48,37 +48,56 @@ struct Part {
   Vectorized<T> slope;
 };
 
+// log(1 + t) for t in [0, 1], to 2e-7 in float: a polynomial of least relative error.
+template <typename T>
+Vectorized<T> log_of_one_plus(const Vectorized<T>& t) {
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr std::array<float, 9> kTerms = {0.9999999403953552f,  -0.4999949336051941f,   0.3331909775733948f,
+                                             -0.2484298199415207f, 0.19106005132198334f,   -0.13663242757320404f,
+                                             0.07822591066360474f, -0.029505213722586632f, 0.0052326880395412445f};
+    Vectorized<float> sum(kTerms.back());
+    for (int term = int(kTerms.size()) - 2; term >= 0; term--) {
+      sum = at::vec::fmadd(sum, t, Vectorized<float>(kTerms[term]));
+    }
+    return sum * t;
+  } else {
+    return t.log1p();
+  }
+}
+
 template <Power power, typename T>
 Part<T> focal_loss(const Vectorized<T>& logit, const Vectorized<T>& target, const Settings& settings) {
   using V = Vectorized<T>;
-  const V zero(T(0)), one(T(1)), two(T(2)), gamma(T(settings.gamma)), alpha(T(settings.alpha));
+  const V zero(T(0)), one(T(1)), two(T(2)), gamma(T(settings.gamma)), scale(T(settings.scale));
   const V is_negative = logit < zero;
   const V magnitude = logit.abs();
-  const V tail = magnitude.neg().exp();
-  const V near_p = one / (one + tail);
-  const V log_tail = tail.log1p();
+  const V tail = magnitude.neg().exp_u20();
+  const V log_tail = log_of_one_plus<T>(tail);
   const V far = V::blendv(one - target, target, is_negative);
-  const V is_certain = far == zero; // 0 * inf below would be NaN
-  const V mix = far + tail * (one - far);
+  // Here 0 * inf would be NaN, and mix underflows where |x| is large.
+  const V is_certain = far <= V(std::numeric_limits<T>::min());
+  const V mix = V::blendv(at::vec::fmadd(tail, one - far, far), one, is_certain);
+  const V share = one / ((one + tail) * mix);
+  const V near_p = share * mix;
+  const V odds = V::blendv(share * tail, near_p, is_certain);
   const V cross_entropy = V::blendv(magnitude * far, zero, is_certain) + log_tail;
-  const V odds = V::blendv(near_p * tail / mix, near_p, is_certain);
 
-  V factor(T(settings.scale));
+  V factor = scale;
   if (settings.alpha >= 0) {
-    factor = factor * (alpha * target + (one - alpha) * (one - target));
+    factor = scale * at::vec::fmadd(V(T(2 * settings.alpha - 1)), target, V(T(1 - settings.alpha)));
   }
+  const V q = near_p * V::blendv(mix, tail, is_certain);
   if constexpr (power == Power::One) {
-    factor = factor * near_p * mix;
+    factor = factor * q;
   } else if constexpr (power == Power::Two) {
-    const V q = near_p * mix;
     factor = factor * q * q;
   } else if constexpr (power == Power::Any) {
-    const V log_mix = V::blendv(mix.log(), magnitude.neg(), is_certain); // mix underflows where |x| is large
-    factor = factor * (gamma * (log_mix - log_tail)).exp();
+    factor = factor * (gamma * (V::blendv(mix.log(), magnitude.neg(), is_certain) - log_tail)).exp();
   }
   // Where the cross-entropy is infinite, odds are 0, and their product vanishes.
   const V finite = at::vec::minimum(cross_entropy, V(std::numeric_limits<T>::max()));
-  const V slope = factor * (far - near_p * tail + gamma * (finite * odds) * (two * far - one));
+  const V rest = far - near_p * tail;
+  const V slope = factor * at::vec::fmadd(gamma * (finite * odds), two * far - one, rest);
   return {factor * cross_entropy, V::blendv(slope, slope.neg(), is_negative)};
 }
 
@@ -127,11 +146,11 @@ void block(const T* logits, const T* targets, int64_t count, const Settings& set
            Totals<T>& totals) {
   using V = Vectorized<T>;
   V sum(T(0)), least(T(0)), largest(T(1));
-  for (int64_t i = 0; i < count; i += V::size()) {
-    const int64_t left = std::min<int64_t>(V::size(), count - i);
+  int64_t i = 0;
+  const auto step = [&](int64_t left) {
     const V target = V::loadu(targets + i, left);
     const Part<T> part = focal_loss<power, T>(V::loadu(logits + i, left), target, settings);
-    sum = sum + V::set(V(T(0)), part.loss, left);
+    sum = sum + (left < V::size() ? V::set(V(T(0)), part.loss, left) : part.loss);
     least = V::blendv(least, target, target < least); // NaN is in range: it goes on to the loss
     largest = V::blendv(largest, target, target > largest);
     if (losses != nullptr) {
@@ -140,13 +159,19 @@ void block(const T* logits, const T* targets, int64_t count, const Settings& set
     if (slopes != nullptr) {
       part.slope.store(slopes + i, left);
     }
+  };
+  for (; i + V::size() <= count; i += V::size()) {
+    step(V::size());
+  }
+  if (i < count) {
+    step(count - i);
   }
   std::array<T, V::size()> sums, lows, highs;
   sum.store(sums.data()), least.store(lows.data()), largest.store(highs.data());
-  for (int64_t i = 0; i < V::size(); i++) {
-    totals.loss += sums[i];
-    totals.least_target = std::min(totals.least_target, lows[i]);
-    totals.largest_target = std::max(totals.largest_target, highs[i]);
+  for (int64_t lane = 0; lane < V::size(); lane++) {
+    totals.loss += sums[lane];
+    totals.least_target = std::min(totals.least_target, lows[lane]);
+    totals.largest_target = std::max(totals.largest_target, highs[lane]);
   }
 }
 

@@ -119,14 +119,17 @@ class _FocalLoss(torch.autograd.Function):
         """Keep what backward needs: the slopes, and for a second derivative the inputs."""
         logits, targets, *ctx.settings = inputs
         ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # else zeros as large as the logits are made for the slopes
         ctx.save_for_backward(logits, targets, output[1])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """The gradient of the losses times the slopes."""
         logits, targets, slopes = ctx.saved_tensors
         alpha, gamma, scale, is_summed, with_slopes = ctx.settings
         gradient = gradients[0]
+        if gradient is None:
+            return (None,) * 7
         if not with_slopes or (torch.is_grad_enabled() and not torch.compiler.is_compiling()):
             slopes = scale * slopes_of(logits, targets, alpha, gamma)  # may be differentiated once more
         elif is_summed and not torch.compiler.is_compiling() and _is_one(gradient):

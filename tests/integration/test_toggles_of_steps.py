@@ -20,7 +20,7 @@ pytestmark = [  # what torch.compile says of itself
 ]
 
 RETINANET = {"image_size": 96, "classes": 7, "batch": 2, "mode": "eager"}
-"""On 64x64 pixels oneDNN's bf16 convolutions give other gradients each time, NaN among them (torch 2.13, x86 with AMX)."""
+"""On 64x64 pixels oneDNN's bf16 convolutions give other gradients each time, NaN among them (torch 2.13, AMX)."""
 REFERENCE = {"dtype": "fp32", "memory_format": "contiguous"}
 TOGGLES = [
     (name, value)
