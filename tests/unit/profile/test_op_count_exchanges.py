@@ -188,6 +188,14 @@ def test_a_convolution_in_another_op_is_told_with_the_larger_number_of_calls():
     assert (said(fewer)["calls"], fewer.before, fewer.after) == (3, 3, 2)
 
 
+def test_a_convolution_of_other_shapes_is_neither_lost_nor_gained():
+    before = [op("mkldnn_convolution"), op("thnn_conv2d", 2, **SMALL)]
+    after = [op("slow_conv_dilated2d"), op("thnn_conv2d", 2, **LARGE)]
+    for change in both_ways(before, after):
+        assert {*said(change)["lost"], *said(change)["gained"]} == {"mkldnn_convolution", "slow_conv_dilated2d"}
+        assert said(change)["calls"] == 1
+
+
 def test_what_is_no_part_of_a_convolution_is_told_beside_it():
     back = {"phase": BACKWARD}
     before = [op("mkldnn_convolution"), conv(BRGEMM), conv(BRGEMM, **back)]
