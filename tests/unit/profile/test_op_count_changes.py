@@ -148,6 +148,15 @@ def test_the_same_op_in_another_phase_has_not_moved():
     assert [rule for rule, _ in told(ops("relu"), ops("relu", phase=BACKWARD))] == ["calls", "calls"]
 
 
+@pytest.mark.parametrize("moved", [1, 3])
+def test_calls_that_came_where_others_moved_away_are_told_without_these(moved):
+    before = [op("relu", moved, module="Net.a", shapes="[2,3]")]
+    after = [op("relu", moved, module="Net.b", shapes="[2,3]"), op("relu", module="Net.a", shapes="[4,3]")]
+    for first, second, told_so in ((before, after, ("ops.added", 0, 1)), (after, before, ("ops.removed", 1, 0))):
+        found = [(change.fact.code, change.before, change.after) for change in changes(first, second)]
+        assert sorted(found) == sorted([told_so, ("ops.moved", moved, moved)])
+
+
 def test_allocations_that_only_went_elsewhere_say_so():
     change = only([allocation(2, 512, "Net.a")], [allocation(2, 512, "Net.b")])
     assert said(change) == {"size_after_bytes": 512, "is_elsewhere": True}
