@@ -125,8 +125,8 @@ class Residue:
         return [row for row in self._open if row.kind is kind]
 
     def change(self, row: RowKey) -> int:
-        """The unexplained part of a row's difference; 0 for a row that is not open."""
-        return self._open.get(row, 0)
+        """The unexplained part of an open row's difference."""
+        return self._open[row]
 
     def at(self, place: Place, kind: OpCountKind | None = None) -> list[RowKey]:
         """All rows of a place, or those of a kind, equal ones too."""
@@ -160,7 +160,8 @@ class Residue:
         """Explain open rows of one group by one another: fewer calls of one are more calls of another."""
         pairs = []
         for group in grouped(sorted(rows, reverse=True), by).values():
-            lost, gained = ([row for row in group if self.change(row) * sign > 0] for sign in (-1, 1))
+            lost = [row for row in group if self.change(row) < 0]
+            gained = [row for row in group if self.change(row) > 0]
             while lost and gained:
                 calls = min(-self.change(lost[-1]), self.change(gained[-1]))
                 pairs.append(Pair(lost=lost[-1], gained=gained[-1], calls=calls))

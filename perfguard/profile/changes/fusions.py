@@ -164,7 +164,8 @@ def convolutions(residue: Residue) -> list[Change]:
 
     def exchange(place: Place) -> tuple[tuple[str, ...], tuple[str, ...]]:
         changes = {op: n for op, n in residue.op_changes(place).items() if short(op) in CONVOLUTIONS}
-        lost, gained = (leading(op for op, change in changes.items() if change * sign > 0) for sign in (-1, 1))
+        lost = leading(op for op, change in changes.items() if change < 0)
+        gained = leading(op for op, change in changes.items() if change > 0)
         return tuple(lost), tuple(gained)
 
     groups = grouped(sorted({row.place for row in residue.open(OpCountKind.OP)}), exchange)

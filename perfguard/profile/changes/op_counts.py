@@ -183,7 +183,9 @@ def _call_changes(residue: Residue) -> Iterable[Change]:
     for (_, more), names in _changed_ops(residue).items():
         first = next(place for phase in StepPhase for place in names if place.phase is phase)
         ops = leading(names[first])
-        counts = residue.counts(row for row in residue.at(first, OpCountKind.OP) if row.name in ops)
+        there = [row for row in residue.at(first, OpCountKind.OP) if row.name in ops]
+        open_there = [row for row in residue.open_at(first) if row in there]
+        counts = _counts_of(residue, there, open_there)
         rows = _take_calls(residue, names, counts)
         found.setdefault((first.phase, more, tuple(ops)), []).append((first, counts, rows))
     for (phase, _, named), modules in found.items():
@@ -266,12 +268,17 @@ def _left_calls(residue: Residue) -> Iterable[Change]:
     for there in grouped(rows, group).values():
         kind, names, places = there[0].kind, leading(row.name for row in there), {row.place for row in there}
         unexplained = [row for row in there if row.name in names]
-        counts = residue.counts(row for place in places for row in residue.at(place, kind) if row.name in names)
-        # Where other changes took a part of these calls, only what is left can be said.
-        if counts.change != sum(map(residue.change, unexplained)):
-            counts = residue.counts(unexplained)
+        every = [row for place in places for row in residue.at(place, kind) if row.name in names]
+        counts = _counts_of(residue, every, unexplained)
         code = call_code(counts.before, counts.after)
         yield changed(Rule.CALLS, code, residue.take(there), counts, {"ops": tuple(map(short, names))})
+
+
+def _counts_of(residue: Residue, rows: Sequence[RowKey], unexplained: Sequence[RowKey]) -> Counts:
+    """Counts of rows; of their unexplained ones where other changes took a part: only what is left can be said."""
+    counts = residue.counts(rows)
+    is_whole = counts.change == sum(map(residue.change, unexplained))
+    return counts if is_whole else residue.counts(unexplained)
 
 
 _CAUSES: Sequence[Callable[[Residue], Iterable[Change]]] = (

@@ -65,6 +65,12 @@ def test_a_spelling_of_another_version_does_not_hide_a_lower_instruction_set():
     assert (said(change)["lost"], said(change)["gained"]) == ("brg_conv_fwd:avx10_1_512", BRGEMM)
 
 
+def test_a_choice_with_two_spellings_is_named_by_the_first_in_the_alphabet():
+    first, second = "brg_conv_fwd:avx10_1_512", "brg_conv_fwd:avx512_core_fp16"
+    before, after = [conv(second, 2)], [conv(first), conv("ref:any")]
+    assert said(only(before, after))["lost"] == said(only(after, before))["gained"] == first
+
+
 def test_another_choice_for_another_problem_is_still_another_choice():
     change = only([conv(BRGEMM, problem="mb2_ic64")], [conv("ref:any", problem="mb4_ic64")])
     assert change.rule == "implementation"
@@ -340,6 +346,11 @@ def test_other_layouts_are_told_with_what_they_turned_into():
     change = only([op("add", 3)], [op("add", 3, layouts="strided")])
     assert change.fact.code == "layout.changed"
     assert said(change) == {"lost": "contiguous", "gained": "strided", "affected_ops": 3, "ops": ("add",)}
+
+
+def test_ops_that_lost_calls_became_those_that_come_first_in_the_order_of_their_tensors():
+    shapes = changes(ops("relu", shapes="[2]"), [*ops("relu", shapes="[3]"), *ops("relu", shapes="[4]")])[0]
+    assert said(shapes)["examples"] == ("relu [2] → [3]",)
 
 
 def test_a_larger_batch_is_one_change():

@@ -10,7 +10,9 @@ from tests.op_count_rows import (
     BACKWARD,
     BRGEMM,
     CONV_OPS,
+    FORWARD,
     NHWC,
+    OPTIMIZER,
     allocation,
     changes,
     compiled,
@@ -51,6 +53,22 @@ def test_reorders_out_of_proportion_to_a_doubled_call_are_told_for_themselves():
         "reorders",
         "calls",
     ]
+
+
+@pytest.mark.parametrize(
+    ("phases", "with_backward"),
+    [((FORWARD,), False), ((FORWARD, BACKWARD), True), ((BACKWARD,), False), ((OPTIMIZER,), False)],
+    ids=["forward", "forward and backward", "backward", "optimizer"],
+)
+def test_calls_come_with_their_backward_where_both_changed(phases, with_backward):
+    once, twice = ([op("relu", calls, phase=phase) for phase in phases] for calls in (1, 2))
+    change = only(once, twice)
+    assert (said(change)["with_backward"], change.before, change.after) == (with_backward, 1, 2)
+
+
+def test_a_wrapper_counts_where_any_op_that_it_calls_changed():
+    change = only([*ops("matmul bmm", 3), op("mm")], [*ops("matmul bmm", 4), op("mm")])
+    assert (said(change)["ops"], change.before, change.after) == (("matmul",), 3, 4)
 
 
 def test_the_same_change_in_many_modules_is_one_change():
@@ -95,6 +113,7 @@ def test_views_of_other_shapes_are_told_where_nothing_else_changed():
 def test_calls_of_libraries_that_could_not_be_placed_are_no_change_of_their_own_beside_others():
     lost = conv("", 28, module=UNPLACED, primitive="sgemm", direction="", memory="", problem="N,N,2,3,4")
     assert only([op("relu")], [op("relu", 2), lost]).rule == "calls"
+    assert only([op("relu"), reorder()], [op("relu", 2), reorder(2), lost]).rule == "calls"
     change = only([], [lost])
     assert (change.fact.code, said(change)["ops"], change.after) == ("ops.added", ("sgemm",), 28)
     assert where(change) == (("forward",), UNPLACED, 1)
@@ -129,6 +148,15 @@ def test_the_same_op_in_another_phase_has_not_moved():
     assert [rule for rule, _ in told(ops("relu"), ops("relu", phase=BACKWARD))] == ["calls", "calls"]
 
 
+@pytest.mark.parametrize("moved", [1, 3])
+def test_calls_that_came_where_others_moved_away_are_told_without_these(moved):
+    before = [op("relu", moved, module="Net.a", shapes="[2,3]")]
+    after = [op("relu", moved, module="Net.b", shapes="[2,3]"), op("relu", module="Net.a", shapes="[4,3]")]
+    for first, second, told_so in ((before, after, ("ops.added", 0, 1)), (after, before, ("ops.removed", 1, 0))):
+        found = [(change.fact.code, change.before, change.after) for change in changes(first, second)]
+        assert sorted(found) == sorted([told_so, ("ops.moved", moved, moved)])
+
+
 def test_allocations_that_only_went_elsewhere_say_so():
     change = only([allocation(2, 512, "Net.a")], [allocation(2, 512, "Net.b")])
     assert said(change) == {"size_after_bytes": 512, "is_elsewhere": True}
@@ -153,6 +181,14 @@ def test_views_of_one_phase_are_two_changes_where_some_came_and_others_went():
     ]
 
 
+def test_views_of_one_phase_are_one_change_with_those_that_stayed():
+    before = [op("view", 10, shapes="[2,3]"), op("view", 2, shapes="[6]"), op("expand", 2), op("slice", 2)]
+    after = [op("view", 10, shapes="[2,3]"), op("view", 3, shapes="[6]"), op("expand", 4), op("slice")]
+    assert [
+        (change.fact.code, said(change)["ops"], change.before, change.after) for change in changes(before, after)
+    ] == [("calls.added", ("expand", "view"), 14, 17), ("calls.removed", ("slice",), 2, 1)]
+
+
 def test_executions_are_one_change_for_each_primitive_beside_ops_of_that_name():
     before = [op("lstm"), conv(BRGEMM, 12), conv("brg", 4, primitive="matmul", direction="")]
     after = [op("lstm"), conv(BRGEMM, 24), conv("brg", 3, primitive="matmul", direction="")]
@@ -160,6 +196,8 @@ def test_executions_are_one_change_for_each_primitive_beside_ops_of_that_name():
         (("convolution FWD_D",), 12, 24),
         (("matmul",), 4, 3),
     ]
+    both = [op("lstm"), conv(BRGEMM, 24), conv("brg", 5, primitive="matmul", direction="")]
+    assert [said(change)["ops"] for change in changes(before, both)] == [("convolution FWD_D",), ("matmul",)]
 
 
 # Cache misses, allocations, compiler
@@ -181,15 +219,34 @@ def test_allocations_are_one_change_of_the_step():
     assert said(change) == {"calls_before": 15, **sizes, "is_elsewhere": False}
 
 
-@pytest.mark.parametrize(("more_bytes", "changed"), [(63, False), (64 * 10 - 1, False), (64 * 10, True)])
-def test_bytes_may_differ_by_less_than_the_alignment_of_each_allocation(more_bytes, changed):
-    calls = 1 if more_bytes < 64 else 10
+@pytest.mark.parametrize(
+    ("calls", "more_bytes", "changed"), [(1, 63, False), (1, 64, True), (10, 64 * 10 - 1, False), (10, 64 * 10, True)]
+)
+def test_bytes_may_differ_by_less_than_the_alignment_of_each_allocation(calls, more_bytes, changed):
     found = changes([allocation(calls, 1 << 20)], [allocation(calls, (1 << 20) + more_bytes)])
     assert bool(found) is changed
 
 
 def test_a_single_allocation_more_is_a_change():
     assert len(changes([allocation(10, 640)], [allocation(11, 640)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "size_bytes", "bytes_said", "severity"),
+    [
+        (11, 640, {}, Severity.NOTABLE),
+        (9, 640, {}, Severity.INFO),
+        (11, 641, {"size_before_bytes": 640, "more_bytes": 1}, Severity.NOTABLE),
+        (9, 641, {"size_before_bytes": 640, "more_bytes": 1}, Severity.NOTABLE),
+        (11, 639, {"size_before_bytes": 640, "fewer_bytes": 1}, Severity.INFO),
+    ],
+)
+def test_allocations_are_judged_by_their_bytes_and_by_their_number_where_these_are_the_same(
+    calls, size_bytes, bytes_said, severity
+):
+    change = only([allocation(10, 640)], [allocation(calls, size_bytes)])
+    always = {"calls_before": 10, "size_after_bytes": size_bytes, "is_elsewhere": False}
+    assert (said(change), change.fact.severity) == ({**always, **bytes_said}, severity)
 
 
 def test_graph_breaks_are_told_with_their_reasons():
@@ -220,6 +277,12 @@ def test_the_gravest_is_told_first_and_improvements_last():
         "allocations",
         "reorders",
     ]
+
+
+def test_of_changes_of_one_kind_the_one_of_most_calls_is_told_first():
+    before = [op("relu", 100, module="Net.a"), op("add", 2, module="Net.b")]
+    after = [op("relu", 101, module="Net.a"), op("add", 7, module="Net.b")]
+    assert [said(change)["ops"] for change in changes(before, after)] == [("add",), ("relu",)]
 
 
 def test_with_another_torch_every_change_names_the_upgrade():
