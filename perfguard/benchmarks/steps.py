@@ -155,13 +155,15 @@ def retinanet_resnext50(
     focal: str = "reference",
     anchors: str = "counted",
     loss: str = "autocast",
+    heads: str = "levels",
 ) -> Timed:
     """RetinaNet with Adam; the reference takes 800x800 pixels and 264 classes.
 
     Left out are the data pipeline, the resize (images have their final size) and the rate's schedule. `norm=folded`
     folds the frozen batch norms into the convolutions, `frozen=computed` computes gradients of the frozen stages that
     nobody uses, `focal` is one of `FOCAL_LOSSES`, `anchors=all` computes it over all anchors and subtracts the ignored
-    ones, and `loss=fp32` keeps the whole loss in float32 under autocast.
+    ones, `loss=fp32` keeps the whole loss in float32 under autocast, and `heads=packed` applies the heads once to all
+    levels of the pyramid.
     """
     pixels = images(batch, image_size, memory_format=memory_format)
     targets = [_objects(image_size, classes) for _ in range(batch)]
@@ -173,6 +175,8 @@ def retinanet_resnext50(
     model = in_memory_format(RetinaNet(classes=classes, loss=how), memory_format)
     if _is_on("norm", norm, off="module", on="folded"):
         fold_frozen_norms(model.backbone.body)
+    for head in (model.head.classification_head, model.head.regression_head):
+        head.is_packed = _is_on("heads", heads, off="levels", on="packed")
     trained = [p for p in model.parameters() if p.requires_grad]
     if _is_on("frozen", frozen, off="skipped", on="computed"):
         model.requires_grad_()

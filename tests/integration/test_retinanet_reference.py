@@ -39,6 +39,18 @@ def test_number_of_anchors(size: int, grids: tuple[int, ...], count: int) -> Non
     assert anchors.shape == (count, 4)
 
 
+@pytest.mark.parametrize("size", [64, 96, 200, 256, 333, 800])
+def test_levels_on_a_canvas_have_zeros_between_them(size: int) -> None:
+    grids = [math.ceil(size / stride) for stride in (8, 16, 32, 64, 128)]
+    regions = anchor_boxes.regions_on_canvas([torch.empty(1, 1, grid, grid) for grid in grids])
+    canvas = torch.zeros(2 * max(grids) + 9, 2 * max(grids) + 9, dtype=torch.int64)
+    for number, (rows, columns) in enumerate(regions, start=1):
+        around = canvas[max(0, rows.start - 1) : rows.stop + 1, max(0, columns.start - 1) : columns.stop + 1]
+        assert not around.any()
+        canvas[rows, columns] = number
+    assert [int((canvas == number).sum()) for number in range(1, 6)] == [grid**2 for grid in grids]
+
+
 def test_first_cell_has_three_scales_of_three_ratios_around_the_origin() -> None:
     cell = AnchorGenerator()((256, 256), [(n, n) for n in (32, 16, 8, 4, 2)])[:9]
     width, height = (cell[:, 2] - cell[:, 0]).tolist(), (cell[:, 3] - cell[:, 1]).tolist()

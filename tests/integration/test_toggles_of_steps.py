@@ -65,7 +65,14 @@ def test_a_toggle_changes_no_loss_and_no_gradient_beyond_rounding(reference, dty
 
 
 def test_all_toggles_together_train_like_the_reference(reference):
-    chosen = {"optimizer": "fused", "norm": "folded", "focal": "fused", "anchors": "all", "loss": "fp32"}
+    chosen = {
+        "optimizer": "fused",
+        "norm": "folded",
+        "focal": "fused",
+        "anchors": "all",
+        "loss": "fp32",
+        "heads": "packed",
+    }
     losses, norm = trained(dtype="bf16", memory_format="channels_last", **chosen)
     expected, expected_norm = reference["fp32"]
     assert losses == pytest.approx(expected, rel=TOLERANCES["bf16"].result)
@@ -144,7 +151,8 @@ def test_without_a_compiler_a_variant_is_refused_and_not_replaced(variant, monke
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"norm": "fold"}, {"frozen": "yes"}, {"anchors": "some"}, {"loss": "bf16"}, {"focal": "fast"}]
+    "wrong",
+    [{"norm": "fold"}, {"frozen": "yes"}, {"anchors": "some"}, {"loss": "bf16"}, {"heads": "one"}, {"focal": "fast"}],
 )
 def test_a_toggle_that_does_not_exist_is_an_error(wrong):
     with pytest.raises(UsageError, match="choose from"):

@@ -179,11 +179,33 @@ class Backbone(nn.Module):
         return self.fpn(self.body(images)[1:])
 
 
+Region = tuple[slice, slice]  # Rows and columns of a level on a canvas
+
+
+def regions_on_canvas(pyramid: Sequence[Tensor]) -> list[Region]:
+    """Places for the five levels on one canvas, a row or column of zeros between any two.
+
+    P3 is at the left, P4 at the right of it, P5 below P4, P6 at the right of P5, and P7 below P6.
+    """
+    (_, w3), (h4, _), (_, w5), (h6, _), _ = (level.shape[-2:] for level in pyramid)
+    right, below, further = w3 + 1, h4 + 1, w3 + w5 + 2
+    corners = ((0, 0), (0, right), (below, right), (below, further), (below + h6 + 1, further))
+    return [
+        (slice(y, y + level.shape[-2]), slice(x, x + level.shape[-1]))
+        for (y, x), level in zip(corners, pyramid, strict=True)
+    ]
+
+
 class ConvolutionTower(nn.Module):
-    """Four 3x3 convolutions with ReLU, shared by all levels, and the flattening of the levels' outputs."""
+    """Four 3x3 convolutions with ReLU, shared by all levels, and the flattening of the levels' outputs.
+
+    With `is_packed` the levels lie on one canvas, and each layer is one convolution instead of five: a layer's weight
+    gradient costs much the same for a level of four cells as for one of a thousand.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.is_packed = False
         channels = PYRAMID_CHANNELS
         self.conv = nn.Sequential(
             *(nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(inplace=True)) for _ in range(4))
@@ -194,6 +216,8 @@ class ConvolutionTower(nn.Module):
 
     def flattened(self, pyramid: Sequence[Tensor], last: nn.Module, values: int) -> Tensor:
         """Outputs of `last` on the tower, shape (batch, anchors, values)."""
+        if self.is_packed:
+            return self._on_canvas(pyramid, last, values)
         levels = []
         for level in pyramid:
             output = last(self.conv(level))
@@ -201,6 +225,21 @@ class ConvolutionTower(nn.Module):
             output = output.view(batch, -1, values, height, width).permute(0, 3, 4, 1, 2)
             levels.append(output.reshape(batch, -1, values))
         return torch.cat(levels, dim=1)
+
+    def _on_canvas(self, pyramid: Sequence[Tensor], last: nn.Module, values: int) -> Tensor:
+        regions, first = regions_on_canvas(pyramid), pyramid[0]
+        rows, columns = (max(region[axis].stop for region in regions) for axis in (0, 1))
+        canvas = functional.pad(first, (0, columns - first.shape[-1], 0, rows - first.shape[-2]))
+        inside, numbers = first.new_zeros(rows, columns), torch.arange(rows * columns).view(rows, columns)
+        for region, level in zip(regions, pyramid, strict=True):
+            vertical, horizontal = region
+            canvas[..., vertical, horizontal] = level
+            inside[region] = 1.0
+        for layer in self.conv:
+            canvas = layer(canvas) * inside  # what lies between levels stays zero, as the padding of each level is
+        cells = torch.cat([numbers[region].flatten() for region in regions])
+        output = last(canvas).permute(0, 2, 3, 1).flatten(1, 2).index_select(1, cells)
+        return output.reshape(len(output), -1, values)
 
 
 def _initialise_head(convolution: nn.Conv2d, *, bias: float) -> None:

@@ -77,7 +77,8 @@ def have_same_sources(baseline: ResolvedArm, candidate: ResolvedArm, project: Pa
     """Whether the arms are identical by git alone, before anything is started.
 
     They have the same interpreter, variables and parameters, and their trees differ in nothing but texts that no
-    interpreter reads. Code that git ignores may be in one directory alone, so where there is some, workers have to tell.
+    interpreter reads. Code that git ignores may be in one directory alone, so where there is some, workers have to
+    tell.
     """
     first, second = baseline.spec, candidate.spec
     shared = [
