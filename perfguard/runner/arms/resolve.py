@@ -130,7 +130,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
         base["PERFGUARD_SET"] = ",".join(f"{name}={value}" for name, value in spec.parameters)
     environment = apply_overrides(base, spec.environment)
     if settings.confine:
-        environment["TMPDIR"] = str(place / _SCRATCH)
+        environment["TMPDIR"] = environment["PERFGUARD_KERNEL_CACHE"] = str(place / _SCRATCH)
     environment["PYTHONPATH"] = os.pathsep.join(entries)
     return ResolvedArm(
         role=role,
