@@ -82,7 +82,7 @@ def load(name: str, folder: Path) -> Any:
     flags = (*_FLAGS, f"-DCPU_CAPABILITY={capability}", *_ISA_FLAGS.get(capability, ()))
     key = repr((source.read_text(encoding="utf-8"), torch.__version__, _version_of(compiler), flags))
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    library = f"perfguard_{name}_{digest}"
+    library = f"perfguard_{name}"  # The same in every build, so that profiles of two builds can be compared
     place = folder / f"{name}-torch{torch.__version__}-{capability.lower()}-{digest}.so"
     try:
         folder.mkdir(parents=True, exist_ok=True)
