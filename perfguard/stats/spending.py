@@ -103,10 +103,9 @@ def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: fl
     """Level at which the bound equals p, interpolated on the z scale, where it is nearly a line."""
     if position == 0:
         return SMALLEST_LEVEL
-    low, high = (special.ndtri(max(allowed[i], 1e-300)) for i in (position - 1, position))
-    share = 1.0 if high <= low else (special.ndtri(max(p_value, 1e-300)) - low) / (high - low)
-    ends = special.ndtri(levels[position - 1 : position + 1])
-    return float(special.ndtr(ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])))
+    ends = [position - 1, position]
+    wanted, *bounds = special.ndtri(np.maximum([p_value, *allowed[ends]], 1e-300))
+    return float(special.ndtr(np.interp(wanted, bounds, special.ndtri(levels[ends]))))
 
 
 def _bounds_of(
@@ -121,7 +120,7 @@ def _bounds_of(
         now = max(wanted, before * (1 + _LEAST_STEP))  # an interim analysis without new data is nearly the same look
         target = np.array([spent(spending, float(level), fraction) for level in levels])
         allowed = np.maximum(target - used, 0.0)
-        bounds = -special.ndtri(np.maximum(allowed, 1e-300)) if state is None else state.bounds(now, allowed)
+        bounds = -special.ndtri(allowed) if state is None else state.bounds(now, allowed)
         bounds = np.clip(bounds, _LOWEST_Z, _NEVER_Z)
         found.append(special.ndtr(-bounds))
         used = used + allowed
