@@ -26,6 +26,7 @@ _NEVER_Z = 40.0
 _LEAST_STEP = 1e-3  # Smallest relative growth of information between two analyses; closer ones count as the same data
 _BISECTIONS = 10
 _NEWTON_STEPS = 6
+_TINY = 1e-300  # Stands for a chance of 0 where a logarithm is taken
 
 
 class Spending(str, Enum):
@@ -104,7 +105,7 @@ def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: fl
     if position == 0:
         return SMALLEST_LEVEL
     ends = [position - 1, position]
-    wanted, *bounds = special.ndtri(np.maximum([p_value, *allowed[ends]], 1e-300))
+    wanted, *bounds = special.ndtri(np.maximum([p_value, *allowed[ends]], _TINY))
     return float(special.ndtr(np.interp(wanted, bounds, special.ndtri(levels[ends]))))
 
 
@@ -161,12 +162,12 @@ class _State:
             middle = (low + high) / 2
             beyond = self._crossing(now, middle) > allowed
             low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-        z = (low + high) / 2
+        z = low
         for _ in range(_NEWTON_STEPS):
-            chance = np.maximum(self._crossing(now, z), 1e-300)
+            chance = np.maximum(self._crossing(now, z), _TINY)
             slope = self.density(now, z[:, None])[:, 0]
             # On the log scale the curve is nearly a parabola far out, so a few steps reach tails of 1e-15.
-            step = chance * (np.log(chance) - np.log(np.maximum(allowed, 1e-300))) / np.maximum(slope, 1e-300)
+            step = chance * (np.log(chance) - np.log(np.maximum(allowed, _TINY))) / np.maximum(slope, _TINY)
             z = np.clip(z + step, low, high)
         return np.where(allowed > 0, z, _NEVER_Z)
 
