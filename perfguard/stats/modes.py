@@ -85,7 +85,7 @@ def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | 
     if ratios.size < MIN_BLOCKS:
         return None
     clusters = _best_clusters(np.sort(ratios))
-    if clusters is None or clusters.separation <= MIN_SEPARATION * clusters.spread:
+    if clusters.separation <= MIN_SEPARATION * clusters.spread:
         return None
     # One mode: the better of a normal distribution and Student's t, each with two parameters.
     normal = float(_normal_likelihood(np.maximum(np.array([ratios.var()]), _TINY), ratios.size)[0])
@@ -94,7 +94,7 @@ def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | 
         return None
     clusters = _nearest_to_no_shift(clusters)
     ranks = np.argsort(np.argsort(ratios, kind="stable"), kind="stable")
-    baseline_only, candidate_only = ranks < clusters.below, ranks >= clusters.below + clusters.middle
+    baseline_only, candidate_only = ranks < clusters.below, ranks >= ratios.size - clusters.above
     both = _both_slow(np.asarray(levels, dtype=np.float64), baseline_only | candidate_only, clusters.separation)
     return Modes(
         separation=clusters.separation,
@@ -104,15 +104,14 @@ def find_modes(log_ratios: Sequence[float], levels: Sequence[float]) -> Modes | 
     )
 
 
-def _best_clusters(ratios: FloatArray) -> _Clusters | None:
+def _best_clusters(ratios: FloatArray) -> _Clusters:
     """The split with the lowest criterion among all that have enough blocks on both sides."""
     size = ratios.size
-    first, last = np.meshgrid(np.arange(size + 1), np.arange(size + 1), indexing="ij")
+    cuts = np.arange(size + 1)
+    first, last = np.meshgrid(cuts, cuts, indexing="ij")
     least = max(MIN_CLUSTER, math.ceil(MIN_SHARE * size))
     allowed = (last - first >= least) & (size - (last - first) >= least)
     first, last = first[allowed], last[allowed]
-    if not first.size:
-        return None
     below, middle, above = first, last - first, size - last
     # Least squares of `centre + separation * z` with z = -1, 0, 1, for all splits at once.
     sums = np.concatenate([[0.0], np.cumsum(ratios)])
@@ -124,7 +123,7 @@ def _best_clusters(ratios: FloatArray) -> _Clusters | None:
     residual = np.maximum(float(ratios @ ratios) - centre * total - separation * contrast, _TINY)
     parameters = 3 + (below > 0).astype(int) + (above > 0).astype(int)
     counts = np.array([below, middle, above])
-    entropy = np.where(counts > 0, counts * np.log(np.maximum(counts, 1) / size), 0.0).sum(axis=0)
+    entropy = (counts * np.log(np.maximum(counts, 1) / size)).sum(axis=0)
     fit = entropy + _normal_likelihood(residual / size, size)
     criterion = np.where(separation > 0, parameters * math.log(size) - 2 * fit, np.inf)
     best = int(np.argmin(criterion))

@@ -116,7 +116,7 @@ def inflation_factor(level: float, power: float, analyses: int = ANALYSES) -> fl
 def crossing_probability(drift: float, level: float, analyses: int = ANALYSES) -> float:
     """Chance that any of the evenly spaced analyses flags an effect, at one-sided `level` of the whole test.
 
-    `drift` is the effect in standard errors of the last analysis; 0 gives `level`.
+    `drift` is the effect in standard errors of the last analysis, a slowdown's; 0 gives `level`.
 
     Source: Armitage, McPherson & Rowe (1969), doi:10.2307/2343787: the recursion over analyses, with a drift.
     """
@@ -126,7 +126,7 @@ def crossing_probability(drift: float, level: float, analyses: int = ANALYSES) -
         scale = math.sqrt(before + 1)
         means = (nodes * math.sqrt(before) + drift / math.sqrt(analyses)) / scale
         crossed += float(mass @ special.ndtr((means - bound) * scale))
-        grid = np.linspace(min(-_LARGEST_Z + drift, -_LARGEST_Z), min(bound, _LARGEST_Z + drift), _Z_NODES)
+        grid = np.linspace(-_LARGEST_Z, min(bound, _LARGEST_Z + drift), _Z_NODES)
         density = (normal_density((grid[:, None] - means[None, :]) * scale) * scale) @ mass
         nodes, mass = grid, density * simpson_weights(grid)
     return crossed
@@ -136,7 +136,7 @@ def crossing_probability(drift: float, level: float, analyses: int = ANALYSES) -
 def _bounds(level: float, analyses: int) -> tuple[float, ...]:
     information = [float(analysis) for analysis in range(1, analyses + 1)]
     levels = nominal_levels(Spending.CAUTIOUS, level, information, [analysis / analyses for analysis in information])
-    return tuple(float(-special.ndtri(max(nominal, 1e-300))) for nominal in levels)
+    return tuple(float(-special.ndtri(nominal)) for nominal in levels)
 
 
 def sequential_blocks(

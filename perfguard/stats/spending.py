@@ -26,6 +26,7 @@ _NEVER_Z = 40.0
 _LEAST_STEP = 1e-3  # Smallest relative growth of information between two analyses; closer ones count as the same data
 _BISECTIONS = 10
 _NEWTON_STEPS = 6
+_TINY = 1e-300  # Stands for a chance of 0 where a logarithm is taken
 
 
 class Spending(str, Enum):
@@ -103,10 +104,9 @@ def _between(levels: FloatArray, allowed: FloatArray, position: int, p_value: fl
     """Level at which the bound equals p, interpolated on the z scale, where it is nearly a line."""
     if position == 0:
         return SMALLEST_LEVEL
-    low, high = (special.ndtri(max(allowed[i], 1e-300)) for i in (position - 1, position))
-    share = 1.0 if high <= low else (special.ndtri(max(p_value, 1e-300)) - low) / (high - low)
-    ends = special.ndtri(levels[position - 1 : position + 1])
-    return float(special.ndtr(ends[0] + min(max(share, 0.0), 1.0) * (ends[1] - ends[0])))
+    ends = [position - 1, position]
+    wanted, *bounds = special.ndtri(np.maximum([p_value, *allowed[ends]], _TINY))
+    return float(special.ndtr(np.interp(wanted, bounds, special.ndtri(levels[ends]))))
 
 
 def _bounds_of(
@@ -121,7 +121,7 @@ def _bounds_of(
         now = max(wanted, before * (1 + _LEAST_STEP))  # an interim analysis without new data is nearly the same look
         target = np.array([spent(spending, float(level), fraction) for level in levels])
         allowed = np.maximum(target - used, 0.0)
-        bounds = -special.ndtri(np.maximum(allowed, 1e-300)) if state is None else state.bounds(now, allowed)
+        bounds = -special.ndtri(allowed) if state is None else state.bounds(now, allowed)
         bounds = np.clip(bounds, _LOWEST_Z, _NEVER_Z)
         found.append(special.ndtr(-bounds))
         used = used + allowed
@@ -162,12 +162,12 @@ class _State:
             middle = (low + high) / 2
             beyond = self._crossing(now, middle) > allowed
             low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-        z = (low + high) / 2
+        z = low
         for _ in range(_NEWTON_STEPS):
-            chance = np.maximum(self._crossing(now, z), 1e-300)
+            chance = np.maximum(self._crossing(now, z), _TINY)
             slope = self.density(now, z[:, None])[:, 0]
             # On the log scale the curve is nearly a parabola far out, so a few steps reach tails of 1e-15.
-            step = chance * (np.log(chance) - np.log(np.maximum(allowed, 1e-300))) / np.maximum(slope, 1e-300)
+            step = chance * (np.log(chance) - np.log(np.maximum(allowed, _TINY))) / np.maximum(slope, _TINY)
             z = np.clip(z + step, low, high)
         return np.where(allowed > 0, z, _NEVER_Z)
 

@@ -111,6 +111,17 @@ def test_what_is_not_red_stays_as_it_is():
     assert verdict == flagged
 
 
+def test_every_case_keeps_its_place_whatever_is_confirmed_before_it():
+    timed = decide_cases([compared(case_id, 0.0) for case_id in ("calm", "x", "still")], POLICY)
+    judged = judge_signals(TWICE, timed, SIGNALS)
+    found = confirm_signals(timed, judged, samples(Signal.CPU, 1e-3, 1.9e-3, blocks=5, seed=2), POLICY)
+    assert [(verdict.case_id, verdict.outcome) for verdict in found] == [
+        ("calm", Outcome.UNCHANGED),
+        ("x", Outcome.REGRESSED),
+        ("still", Outcome.UNCHANGED),
+    ]
+
+
 def test_a_signal_that_is_only_told_confirms_nothing():
     both = [*TWICE, *samples(Signal.INSTRUCTIONS, 1e9, 2e9)]
     again = [*samples(Signal.CPU, 1e-3, 1e-3, seed=2), *samples(Signal.INSTRUCTIONS, 1e9, 2e9, seed=2)]

@@ -61,6 +61,7 @@ class TestTheState:
                 {"stack_id": "other", "software": {"torch": "2.14.0", "python": "3.11.7"}},
                 *("torch", "2.13.0", "2.14.0"),
             ),
+            ({"software": {"torch": "2.14.0", "python": "3.12.1"}}, "torch", "2.13.0", "2.14.0"),
             ({"software": {"python": "3.12.1"}, "stack_id": None}, "python", "3.11.7", "3.12.1"),
             ({"stack_id": "other"}, "software", "torch2.13.0-py3.11-0", "other"),
             ({"machine_id": "amd-y-2"}, "machine", "intel-x-1", "amd-y-2"),
@@ -155,8 +156,9 @@ class TestTheErrorRate:
 
     def test_says_that_nothing_was_measured(self):
         state = calibration_state(None, SCOPE, now=NOW)
-        rate = error_rate(state, None, alpha=0.008)
-        assert (rate.code, rate.values) == ("rate.not_calibrated", {"alpha_ratio": 0.008})
+        for summary in (None, summarize(calibrated([]), max_blocks=200)):
+            rate = error_rate(state, summary, alpha=0.008)
+            assert (rate.code, rate.values) == ("rate.not_calibrated", {"alpha_ratio": 0.008})
 
     def test_a_gate_in_which_nothing_could_gate_is_no_trial(self):
         advisory = [gate(1, {"kernel.x": sample([0.01] * 8, gating=False)})]
@@ -214,6 +216,13 @@ class TestTheCases:
         gating = [dict(case.mde)[10] for case in summary.cases[:2]]
         assert self.effects(summary) == pytest.approx((min(gating), max(gating)))
         assert min(gating) < max(gating)
+
+    def test_gate_where_the_latest_gate_lets_them(self):
+        values = {"kernel.x": [0.01, -0.01, 0.02], "kernel.y": [0.01, 0.0, -0.01]}
+        earlier = gate(1, {name: sample(found) for name, found in values.items()})
+        latest = gate(2, {name: sample(found, gating=name == "kernel.y") for name, found in values.items()})
+        summary = summarize(calibrated([earlier, latest]), max_blocks=200)
+        assert {case.case_id: case.gating for case in summary.cases} == {"kernel.x": False, "kernel.y": True}
 
     def test_tell_since_when_and_until_when_gates_ran(self):
         summary = summarize(calibrated(quiet(3)), max_blocks=200)

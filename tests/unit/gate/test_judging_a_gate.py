@@ -298,6 +298,32 @@ class TestLimits:
         assert outcomes(two) == [Outcome.REGRESSED]
         assert outcomes(two, policy=replace(POLICY, min_rounds=3)) == [Outcome.INCONCLUSIVE]
 
+    def test_a_case_with_just_enough_blocks_counts_in_the_family(self):
+        edge = replace(compared("five", 0.05, blocks=5), p_regressed=0.6 * POLICY.alpha)
+        assert outcomes(edge) == [Outcome.REGRESSED]
+        assert outcomes(edge, replace(edge, case_id="other", p_regressed=0.9)) == [Outcome.INCONCLUSIVE] * 2
+
+    def test_a_case_just_as_noisy_as_allowed_keeps_its_say(self):
+        noise = WIDE.estimate.block_sd
+        for limit, gating in ((noise, Gating.GATING), (math.nextafter(noise, 0), Gating.ADVISORY)):
+            (verdict,) = judge([WIDE], replace(POLICY, max_block_sd_ratio=limit)).verdicts
+            assert verdict.gating is gating
+
+    def test_a_case_that_would_show_an_effect_of_the_target_was_not_too_noisy(self):
+        mde_ratio = judge([WIDE], POLICY).verdicts[0].mde_ratio
+        for target, code in ((mde_ratio, "verdict.undecided"), (math.nextafter(mde_ratio, 0), "verdict.too_noisy")):
+            (verdict,) = judge([replace(WIDE, p_outside=1.0)], replace(POLICY, equivalence_ratio=target)).verdicts
+            assert code in codes_of(verdict.reasons)
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_an_interval_that_touches_the_margin_is_not_beyond_it(self, sign):
+        limit = math.log1p(WIDE.margin_ratio)
+        for end, is_beyond in ((limit, False), (math.nextafter(limit, 1), True)):
+            lower, upper = sorted((sign * end, sign * 0.5))
+            estimate = replace(WIDE.estimate, interval=Interval(lower=lower, upper=upper, level=0.95))
+            (verdict,) = judge([replace(WIDE, estimate=estimate)], POLICY).verdicts
+            assert ("verdict.beyond_margin" in codes_of(verdict.reasons)) is is_beyond
+
 
 def test_what_could_not_be_tested_is_never_significant():
     (verdict,) = judge([replace(SLOW, p_regressed=None, p_improved=None)], POLICY).verdicts

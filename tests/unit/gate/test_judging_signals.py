@@ -128,6 +128,9 @@ def test_memory_must_clear_both_margins():
     assert finding(measured(Signal.MEMORY, 50 * MIB, 56 * MIB)).outcome is Outcome.UNCHANGED
     assert finding(measured(Signal.MEMORY, 800 * MIB, 815 * MIB)).outcome is Outcome.UNCHANGED
     assert finding(measured(Signal.MEMORY, 400 * MIB, 430 * MIB)).outcome is Outcome.REGRESSED
+    assert finding(measured(Signal.MEMORY, 56 * MIB, 50 * MIB)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.MEMORY, 815 * MIB, 800 * MIB)).outcome is Outcome.UNCHANGED
+    assert finding(measured(Signal.MEMORY, 430 * MIB, 400 * MIB)).outcome is Outcome.IMPROVED
 
 
 def test_page_faults_out_of_none_are_found_and_a_few_are_not():

@@ -91,6 +91,12 @@ def test_a_step_of_the_machine_is_no_mode_and_hides_none(machine_step):
     assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (1 / 20, 8 / 20)
 
 
+def test_both_arms_are_slow_where_the_machine_hides_less_than_half_of_it():
+    machine = [0.0] * 19 + [-0.045]  # beside a drift of 0.01 for each block
+    _, after = reported(data_of([0] * 19 + [1], [*[1, 0] * 7, 0, 0, 0, 0, 0, 1], noise=0.0005, machine=machine))
+    assert (after.modes.baseline_slow_share, after.modes.candidate_slow_share) == (1 / 20, 8 / 20)
+
+
 def test_a_burst_in_one_sample_and_a_block_of_one_arm_change_nothing():
     data = data_of(RARELY, MOSTLY)
     _, after = reported(data)

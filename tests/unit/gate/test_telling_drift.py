@@ -7,7 +7,7 @@ import pytest
 
 from perfguard.gate.rules.policy import decide_cases
 from perfguard.gate.rules.stored import drift_note, merge_drift, screen_drift
-from perfguard.records.facts import fact
+from perfguard.records.facts import Severity, fact
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Design, Outcome, Policy
 from tests.compared_cases import compared
@@ -60,6 +60,11 @@ def test_an_advisory_case_and_one_without_numbers_are_told_and_never_beyond():
     assert notes[0].values["log_ratio"] == pytest.approx(math.log(1.079))
     assert (notes[0].values["is_beyond"], notes[0].values["margin_ratio"]) == (False, 0.05)
     assert {note.values["since"] for note in notes} == {"2026-08-01"}
+
+
+@pytest.mark.parametrize(("is_beyond", "severity"), [(True, Severity.NOTABLE), (False, Severity.INFO)])
+def test_drift_is_worth_a_notice_beyond_the_margin_only(is_beyond, severity):
+    assert drift_note(drifted(), "2026-08-01", is_beyond=is_beyond).severity is severity
 
 
 def test_a_pair_with_the_anchor_reddens_what_no_single_step_did():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -168,6 +169,15 @@ class TestTheAutocorrelation:
         assert nothing.lower == nothing.upper
         assert most.lower < half.lower < nothing.lower < half.upper < most.upper
 
+    def test_its_band_is_that_of_all_orders(self):
+        values = np.random.default_rng(8).standard_normal(7)
+        orders = np.array(list(itertools.permutations(values - values.mean())))
+        all_of_them = (orders[:, 1:] * orders[:, :-1]).sum(axis=1) / values.var() / 7
+        band = autocorrelation([values], 0.8)[1]
+        for end, share in ((band.lower, 0.1), (band.upper, 0.9)):
+            low, high = stats.binom.ppf([1e-4, 1 - 1e-4], 999, share) / 999
+            assert low <= (all_of_them <= end).mean() <= high
+
 
 class TestThePlaceboSpread:
     @staticmethod
@@ -218,11 +228,18 @@ class TestThePlaceboSpread:
     def test_a_constant_bias_between_the_arms_counts(self):
         assert placebo_spread(self.gates([0.03, 0.03, 0.03])).spread == pytest.approx(0.03, rel=0.01)
 
-    def test_its_limit_solves_the_q_profile(self):
-        estimates = self.gates([0.02, -0.03, 0.01, 0.0])
+    @pytest.mark.parametrize("times", [0.04, 0.05, 0.1, 1.0, 1000.0])
+    def test_its_limit_solves_the_q_profile(self, times):
+        estimates = self.gates([0.02 * times, -0.03 * times, 0.01 * times, 0.0])
         limit = placebo_spread(estimates, 0.95).upper
+        assert limit > 0
         profile = sum(e.log_ratio**2 / (limit**2 + e.standard_error**2) for e in estimates)
         assert profile == pytest.approx(stats.chi2.ppf(0.05, 4))
+
+    def test_where_the_blocks_hardly_scatter_the_effects_alone_set_the_limit(self):
+        estimates = [replace(e, standard_error=1e-13) for e in self.gates([0.02, -0.03, 0.01])]
+        expected = math.sqrt((0.02**2 + 0.03**2 + 0.01**2) / stats.chi2.ppf(0.05, 3))
+        assert placebo_spread(estimates, 0.95).upper == pytest.approx(expected)
 
     def test_is_unknown_without_a_gate(self):
         found = placebo_spread([])

@@ -86,7 +86,7 @@ def test_the_mde_is_that_of_the_inflated_error(blocks, kept):
     assert sequential_mde(0.01, blocks, level=0.008, margin_ratio=0.005) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("sd", "blocks"), [(0.0, 1), (0.01, 1), (math.nan, 9), (math.inf, 9)])
+@pytest.mark.parametrize(("sd", "blocks"), [(0.0, 1), (0.01, 0), (0.01, 1), (math.nan, 9), (math.inf, 9)])
 def test_without_two_blocks_or_a_known_noise_there_is_no_mde(sd, blocks):
     assert sequential_mde(sd, blocks, level=0.008, margin_ratio=0.005) == math.inf
 

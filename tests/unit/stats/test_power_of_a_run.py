@@ -5,7 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from perfguard.stats.power import blocks_needed, detectable_shift, minimum_detectable_effect
+from perfguard.stats.paired import trimmed_blocks
+from perfguard.stats.power import blocks_needed, detectable_shift, minimum_detectable_effect, sequential_blocks
 
 
 @pytest.mark.parametrize(("df", "alpha"), [(5, 0.008 / 12), (19, 0.008), (3, 0.05), (200, 0.05)])
@@ -74,3 +75,13 @@ def test_no_fewer_blocks_would_do(sd):
     settings = {"alpha": 0.008, "margin_ratio": 0.005}
     enough = [n for n in range(2, 12) if minimum_detectable_effect(sd / n**0.5, n - 1, **settings) <= 0.02]
     assert blocks_needed(0.02, sd, **settings) == min(enough)
+
+
+@pytest.mark.parametrize(("enough", "needed"), [(999.5, 1000), (1000.5, None)])
+def test_nobody_waits_for_more_than_a_thousand_blocks(enough, needed):
+    settings = {"margin_ratio": 0.005, "power": 0.8}
+    reach = math.log1p(0.02) - math.log1p(0.005)
+    sd = reach * math.sqrt(enough) / detectable_shift(1000 - 2.0 * trimmed_blocks(1000) - 1, 0.008, 0.8)
+    assert blocks_needed(0.02, sd, alpha=0.008, **settings) == needed
+    assert sequential_blocks(0.02, sd, level=0.008, analyses=1, **settings) == needed
+    assert sequential_blocks(0.02, sd, level=0.008, **settings) is None  # looking early costs some more

@@ -54,11 +54,15 @@ def test_a_shift_within_the_modes_is_no_mode():
     assert [int(slow) for slow in found.candidate_slow] == CANDIDATE
 
 
-def test_one_arm_alone_may_have_the_modes():
-    found = find_modes(*blocks([0] * 14, CANDIDATE))
+@pytest.mark.parametrize("seed", range(8))
+def test_one_arm_alone_may_have_the_modes(seed):
+    log_ratios, levels = blocks([0] * 14, CANDIDATE, seed=seed)
+    found, exchanged = find_modes(log_ratios, levels), find_modes(-log_ratios, levels)
     assert found is not None
-    assert not any(found.baseline_slow)
+    assert exchanged is not None
+    assert not any((*found.baseline_slow, *exchanged.candidate_slow))
     assert [int(slow) for slow in found.candidate_slow] == CANDIDATE
+    assert [int(slow) for slow in exchanged.baseline_slow] == CANDIDATE
 
 
 def test_a_step_of_the_machine_that_both_arms_follow_is_no_mode():

@@ -72,6 +72,7 @@ def test_signals_that_a_host_lacks_void_nothing():
 def test_a_block_may_have_several_reasons():
     (entry,) = void_blocks(run_with(quiet(1, steal_ratio=0.1, control_s=(2e-3,))), 0.25).voided
     assert list(entry.causes) == ["control_ratio", "stolen_share"]
+    assert entry.causes == {"control_ratio": pytest.approx(1.0), "stolen_share": 0.1}
 
 
 def test_only_the_worst_quarter_is_voided_and_the_host_is_called_unstable():
