@@ -79,16 +79,17 @@ def load(name: str, folder: Path) -> Any:
     source = Path(__file__).with_name(f"{name}.cpp")
     compiler = _compiler()
     capability = torch.backends.cpu.get_cpu_capability()
-    flags = (*_FLAGS, f"-DCPU_CAPABILITY={capability}", *_ISA_FLAGS.get(capability, ()))
+    library = f"perfguard_{name}"  # The same in every build, so that profiles of two builds can be compared
+    flags = (*_FLAGS, f"-DPERFGUARD_LIBRARY={library}", f"-DCPU_CAPABILITY={capability}")
+    flags = (*flags, *_ISA_FLAGS.get(capability, ()))
     key = repr((source.read_text(encoding="utf-8"), torch.__version__, _version_of(compiler), flags))
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    library = f"perfguard_{name}"  # The same in every build, so that profiles of two builds can be compared
     place = folder / f"{name}-torch{torch.__version__}-{capability.lower()}-{digest}.so"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(place.with_suffix(".lock")):
             if not _loads(place):
-                _compile(compiler, (*flags, f"-DPERFGUARD_LIBRARY={library}"), source, place)
+                _compile(compiler, flags, source, place)
                 torch.ops.load_library(str(place))
     except OSError as error:
         raise BuildError(f"{error}; set {CACHE_VARIABLE} to a folder that can be written") from error
