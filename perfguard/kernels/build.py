@@ -80,8 +80,8 @@ def load(name: str, folder: Path) -> Any:
     compiler = _compiler()
     capability = torch.backends.cpu.get_cpu_capability()
     library = f"perfguard_{name}"  # The same in every build, so that profiles of two builds can be compared
-    flags = (*_FLAGS, f"-DPERFGUARD_LIBRARY={library}", f"-DCPU_CAPABILITY={capability}")
-    flags = (*flags, *_ISA_FLAGS.get(capability, ()))
+    named = (f"-DPERFGUARD_LIBRARY={library}", f"-DCPU_CAPABILITY={capability}")
+    flags = (*_FLAGS, *named, *_ISA_FLAGS.get(capability, ()))
     key = repr((source.read_text(encoding="utf-8"), torch.__version__, _version_of(compiler), flags))
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     place = folder / f"{name}-torch{torch.__version__}-{capability.lower()}-{digest}.so"
