@@ -18,7 +18,7 @@ ALGORITHMS: dict[str, Callable[..., Optimizer]] = {
     "adagrad": torch.optim.Adagrad,
     "rmsprop": torch.optim.RMSprop,
 }
-DEFAULT = "for-loop"  # What PyTorch takes on a CPU where nothing is asked for
+DEFAULT_IMPLEMENTATION = "for-loop"  # What PyTorch takes on a CPU where nothing is asked for
 IMPLEMENTATIONS = {
     "for-loop": {"foreach": False, "fused": False},
     "foreach": {"foreach": True, "fused": False},
@@ -28,7 +28,7 @@ IMPLEMENTATIONS = {
 
 
 def optimizer_of(
-    algorithm: str, parameters: Iterable[nn.Parameter], *, implementation: str = DEFAULT, **settings: Any
+    algorithm: str, parameters: Iterable[nn.Parameter], *, implementation: str = DEFAULT_IMPLEMENTATION, **settings: Any
 ) -> Optimizer:
     """An optimizer over the parameters.
 

@@ -32,16 +32,13 @@ def with_options(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> 
         UsageError: Its benchmark has no such option, or the option no such value.
     """
     options = {name: values for spec in specs if spec.name == case.benchmark for name, values in spec.options}
+    values: dict[str, ParameterValue] = {}
     for name, text in chosen.items():
         if name not in options:
             raise UsageError(f"{case.benchmark} has no option {name!r}; {_choice(options)}")
-        _value(name, text, options[name])
+        values[name] = _value(name, text, options[name])
     # In the order of the benchmark, so that one case has one id.
-    further = tuple(
-        (name, _value(name, chosen[name], values))
-        for name, values in options.items()
-        if name in chosen and chosen[name] != format_parameter(values[0])
-    )
+    further = [(name, values[name]) for name, known in options.items() if values.get(name, known[0]) != known[0]]
     return replace(case, parameters=(*case.parameters, *further))
 
 

@@ -16,7 +16,7 @@ from perfguard.benchmarks.networks.focal_losses import focal_loss_named
 from perfguard.benchmarks.networks.frozen_norms import fold_frozen_norms
 from perfguard.benchmarks.networks.language import LSTMLanguageModel, MaskedLanguageModel
 from perfguard.benchmarks.networks.retinanet import DetectionLoss, RetinaNet, Target
-from perfguard.benchmarks.optimizers import DEFAULT, optimizer_of
+from perfguard.benchmarks.optimizers import DEFAULT_IMPLEMENTATION, optimizer_of
 from perfguard.benchmarks.shared import (
     checked,
     dtype_of,
@@ -110,7 +110,7 @@ def _compile(model: nn.Module, step: Timed) -> None:
 
 
 def resnet50(
-    *, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT
+    *, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT_IMPLEMENTATION
 ) -> Timed:
     """ResNet-50 v1.5 with SGD, momentum 0.9 and weight decay 1e-4."""
     pixels, labels = _classified_images(image_size, batch, memory_format)
@@ -122,7 +122,14 @@ def resnet50(
 
 
 def mobilenetv3(
-    *, variant: str, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT
+    *,
+    variant: str,
+    image_size: int,
+    batch: int,
+    dtype: str,
+    memory_format: str,
+    mode: str,
+    optimizer: str = DEFAULT_IMPLEMENTATION,
 ) -> Timed:
     """MobileNetV3 with RMSprop as in the paper: momentum 0.9, weight decay 1e-5."""
     pixels, labels = _classified_images(image_size, batch, memory_format)
@@ -149,7 +156,7 @@ def retinanet_resnext50(
     dtype: str,
     memory_format: str,
     mode: str,
-    optimizer: str = DEFAULT,
+    optimizer: str = DEFAULT_IMPLEMENTATION,
     norm: str = "module",
     frozen: str = "skipped",
     focal: str = "reference",
@@ -204,7 +211,7 @@ def bert(
     batch: int,
     dtype: str,
     mode: str,
-    optimizer: str = DEFAULT,
+    optimizer: str = DEFAULT_IMPLEMENTATION,
     vocabulary: int = 8192,
 ) -> Timed:
     """Masked-language-model training with AdamW.
@@ -230,7 +237,7 @@ def lstm_lm(
     batch: int,
     dtype: str,
     mode: str,
-    optimizer: str = DEFAULT,
+    optimizer: str = DEFAULT_IMPLEMENTATION,
     vocabulary: int = 4096,
 ) -> Timed:
     """Next-token training with SGD and gradients clipped to norm 0.25; the last token predicts the first."""

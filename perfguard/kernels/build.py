@@ -22,9 +22,7 @@ from typing import Any
 
 import torch
 
-CACHE_VARIABLE = (
-    "PERFGUARD_KERNEL_CACHE"  # Folder of compiled operators; default: perfguard/kernels in the user's cache
-)
+CACHE_VARIABLE = "PERFGUARD_KERNEL_CACHE"  # Folder of compiled operators; default: below the user's cache
 LIMIT_S = 600.0  # Seconds after which a compiler is ended
 _SUM = ".sha256"  # Checksum beside a library: loading one that was cut off would end the process
 
@@ -46,13 +44,9 @@ class KernelWarning(UserWarning):
 
 @functools.cache
 def compiled(name: str) -> Any | None:
-    """The operators of `<name>.cpp` as a namespace of `torch.ops`; None, with a warning, where they cannot be built.
-
-    Compiled for `torch.backends.cpu.get_cpu_capability()`, which `ATEN_CPU_CAPABILITY` lowers. The first call in a
-    process decides.
-    """
+    """The operators that `load` gives; None, with a warning, where they cannot be built."""
     try:
-        return load(name, cache_folder())
+        return load(name)
     except BuildError as error:
         warnings.warn(f"the operator {name} runs as torch's own ops, several times slower: {error}", KernelWarning, 2)
         return None
@@ -62,16 +56,19 @@ class BuildError(Exception):
     """An operator cannot be built; the message says why and what to do."""
 
 
-def cache_folder() -> Path:
-    """Where compiled operators are kept."""
+def _cache_folder() -> Path:
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perfguard" / "kernels"
 
 
-def load(name: str, folder: Path) -> Any:
-    """The operators of `<name>.cpp`, compiled into the folder unless they are there.
+@functools.cache
+def load(name: str) -> Any:
+    """The operators of `<name>.cpp` as a namespace of `torch.ops`, compiled into the cache unless they are there.
+
+    Compiled for `torch.backends.cpu.get_cpu_capability()`, which `ATEN_CPU_CAPABILITY` lowers. The first call in a
+    process decides.
 
     Raises:
         BuildError: No compiler, it fails, or the library cannot be loaded.
@@ -84,9 +81,9 @@ def load(name: str, folder: Path) -> Any:
     flags = (*_FLAGS, *named, *_ISA_FLAGS.get(capability, ()))
     key = repr((source.read_text(encoding="utf-8"), torch.__version__, _version_of(compiler), flags))
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    place = folder / f"{name}-torch{torch.__version__}-{capability.lower()}-{digest}.so"
+    place = _cache_folder() / f"{name}-torch{torch.__version__}-{capability.lower()}-{digest}.so"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         with _locked(place.with_suffix(".lock")):
             if not _loads(place):
                 _compile(compiler, flags, source, place)

@@ -25,7 +25,8 @@ def sigmoid_focal_loss(
 
     Args:
         inputs: Logits of any shape, in float32, float64, bfloat16 or float16.
-        targets: For each logit the probability of the positive class, in [0, 1]; usually 0 or 1.
+        targets: For each logit the probability of the positive class, in [0, 1]; usually 0 or 1. Taken in the dtype
+            of the inputs.
         alpha: Weight of positive targets; negative ones weigh 1 - alpha. A negative alpha weighs all the same.
         gamma: Exponent of the modulating factor, at least 0.
         reduction: `none` for each element's loss, `mean` or `sum`.

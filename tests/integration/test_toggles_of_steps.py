@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from perfguard.benchmarks import ops, steps
 from perfguard.benchmarks.catalog import BENCHMARKS
-from perfguard.benchmarks.networks.focal_losses import FOCAL_LOSSES
+from perfguard.benchmarks.networks.focal_losses import FOCAL_LOSSES, focal_loss_named
 from perfguard.benchmarks.networks.frozen_norms import FoldedConv2d, FrozenBatchNorm2d, fold_frozen_norms
 from perfguard.benchmarks.networks.retinanet import Backbone
 from perfguard.benchmarks.optimizers import ALGORITHMS, IMPLEMENTATIONS, optimizer_of
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.gate.rules.rulings import TOLERANCES
+from perfguard.kernels import build
 
 pytestmark = [  # what torch.compile says of itself
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
@@ -140,14 +143,26 @@ def test_variants_of_the_focal_loss_agree(variant, dtype):
     assert norm == pytest.approx(expected_norm, rel=0.02 if narrow else 1e-5)
 
 
+def test_the_published_formulas_fail_for_logits_that_the_others_take():
+    def computed(variant, logit):
+        logits = torch.tensor([logit], requires_grad=True)
+        loss = FOCAL_LOSSES[variant](logits, torch.zeros(1))
+        return loss.item(), torch.autograd.grad(loss, logits)[0].item()
+
+    for variant in ("reference", "fused"):
+        assert computed(variant, 90.0) == pytest.approx((0.75 * 90, 0.75))
+    assert not any(map(math.isfinite, computed("implicit", 90.0)))
+    assert not math.isfinite(computed("explicit", 90.0)[0])
+    assert computed("implicit", 20.0) == pytest.approx(computed("reference", 20.0))
+    assert computed("explicit", 40.0)[1] != pytest.approx(0.75, rel=0.1)
+
+
 @pytest.mark.parametrize("variant", ["fused", "ipex_style", "compiled"])
 def test_without_a_compiler_a_variant_is_refused_and_not_replaced(variant, monkeypatch, tmp_path):
-    from perfguard.benchmarks.networks import focal_losses
-
-    focal_losses._library.cache_clear()
+    build.load.cache_clear()
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     with pytest.raises(MeasurementError, match="C\\+\\+ compiler"):
-        focal_losses.focal_loss_named(variant)
+        focal_loss_named(variant)
 
 
 @pytest.mark.parametrize(

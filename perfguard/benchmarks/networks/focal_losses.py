@@ -20,9 +20,10 @@ from torch.nn import functional
 from perfguard.benchmarks.shared import require_compiler
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.kernels import sigmoid_focal_loss
-from perfguard.kernels.build import BuildError, cache_folder, load
+from perfguard.kernels.build import BuildError, load
 
 ALPHA, GAMMA = 0.25, 2.0
+_OPERATOR = "focal_loss"
 FocalLoss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -91,7 +92,7 @@ class _TwoPasses(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
         """Each element's loss, as wide as the logits, then their sum."""
         ctx.save_for_backward(logits, targets)
-        _, losses, _ = _library().focal_loss_pass(logits, targets, ALPHA, GAMMA, 1.0, True, False)  # noqa: FBT003
+        _, losses, _ = load(_OPERATOR).focal_loss_pass(logits, targets, ALPHA, GAMMA, 1.0, True, False)  # noqa: FBT003
         total: Tensor = losses.sum()
         return total
 
@@ -99,7 +100,7 @@ class _TwoPasses(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Computes all that forward computed once more."""
         scale = gradients[0].item()
-        _, _, slopes = _library().focal_loss_pass(*ctx.saved_tensors, ALPHA, GAMMA, scale, False, True)  # noqa: FBT003
+        _, _, slopes = load(_OPERATOR).focal_loss_pass(*ctx.saved_tensors, ALPHA, GAMMA, scale, False, True)  # noqa: FBT003
         return slopes, None
 
 
@@ -107,11 +108,6 @@ def ipex_style(logits: Tensor, targets: Tensor) -> Tensor:
     """Two vectorized passes, one for each direction."""
     loss: Tensor = _TwoPasses.apply(logits, targets)
     return loss
-
-
-@functools.cache
-def _library() -> Any:
-    return load("focal_loss", cache_folder())
 
 
 @functools.cache
@@ -147,7 +143,7 @@ def focal_loss_named(name: str) -> FocalLoss:
         require_compiler()
     if name in ("fused", "ipex_style"):
         try:
-            _library()
+            load(_OPERATOR)
         except BuildError as error:
             raise MeasurementError(f"the {name} focal loss cannot be built: {error}") from error
     return FOCAL_LOSSES[name]

@@ -116,8 +116,8 @@ def tolerance_of(case_id: str, dtypes: Iterable[str] = ()) -> Tolerance:
     Where an arm computes in one of `dtypes` instead, the widest of them.
     """
     found = _DTYPE.search(case_id)
-    all_of_it = (found.group(1) if found else "fp32", *dtypes)
-    return max((TOLERANCES.get(dtype, TOLERANCES["fp32"]) for dtype in all_of_it), key=lambda each: each.result)
+    used = (found.group(1) if found else "fp32", *dtypes)
+    return max((TOLERANCES.get(dtype, TOLERANCES["fp32"]) for dtype in used), key=lambda each: each.result)
 
 
 def paired_with_stored(

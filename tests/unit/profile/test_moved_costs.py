@@ -1,4 +1,4 @@
-"""Which rises and falls are one cost that moved, and when that is told; sizes in units, at the limits of the rules."""
+"""Which rises and falls are one moved cost, and when a note says so; sizes in units, at the limits of the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reorders and copies that nothing else explains: which of them are told, with layouts, bytes and tensors."""
+"""Reorders and copies that nothing else explains: which of them are reported, with layouts, bytes and tensors."""
 
 from __future__ import annotations
 
