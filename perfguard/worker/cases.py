@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import json
 import math
 import os
 import random
@@ -22,7 +23,7 @@ from perfguard.worker.adopted.found import adopted_target
 STATEFUL_PHASES = ("optimizer", "step")  # Phases whose result moves on from call to call because weights change
 
 _MAX_PADDING_BYTES = 1024 * 1024
-PARAMETERS_VARIABLE = "PERFGUARD_SET"  # `NAME=VALUE,…`, the parameters of an arm
+PARAMETERS_VARIABLE = "PERFGUARD_SET"  # The parameters of an arm as it was typed, a JSON object of texts
 _KINDS: Mapping[type, Callable[[str], object]] = {int: int, float: float}
 SEATING_CALLS = 2  # Calls that take a further instance's memory and fill the primitive cache before it is timed
 _padding: list[bytearray] = []  # Kept for the life of the process, so that what follows stays moved
@@ -121,8 +122,7 @@ def parameters_of(factory: Callable[..., Any], case: Mapping[str, Any]) -> dict[
     """The arguments of a factory: the case's parameters, and those of its arm (`PERFGUARD_SET`) that it has."""
     found = dict(case["parameters"])
     accepted = inspect.signature(factory).parameters
-    for pair in filter(None, os.environ.get(PARAMETERS_VARIABLE, "").split(",")):
-        name, _, text = pair.partition("=")
+    for name, text in json.loads(os.environ.get(PARAMETERS_VARIABLE) or "{}").items():
         if name in accepted:
             before = found.get(name, accepted[name].default)
             found[name] = text == "true" if isinstance(before, bool) else _KINDS.get(type(before), str)(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import platform
 import re
@@ -127,7 +128,7 @@ def resolve_arm(spec: ArmSpec, role: Arm, settings: ArmSettings, inherited: Mapp
     if spec.stack is not None:
         base["PERFGUARD_STACK"] = spec.stack
     if spec.parameters:
-        base["PERFGUARD_SET"] = ",".join(f"{name}={value}" for name, value in spec.parameters)
+        base["PERFGUARD_SET"] = json.dumps(dict(spec.parameters))
     environment = apply_overrides(base, spec.environment)
     if settings.confine:
         environment["TMPDIR"] = environment["PERFGUARD_KERNEL_CACHE"] = str(place / _SCRATCH)
