@@ -54,19 +54,25 @@ def _measured(available):
     return select_cpus(probe(), cpus=None, threads=None, numa=None, available=available).cpus
 
 
-_HAS_MEASURED = pytest.StashKey[bool]()
+def _will_measure(session):
+    if _WILL_MEASURE not in session.stash:
+        session.stash[_WILL_MEASURE] = any(item.nodeid.startswith(MEASURING) for item in session.items)
+    return session.stash[_WILL_MEASURE]
+
+
+_WILL_MEASURE, _HAS_MEASURED = pytest.StashKey[bool](), pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Keep every other test off the CPUs that gates measure on, if those leave one.
+    """Keep every other test off the CPUs that gates measure on, if any test of the run does and they leave one.
 
     The process that has measured is the only one that does, so what it goes on with has their CPUs.
     """
     everywhere = os.sched_getaffinity(0)
     if item.nodeid.startswith(MEASURING):
         item.config.stash[_HAS_MEASURED] = True
-    elif item.get_closest_marker("two_cpus") is None:
+    elif item.get_closest_marker("two_cpus") is None and _will_measure(item.session):
         measured = set(_measured(frozenset(everywhere)))
         chosen = measured if _HAS_MEASURED in item.config.stash else everywhere - measured
         os.sched_setaffinity(0, chosen or everywhere)
