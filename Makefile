@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -83,6 +83,9 @@ proof-tui: $(READY) ## Measure what the TUI costs: CPU at 1 Hz, memory after 8 h
 
 proof-kernels: $(READY) ## Measure the focal losses against the reference and the memory's bandwidth (some minutes, nothing else running)
 	$(BIN)/python -m tests.proof.focal_losses $(ARGS)
+
+proof-recipes: $(READY) ## Measure the optimized recipes of training steps, toggle by toggle (an hour, nothing else running; resumes)
+	$(BIN)/python -m tests.proof.optimized_recipes $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew
 	$(BIN)/python -m tests.tui_pictures
