@@ -7,6 +7,7 @@ from typing import Any
 
 from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.gains import Gain
 from perfguard.profile.advice.trials import Program
 from perfguard.records.facts import fact
 from perfguard.records.machine.fingerprint import Cpu, Fingerprint, Isa, Limits, SoftwareFacts, State, Topology
@@ -228,3 +229,16 @@ def place_of(finding):
     """Phases, module, number of places, source line."""
     phases = " ".join(phase.value for phase in finding.phases)
     return phases, finding.subject.op, finding.places, finding.subject.place
+
+
+def made_gain(toggle, *, speedup, case_id="step.net", machine_id="machine-a"):
+    return Gain(
+        toggle=toggle,
+        on_top_of=(),
+        case_id=case_id,
+        machine_id=machine_id,
+        torch="2.13.0",
+        speedup=speedup,
+        lower=speedup * 0.99,
+        upper=speedup * 1.01,
+    )

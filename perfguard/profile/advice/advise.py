@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from perfguard.profile.advice import denormals, formats, frozen_layers, kernels, process, small_ops
 from perfguard.profile.advice.evidence import Evidence
+from perfguard.profile.advice.gains import measured_gains
 from perfguard.profile.advice.hints import Hint, severity_by
 from perfguard.profile.advice.trials import after_edit, with_variables
 from perfguard.profile.changes.counted import Rule as ChangeRule
@@ -39,6 +40,7 @@ RULES: Sequence[Rule] = (
     Rule(formats.reorders, ("reorders",), ChangeRule.REORDERS),
     Rule(partial(formats.copies, are_casts=False), ("copies",), ChangeRule.COPIES),
     Rule(partial(formats.copies, are_casts=True), ("casts",), ChangeRule.DTYPE),
+    Rule(formats.bf16_untried, ("bf16_untried",)),
     Rule(formats.double_precision, ("double_precision",), ChangeRule.DTYPE),
     Rule(small_ops.unfused_optimizers, ("unfused_optimizer",), ChangeRule.FUSION),
     Rule(frozen_layers.frozen_backward, ("frozen_backward", "frozen_backward_for_norms", "unused_weight_gradients")),
@@ -112,6 +114,7 @@ def _finding(evidence: Evidence, hint: Hint) -> Finding | None:
         places=len(modules),
         ops=tuple(total.key for total in ops[:_NAMED_OPS]),
         share=share,
+        measured=measured_gains(hint.code, evidence.fingerprint.machine_id if evidence.fingerprint else None),
         command=with_variables(target, hint.variables, hint.profile) if hint.variables else after_edit(target),
     )
 

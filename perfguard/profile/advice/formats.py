@@ -13,9 +13,9 @@ from perfguard.profile.trace.op_groups import LIBRARY_GROUPS, Group, group_of
 from perfguard.records.facts import Severity, fact
 from perfguard.records.steps.ops import OpTotal, StepPhase
 
-LEAST_CONVOLUTION_SHARE = 0.1
-"""Part of a step in convolutions from which their layout is worth a try: a third of a tenth of the step, which is what
-the measured example saved, is still several times what a gate sees."""
+LEAST_PRODUCT_SHARE = 0.1
+"""Part of a step in convolutions or products from which another layout or dtype is worth a try: a third of a tenth of
+the step, which is what the measured example saved, is still several times what a gate sees."""
 LEAST_REORDER_SHARE = 0.05
 """Part of a step from which reorders are reported. Some are usual in training, where weights change with every step and
 so are laid out again: of what oneDNN takes of a step, 5 % (RetinaNet, LSTM) to 16 % (ResNet18) are reorders in Fu et
@@ -61,7 +61,7 @@ def channels_last_untried(evidence: Evidence) -> Iterator[Hint]:
     ops = [total for total in evidence.totals if group_of(total.key.op) is Group.CONVOLUTION]
     # What has one channel, or one pixel, is both at once.
     seen = fact("seen.contiguous", convolutions=calls_of(convolutions), contiguous=calls_of(plain))
-    least = LEAST_CONVOLUTION_SHARE
+    least = LEAST_PRODUCT_SHARE
     yield Hint("channels_last_untried", [seen], ops=ops, severity=Severity.INFO, least_share=least)
 
 
@@ -141,6 +141,17 @@ def _copied(source: Tensor, target: Tensor) -> str:
     if source.dtype != target.dtype:
         return f"{source.dtype} → {target.dtype}"
     return f"{source.layout or '?'} → {target.layout or '?'} ({target.dtype})"
+
+
+def bf16_untried(evidence: Evidence) -> Iterator[Hint]:
+    """Steps whose products and convolutions are all in f32, on a machine with instructions for bf16."""
+    if not (evidence.isa.bf16 or evidence.isa.amx_bf16):
+        return
+    products = [total for total in evidence.totals if group_of(total.key.op) in LIBRARY_GROUPS]
+    dtypes = FLOATING & {tensor.dtype for total in products for tensor in tensors_of(total.key) if tensor.shape}
+    if dtypes == {"f32"}:
+        least = LEAST_PRODUCT_SHARE
+        yield Hint("bf16_untried", [seen_calls(products)], ops=products, severity=Severity.INFO, least_share=least)
 
 
 def double_precision(evidence: Evidence) -> Iterator[Hint]:

@@ -24,6 +24,7 @@ class Finding(Fact):
     places: int = 0  # Modules that it concerns
     ops: tuple[OpKey, ...] = ()  # The ops that it concerns, longest first, the longest few of them
     share: float | None = None  # Part of the step that all these ops take, not what can be saved; None where unknown
+    measured: tuple[Fact, ...] = ()  # What following it saved where it was measured, one fact a machine
     command: str = ""  # Measures what following it brings; empty where only a trace is known
     since_baseline: tuple[Fact, ...] = ()  # What of it is new since the baseline, where two arms were compared
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from perfguard.records.steps.findings import PREFIX, Finding
 from perfguard.records.steps.ops import StepPhase
-from perfguard.report.messages.message import SECTIONS, Message
+from perfguard.report.messages.catalog import describe
+from perfguard.report.messages.message import SECTIONS, UNKNOWN, Message
 from perfguard.report.messages.template import fill
 
 ADVICE: Mapping[str, Message] = {code.removeprefix(PREFIX): message for code, message in SECTIONS["advice"].items()}
@@ -24,8 +25,11 @@ def change_of(finding: Finding) -> str:
 
 
 def gain_of(finding: Finding) -> str:
-    """What following it brought elsewhere; empty for a code of a newer version."""
-    return _text(finding, "gain", "gain")
+    """What following it brought elsewhere, perfguard's measurements first; empty for a code of a newer version."""
+    known = _text(finding, "gain", "gain")
+    if not finding.measured:
+        return known
+    return "; ".join([*map(describe, finding.measured), *([known] if known != UNKNOWN else [])])
 
 
 def _text(finding: Finding, recorded_as: str, field: str) -> str:

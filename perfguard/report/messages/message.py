@@ -9,6 +9,8 @@ from pathlib import Path
 
 from perfguard.records.facts import Fact
 
+UNKNOWN = "unknown"  # A gain that nobody has published
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -18,7 +20,7 @@ class Message:
     """A template (see `perfguard.report.messages.template`), or a function where a template will not do."""
     about: str  # What the code means and when it is raised, for `docs/codes.md`
     change: str = ""  # For advice: template of what to change in the code or the environment
-    gain: str = "unknown"
+    gain: str = UNKNOWN
     """For advice: what following it brought elsewhere, never an estimate for this step, with its source."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfguard.profile.advice import gains
 from perfguard.profile.advice.advise import RULES, advise
 from perfguard.profile.advice.evidence import Evidence
 from perfguard.profile.advice.trials import Program
@@ -33,6 +34,7 @@ from tests.finding_evidence import (
     evidence,
     layer,
     machine,
+    made_gain,
     op,
     primitive,
     program,
@@ -90,6 +92,7 @@ FIRES = {
     "reorders": evidence(reorder(8, calls=12)),
     "copies": evidence(op("copy_", 8, shapes=f"{IMAGE} {IMAGE}", layouts="contiguous channels_last")),
     "casts": evidence(op("copy_", 8, shapes=f"{IMAGE} {IMAGE}", dtypes="bf16 f32")),
+    "bf16_untried": evidence(linear(20, "f32"), fingerprint=machine(bf16=True)),
     "double_precision": evidence(op("mul", 5, shapes=f"{IMAGE} {IMAGE}", dtypes="f64")),
     "unfused_optimizer": evidence(*loop()),
     "frozen_backward": evidence(
@@ -147,6 +150,7 @@ QUIET = {
     "reorders": evidence(reorder(4, calls=120)),
     "copies": evidence(op("copy_", 8, shapes=f"{IMAGE} {IMAGE}", dtypes="bf16 f32")),
     "casts": evidence(op("copy_", 8, shapes=f"{IMAGE} {IMAGE}", layouts="contiguous channels_last")),
+    "bf16_untried": evidence(linear(20, "bf16"), linear(20, "f32"), fingerprint=machine(bf16=True)),
     "double_precision": evidence(op("add_", 5, shapes="[] []", dtypes="f32 f64", **ADAM)),
     "unfused_optimizer": evidence(op("_fused_adam_", 3, shapes="{62:11689512}", **ADAM)),
     "frozen_backward": evidence(op("convolution_backward", 9, phase=BACKWARD, shapes=IMAGE), program=program(*FROZEN)),
@@ -162,6 +166,12 @@ QUIET = {
         op("sum", 1, phase=LOSS, shapes="[4096]"), op("sum", 1, shapes="[4096]", dtypes="bf16")
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def _one_measured_gain(monkeypatch):
+    gain = made_gain("optimizer=fused", speedup=1.05)
+    monkeypatch.setattr(gains, "known_gains", lambda: (gain,))
 
 
 def test_every_code_is_tested_here_and_has_an_entry_in_the_catalogue():
