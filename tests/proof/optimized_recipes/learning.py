@@ -70,7 +70,7 @@ def curve(seed: int, *, is_optimized: bool) -> Curve:
             loss = model(pixels, targets)
         loss.backward()
         updater.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     return [sum(losses[start : start + WINDOW]) / WINDOW for start in range(0, STEPS, WINDOW)]
 
 
