@@ -64,12 +64,27 @@ def require_parameters(chosen: Chosen, cases: Iterable[Case], specs: Sequence[Be
             untouched.append(case.id)
     for name, text in chosen.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; the nearest is {near[0]!r}" if near else ""
-            raise UsageError(f"no selected case has a parameter {name!r}{hint}; {_choice(known)}")
+            raise UsageError(f"no selected case has a parameter {name!r}{_nearest(name, known)}; {_choice(known)}")
         if name not in of_any_value:
             _value(name, text, tuple(known[name]))
     return tuple(untouched)
+
+
+def require_settings(chosen: Chosen, known: Mapping[str, Sequence[ParameterValue]]) -> None:
+    """Check the settings of an arm that runs a script.
+
+    Raises:
+        UsageError: There is no such setting, or it has no such value.
+    """
+    for name, text in chosen.items():
+        if name not in known:
+            raise UsageError(f"a script has no setting {name!r}{_nearest(name, known)}; {_choice(known)}")
+        _value(name, text, known[name])
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; the nearest is {near[0]!r}" if near else ""
 
 
 def _value(name: str, text: str, known: Sequence[ParameterValue]) -> ParameterValue:

@@ -16,7 +16,7 @@ Profiling has a worker of its own, chosen by `profile` in its job, and never sha
 ```
 profile(case, kind, trace, log)    -> profiled(wall_s, …)       one call of a prepared case
 program(case)                      -> program(modules, denormals, …)   what runs it: who learns, what is denormal
-script(path, arguments, skip)      -> waiting | ended(exit_code, …)    a user's script, up to its `skip`-th step
+script(path, arguments, skip)      -> waiting(settings, …) | ended(exit_code, …)   a user's script, up to step `skip`
 step(kind, trace, log)             -> profiled, then it waits again | ended    its next step
 stop                               -> ended                     the script is ended here
 whole(path, arguments, kind, …)    -> profiled, then ended      a script that makes no optimizer step, as one step

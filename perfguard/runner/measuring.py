@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfguard.benchmarks.catalog import BENCHMARKS
-from perfguard.benchmarks.options import require_parameters
+from perfguard.benchmarks.options import require_parameters, require_settings
 from perfguard.host.parsers.software import decode_software
 from perfguard.host.probe import with_software
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
@@ -17,6 +17,7 @@ from perfguard.records.machine.fingerprint import CpuSelection
 from perfguard.records.plan import ArmSpec, MeasureSettings, Plan, ResolvedArm
 from perfguard.records.result import ArmSummary
 from perfguard.records.run import Arm, Stage
+from perfguard.records.script_settings import SCRIPT_SETTINGS
 from perfguard.records.spec import Case
 from perfguard.records.verdict import Policy
 from perfguard.runner.arms.attestation import (
@@ -82,7 +83,9 @@ def start_arms(
     for role, spec in specs.items():
         session.request.progress(fact("step.preparing", arm=role.value, text=spec.text))
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
-        if spec.parameters:
+        if session.request.script:
+            require_settings(dict(spec.parameters), SCRIPT_SETTINGS)
+        elif spec.parameters:
             untouched = require_parameters(dict(spec.parameters), session.request.cases, BENCHMARKS)
             if untouched:
                 session.note(fact("arms.parameter_without_effect", arm=role.value, case_ids=untouched))

@@ -17,7 +17,14 @@ from perfguard.profile.trace.context import context_of
 from perfguard.profile.trace.trace import read_trace
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import MODULE_PREFIX, STEP_WINDOW, StepKind
-from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.runner.process.arm_worker import (
+    CaseRefused,
+    HeldScript,
+    ProfiledStep,
+    ProfilingWorker,
+    RecordedOp,
+    ScriptEnd,
+)
 from tests.real_workers import catalogue_case, greeted, starter_in
 
 pytestmark = pytest.mark.torch
@@ -176,7 +183,8 @@ def script(tmp_path):
 def test_the_steps_of_a_script_are_profiled_one_by_one(start, script, tmp_path):
     kinds = [StepKind.BARE, StepKind.TRACE, StepKind.BARE, StepKind.TRACE, StepKind.JOINED, StepKind.WHERE]
     with start() as worker:
-        assert worker.start_script(script(TRAINING), ["1000"], skip=3, timeout_s=TIMEOUT_S) is None
+        held = worker.start_script(script(TRAINING), ["1000"], skip=3, timeout_s=TIMEOUT_S)
+        assert isinstance(held, HeldScript)
         for number, kind in enumerate(kinds):
             files = {
                 "trace": tmp_path / f"{number}.json.gz",
@@ -332,7 +340,7 @@ def test_a_script_that_compiles_its_step_has_boundaries(start, script):
         """
     )
     with start() as worker:
-        assert worker.start_script(path, [], skip=3, timeout_s=TIMEOUT_S) is None
+        assert isinstance(worker.start_script(path, [], skip=3, timeout_s=TIMEOUT_S), HeldScript)
         assert worker.script_step(StepKind.BARE, timeout_s=TIMEOUT_S).wall_s > 0
         assert worker.stop_script(timeout_s=TIMEOUT_S).was_ended
 

@@ -88,13 +88,13 @@ def profile_user_script(
     """Profile steps of a training script.
 
     Raises:
-        UsageError: There is no such file.
+        UsageError: There is no such file, or it ignores a setting of the arm.
         PerfguardError: It cannot be started, or fails.
     """
     path = script if script.is_absolute() else Path.cwd() / script
     if not path.is_file():
         raise UsageError(f"{script} is neither a case nor a file; see `perfguard list`, or give a script's path")
-    with open_session(request, mode="profile") as session:
+    with open_session(replace(request, cases=(), script=str(path)), mode="profile") as session:
         starter, _ = start_arms(session, {Arm.CANDIDATE: spec})
         profiling = ScriptProfiling(
             starter=starter,
@@ -110,6 +110,8 @@ def profile_user_script(
             found = profile_script(wanted, profiling)
         if not found.processes:
             raise InterruptedRunError("interrupted before a step of the script was profiled")
+        for use in found.settings:
+            session.note(use.as_fact())
         if found.is_whole:
             session.note(fact("profile.whole_script", severity=Severity.NOTABLE))
         for note in found.notes:

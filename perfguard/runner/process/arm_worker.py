@@ -18,6 +18,7 @@ from perfguard.records.machine.cpuset import format_cpu_list
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, ScriptExit, StepKind
 from perfguard.records.run import Arm
+from perfguard.records.script_settings import SettingUse
 from perfguard.records.spec import Case
 from perfguard.records.steps.projection import GemmCeiling, StreamCeiling
 from perfguard.runner.process.worker_process import Worker, WorkerFailure
@@ -227,6 +228,16 @@ class ScriptEnd(ScriptExit):
     """How a script ended, and what it had done by then."""
 
     steps: int  # Optimizer steps that it made; 0 means that it can only be profiled as a whole
+    settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldScript:
+    """A script that waits at a step boundary."""
+
+    settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings until then
+    checks: dict[str, float] = field(default_factory=dict)
+    """What the first steps computed: `loss_1`, `gradient_norm_1` and so on; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,18 +285,19 @@ class Ceilings:
 class ProfilingWorker(ArmWorker):
     """A worker process of one arm that never times a sample. Every method raises WorkerFailure where it fails."""
 
-    def start_script(self, path: Path, arguments: Sequence[str], *, skip: int, timeout_s: float) -> ScriptEnd | None:
-        """Run a script (absolute) until its `skip`-th optimizer step has ended, the first at least.
+    def start_script(
+        self, path: Path, arguments: Sequence[str], *, skip: int, timeout_s: float, seed: int | None = None
+    ) -> HeldScript | ScriptEnd:
+        """Run a script (absolute) until its `skip`-th optimizer step has ended, the first at least; or how it ended.
 
-        Returns:
-            None where it is now held at a step boundary, else how it ended before.
+        With a `seed`, random numbers are seeded before it runs.
 
         Raises:
             CaseRefused: It cannot be held.
         """
-        self._worker.send("script", path=str(path), arguments=list(arguments), skip=skip)
+        self._worker.send("script", path=str(path), arguments=list(arguments), skip=skip, seed=seed)
         reply = self._expect(("waiting", "ended"), timeout_s)
-        return self._script_end(reply) if reply["reply"] == "ended" else None
+        return self._script_end(reply) if reply["reply"] == "ended" else decoded(reply, HeldScript)
 
     def script_step(
         self, kind: StepKind, *, timeout_s: float, trace: Path | None = None, log: Path | None = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfguard.errors import MeasurementError
+from perfguard.errors import MeasurementError, UsageError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.protocol import Message, StepKind
 from perfguard.records.run import Arm
+from perfguard.records.script_settings import SettingUse
 from perfguard.runner.blocks.measure import plan_block
 from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, ScriptEnd
 from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
@@ -46,6 +47,7 @@ class ProfiledScript:
     ready: Message  # What the first worker said of itself, its software with it
     is_whole: bool = False  # Whether the script makes no optimizer step, so that it was profiled as a whole
     notes: list[str] = field(default_factory=list)  # How the script ended before all steps were profiled
+    settings: tuple[SettingUse, ...] = ()  # What became of the arm's settings
     failure: str | None = None  # Why it failed after steps had been profiled; no further process is started then
 
 
@@ -56,6 +58,7 @@ def profile_script(script: Script, profiling: ScriptProfiling) -> ProfiledScript
 
     Raises:
         MeasurementError: It cannot be started, or it fails or ends before a step could be looked at.
+        UsageError: It ignores a setting of the arm.
     """
     found = ProfiledScript(processes=[], ready={})
     runs = _Runs(script, profiling, found)
@@ -92,10 +95,13 @@ class _Runs:
             worker = self._start(process, closing)
             if not found.is_whole:
                 ended = worker.start_script(script.path, script.arguments, skip=script.skip, timeout_s=script.timeout_s)
-                if ended is None:
+                if isinstance(ended, ScriptEnd):
+                    self._require_success(ended)
+                found.settings = ended.settings
+                require_used(script.path, ended.settings)
+                if not isinstance(ended, ScriptEnd):
                     self._steps(process, worker)
                     return
-                self._require_success(ended)
                 if ended.steps:
                     raise MeasurementError(
                         f"{script.path} made {ended.steps} optimizer steps and ended before step {script.skip} was "
@@ -168,9 +174,38 @@ class _Runs:
         self.found.processes.append(record)
 
     def _require_success(self, end: ScriptEnd) -> None:
-        if _has_failed(end):
-            reason = end.problem or f"it ended with exit code {end.exit_code}"
-            raise MeasurementError(f"{self.script.path} failed: {reason}\n{end.detail}".strip())
+        failed = script_failure(self.script.path, end)
+        if failed is not None:
+            raise failed
+
+
+def script_failure(script: Path, end: ScriptEnd) -> MeasurementError | None:
+    """The error for a script that ended by failing; None for any other end."""
+    if not _has_failed(end):
+        return None
+    reason = end.problem or f"it ended with exit code {end.exit_code}"
+    return MeasurementError(f"{script} failed: {reason}\n{end.detail}".strip())
+
+
+def require_used(script: Path, settings: Sequence[SettingUse]) -> None:
+    """Raise UsageError where a script runs as it would without one of the settings."""
+    for use in settings:
+        if use.is_ignored:
+            raise UsageError(f"{script} ignores {use.name}={use.value}: {_why_ignored(use)}; leave this setting out")
+
+
+def _why_ignored(use: SettingUse) -> str:
+    if use.name == "optimizer":
+        if use.kept:
+            return "it chooses the implementation of its optimizers itself (`foreach` or `fused`)"
+        return f"no optimizer of torch.optim that it makes has the implementation {use.value}"
+    if use.name == "dtype":
+        if use.kept:
+            return "it runs autocast itself"
+        return "no module with parameters was called outside of compiled code"
+    if use.kept:
+        return "its weights have this layout already"
+    return "no module with 4-D weights, such as a convolution, was called outside of compiled code"
 
 
 def _early_end(script: Script, record: ProfiledProcess, end: ScriptEnd, process: int) -> str:

@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from perfguard.records.protocol import Message, ScriptExit, StepKind
+from perfguard.worker.cases import seed_everything
 from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.profiler import SETTLING_STEPS, StepProfiler
+from perfguard.worker.profiling.script_checks import FirstSteps
+from perfguard.worker.profiling.script_settings import ScriptSettings
 
 _HOOK = "profile_hook_step"  # Optimizer's method that wraps a class's `step`
 _HOOKED = "hooked"  # Attribute by which torch knows a `step` that it has wrapped
@@ -37,20 +40,24 @@ class ScriptEnded(BaseException):
 def profile_script(command: Message, control: Control, profiler: StepProfiler) -> None:
     """Run a script and profile those of its steps that the parent asks for.
 
-    The command has `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits.
+    The command has `path`, `arguments`, and `skip`: steps before the first boundary at which the script waits. With a
+    `seed`, random numbers are seeded before the script runs. The settings of the arm are made.
 
     Raises OSError: a trace or log cannot be written; ForeignProfilerError: the script runs a profiler itself. In both
     cases the script has been ended.
     """
-    held = HeldScript(control, profiler, skip=int(command["skip"]))
+    settings = ScriptSettings.of_arm()
+    held = HeldScript(control, profiler, settings, skip=int(command["skip"]))
     try:
-        with _boundaries(held.boundary):
+        with held.checks.recorded(), settings.applied(), _boundaries(held.boundary):
+            if command.get("seed") is not None:
+                seed_everything(int(command["seed"]), Path(command["path"]).name)
             found = run_script(command["path"], command["arguments"])
     finally:
         profiler.end()
     if held.failure is not None:
         raise held.failure
-    _send_end(control, found, held.steps)
+    _send_end(control, found, held.steps, settings)
 
 
 def profile_whole_script(command: Message, control: Control, profiler: StepProfiler) -> None:
@@ -59,24 +66,28 @@ def profile_whole_script(command: Message, control: Control, profiler: StepProfi
     The command has `path`, `arguments`, and `kind`, `trace`, `log` as for a step. Raises OSError where the trace or log
     cannot be written.
     """
+    settings = ScriptSettings.of_arm()
     _start(profiler, command)
     try:
-        found = run_script(command["path"], command["arguments"])
+        with settings.applied():
+            found = run_script(command["path"], command["arguments"])
         measured = profiler.finish()
     finally:
         profiler.end()
     control.send("profiled", **measured)
-    _send_end(control, found, 0)
+    _send_end(control, found, 0, settings)
 
 
 class HeldScript:
     """What happens at the boundaries of a script's steps."""
 
-    def __init__(self, control: Control, profiler: StepProfiler, *, skip: int) -> None:
+    def __init__(self, control: Control, profiler: StepProfiler, settings: ScriptSettings, *, skip: int) -> None:
         self.steps = 0
+        self.checks = FirstSteps()
         self.failure: Exception | None = None
         self._control = control
         self._profiler = profiler
+        self._settings = settings
         # Until its first boundary a script sets itself up; that belongs to no step.
         self._skip = max(1, skip)
         self._place = (os.getpid(), threading.get_ident())
@@ -94,6 +105,8 @@ class HeldScript:
             return
         if self._is_ending:
             raise ScriptEnded
+        self._settings.end_autocast()
+        self.checks.step_ended(optimizer)
         self.steps += 1
         if self.steps < self._skip:
             return
@@ -118,7 +131,8 @@ class HeldScript:
         if self._profiler.is_open:
             self._control.send("profiled", step=self.steps, **self._profiler.finish())
         else:
-            self._control.send("waiting", step=self.steps)
+            uses = [asdict(use) for use in self._settings.uses()]
+            self._control.send("waiting", step=self.steps, settings=uses, checks=self.checks.numbers)
         command = self._control.receive()
         if command is None or command["do"] != "step":  # the script is to stop, or the parent has gone
             self._end()
@@ -139,8 +153,9 @@ def _start(profiler: StepProfiler, command: Message) -> None:
     profiler.start(StepKind(command["kind"]), trace=trace, log=log)
 
 
-def _send_end(control: Control, found: ScriptExit, steps: int) -> None:
-    control.send("ended", **asdict(found), steps=steps, affinity=sorted(os.sched_getaffinity(0)))
+def _send_end(control: Control, found: ScriptExit, steps: int, settings: ScriptSettings) -> None:
+    uses = [asdict(use) for use in settings.uses()]
+    control.send("ended", **asdict(found), steps=steps, settings=uses, affinity=sorted(os.sched_getaffinity(0)))
 
 
 @contextlib.contextmanager

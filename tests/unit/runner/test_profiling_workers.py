@@ -9,8 +9,16 @@ import pytest
 from perfguard.records.plan import MeasureSettings
 from perfguard.records.protocol import StepKind
 from perfguard.records.run import Arm
+from perfguard.records.script_settings import SettingUse
 from perfguard.records.spec import Case
-from perfguard.runner.process.arm_worker import CaseRefused, ProfiledStep, ProfilingWorker, RecordedOp, ScriptEnd
+from perfguard.runner.process.arm_worker import (
+    CaseRefused,
+    HeldScript,
+    ProfiledStep,
+    ProfilingWorker,
+    RecordedOp,
+    ScriptEnd,
+)
 from perfguard.runner.process.worker_process import WorkerFailure
 from tests.worker_replies import QueuedReplies, ended, profiled, ready
 
@@ -102,14 +110,18 @@ def test_a_worker_that_was_moved_to_other_cpus_is_given_up(reply, ask):
 
 
 def test_a_script_is_held_stepped_and_stopped():
-    waiting = {"reply": "waiting", "step": 4}
+    use = {"name": "optimizer", "value": "fused", "changed": 1, "kept": 0, "unable": 0}
+    waiting = {"reply": "waiting", "step": 4, "settings": [use], "checks": {"loss_1": 0.5}}
     worker, process = greeted(waiting, PROFILED, {**ENDED, "was_ended": True, "problem": None, "exit_code": 0})
-    assert worker.start_script(Path("/code/train.py"), ["--lr", "0.1"], skip=4, timeout_s=9) is None
+    held = worker.start_script(Path("/code/train.py"), ["--lr", "0.1"], skip=4, timeout_s=9, seed=3)
+    assert isinstance(held, HeldScript)
+    assert (held.settings, held.checks) == ((SettingUse(**use),), {"loss_1": 0.5})
     assert worker.script_step(StepKind.JOINED, trace=TRACE, log=LOG, timeout_s=9).wall_s == 0.5
     assert worker.stop_script(timeout_s=9).was_ended
     assert [message["do"] for message in process.sent[1:]] == ["script", "step", "stop"]
     assert process.sent[1]["path"] == "/code/train.py"
     assert process.sent[1]["arguments"] == ["--lr", "0.1"]
+    assert process.sent[1]["seed"] == 3
 
 
 def test_a_script_may_end_before_it_is_held():

@@ -1,0 +1,170 @@
+"""Steps of a user's script in two arms that take turns: pairs of fresh processes, steps timed without a profiler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from perfguard.errors import MeasurementError
+from perfguard.records.facts import Fact, fact
+from perfguard.records.plan import BlockPlan
+from perfguard.records.protocol import StepKind
+from perfguard.records.run import Arm
+from perfguard.records.script_settings import SettingUse
+from perfguard.runner.blocks.measure import plan_blocks
+from perfguard.runner.process.arm_worker import CaseRefused, HeldScript, ProfilingWorker, ScriptEnd
+from perfguard.runner.process.worker_process import WorkerContext, WorkerFailure
+from perfguard.runner.profiling.scripts import Script, require_used, script_failure
+
+_BOTH = (Arm.BASELINE, Arm.CANDIDATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptPair:
+    """One process of each arm, whose steps took turns under the same seeds."""
+
+    data_seed: int  # Seed of both
+    baseline_s: tuple[float, ...]  # Wall seconds of each step, in order
+    candidate_s: tuple[float, ...]  # The same in the candidate; as many
+    checks: dict[Arm, dict[str, float]]  # What the first steps of each arm computed
+    settings: dict[Arm, tuple[SettingUse, ...]]  # What became of the settings of each arm
+    wall_s: float  # Seconds that the pair took, starts included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing(WorkerContext):
+    """What pairing needs from outside."""
+
+    progress: Callable[[Fact], None]  # Gets one line for each pair
+    clock: Callable[[], float] = time.monotonic  # Seconds
+
+
+def pairs_of_script(script: Script, pairing: Pairing) -> Iterator[ScriptPair]:
+    """Run a script in fresh pairs of processes, one pair each time that the next is asked for; ends when interrupted.
+
+    In each pair the arms alternate step by step; which goes first is drawn. There are `script.steps` steps or more:
+    steps are taken for as long as it took to start the pair, since only further pairs show how processes differ.
+
+    Raises:
+        MeasurementError: A worker cannot be started, or the script fails or makes too few steps.
+        UsageError: The script ignores a setting.
+    """
+    for block in plan_blocks(1, seed=pairing.settings.seed):
+        if pairing.should_stop():
+            return
+        pairing.progress(fact("step.script_pair", name=script.path.name, pair=block.index + 1))
+        pair = _Pair(script, pairing, block).run()
+        if pair is not None:
+            yield pair
+
+
+def first_steps(script: Script, pairing: Pairing, arm: Arm, *, data_seed: int) -> dict[str, float]:
+    """What the first steps of one arm compute in a fresh process.
+
+    Raises:
+        MeasurementError: As for pairs.
+    """
+    block = replace(next(plan_blocks(1, seed=pairing.settings.seed)), data_seed=data_seed)
+    with ExitStack() as closing:
+        one = _Pair(script, pairing, block)
+        worker = one.start(arm, closing)
+        checks = one.held(worker).checks
+        worker.stop_script(timeout_s=script.timeout_s)
+        return checks
+
+
+@dataclass(slots=True)
+class _Pair:
+    script: Script
+    pairing: Pairing
+    block: BlockPlan
+    times: list[dict[Arm, float]] = field(default_factory=list)  # Seconds of steps that ran one after the other
+    ended: list[Arm] = field(default_factory=list)  # Whose script has come to its end
+
+    def run(self) -> ScriptPair | None:
+        """Measure the pair; None where it was interrupted before its fewest steps."""
+        clock, began = self.pairing.clock, self.pairing.clock()
+        with ExitStack() as closing:
+            order = sorted(_BOTH, key=lambda arm: arm is not self.block.first_started)
+            workers = {arm: self.start(arm, closing) for arm in order}
+            held = {arm: self.held(workers[arm]) for arm in order}
+            for each in held.values():
+                require_used(self.script.path, each.settings)
+            turns = sorted(workers.values(), key=lambda worker: worker.arm is not self.block.first_arms[0])
+            start_s = clock() - began
+            self._turn(turns)  # untimed: what a step finds in the caches is what a step of the other arm has left
+            until = clock() + start_s
+            while not self.ended and (len(self.times) < self.script.steps or clock() < until):
+                if self.pairing.should_stop():
+                    return None
+                if (seconds := self._turn(turns)) is not None:
+                    self.times.append(seconds)
+            for worker in turns:
+                if worker.arm not in self.ended:
+                    worker.stop_script(timeout_s=self.script.timeout_s)
+        return ScriptPair(
+            data_seed=self.block.data_seed,
+            baseline_s=tuple(each[Arm.BASELINE] for each in self.times),
+            candidate_s=tuple(each[Arm.CANDIDATE] for each in self.times),
+            checks={arm: each.checks for arm, each in held.items()},
+            settings={arm: each.settings for arm, each in held.items()},
+            wall_s=clock() - began,
+        )
+
+    def start(self, arm: Arm, closing: ExitStack) -> ProfilingWorker:
+        """Start a worker that has run nothing yet."""
+        pairing = self.pairing
+        worker = ProfilingWorker(arm, pairing.starter.start(arm, self.block, None), pairing.settings)
+        closing.callback(worker.close)
+        worker.hello_profiler(f"the {arm.value} worker", cpus=pairing.cpus)
+        return worker
+
+    def held(self, worker: ProfilingWorker) -> HeldScript:
+        """Run the script up to the boundary from which steps are timed."""
+        script = self.script
+        try:
+            started = worker.start_script(
+                script.path, script.arguments, skip=script.skip, timeout_s=script.timeout_s, seed=self.block.data_seed
+            )
+        except (CaseRefused, WorkerFailure) as failure:
+            raise self._failure(worker.arm, failure) from failure
+        if isinstance(started, ScriptEnd):
+            raise self._ended(started)
+        return started
+
+    def _turn(self, turns: Sequence[ProfilingWorker]) -> dict[Arm, float] | None:
+        """A step of each arm; None where a script came to its end after the fewest steps."""
+        seconds: dict[Arm, float] = {}
+        for worker in turns:
+            try:
+                step = worker.script_step(StepKind.BARE, timeout_s=self.script.timeout_s)
+            except (CaseRefused, WorkerFailure) as failure:
+                raise self._failure(worker.arm, failure) from failure
+            if isinstance(step, ScriptEnd):
+                if script_failure(self.script.path, step) is not None or len(self.times) < self.script.steps:
+                    raise self._ended(step)
+                self.ended.append(worker.arm)
+                return None
+            seconds[worker.arm] = step.wall_s
+        return seconds
+
+    def _failure(self, arm: Arm, failure: CaseRefused | WorkerFailure) -> MeasurementError:
+        return MeasurementError(
+            f"{self.script.path} cannot be run in the {arm.value}: {failure.reason}\n{failure.detail}".strip()
+        )
+
+    def _ended(self, end: ScriptEnd) -> MeasurementError:
+        failed = script_failure(self.script.path, end)
+        if failed is not None:
+            return failed
+        if not end.steps:
+            return MeasurementError(
+                f"{self.script.path} makes no step of a torch.optim optimizer in its main thread, so two arms cannot "
+                "take turns; compare a benchmark of your own instead (README, Measure your own training step)"
+            )
+        return MeasurementError(
+            f"{self.script.path} ended after {end.steps} optimizer steps; let it make more, for instance by a larger "
+            "number of epochs"
+        )

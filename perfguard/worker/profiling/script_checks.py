@@ -1,0 +1,58 @@
+"""What a script computes in its first steps, so that two arms can be compared: losses and norms of gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from perfguard.records.script_settings import CHECKED_STEPS
+
+
+class FirstSteps:
+    """Records the first steps; from then on it costs one test for each backward pass and step."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, float] = {}
+        """`loss_1`: sum of what `backward` was called on in the first step. `gradient_norm_1`: norm of all gradients
+        that its optimizer used."""
+        self._step = 1
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record while entered."""
+        import torch
+
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def backward_and_record(tensors: Any, *arguments: Any, **named: Any) -> Any:
+            if self._step <= CHECKED_STEPS and not torch.compiler.is_compiling():
+                self._add(tensors)
+            return backward(tensors, *arguments, **named)
+
+        torch.autograd.backward = backward_and_record
+        try:
+            yield
+        finally:
+            torch.autograd.backward = backward
+
+    def step_ended(self, optimizer: Any) -> None:
+        """A step has ended with an update by this optimizer, whose gradients are still there."""
+        if self._step <= CHECKED_STEPS:
+            import torch
+
+            weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            if gradients:
+                norm = torch.nn.utils.get_total_norm(gradients)
+                self.numbers[f"gradient_norm_{self._step}"] = float(norm)
+        self._step += 1
+
+    def _add(self, tensors: Any) -> None:
+        import torch
+
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else [each for each in tensors if each is not None]
+        name = f"loss_{self._step}"
+        self.numbers[name] = self.numbers.get(name, 0.0) + sum(float(each.detach().sum()) for each in roots)
