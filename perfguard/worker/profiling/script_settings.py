@@ -45,7 +45,8 @@ class ScriptSettings:
         self._kept: Counter[str] = Counter()
         self._unable: Counter[str] = Counter()
         self._place = (os.getpid(), threading.get_ident())
-        self._busy = False  # In a forward or backward pass
+        self._forward = self._backward = False  # Whether a forward pass is running, and whether gradients are computed
+        self._beginners: weakref.WeakSet[Any] = weakref.WeakSet()  # Modules whose forward pass has begun autocast
         self._autocast: Any = None  # The open region
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._converted: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
@@ -99,9 +100,9 @@ class ScriptSettings:
         # A compiler that traces this must find nothing that it would have to break a graph for, hence the first test.
         @functools.wraps(call)
         def call_of_module(module: Any, *arguments: Any, **named: Any) -> Any:
-            if is_compiling() or self._busy or self._is_elsewhere():
+            if is_compiling() or self._forward or self._is_elsewhere():
                 return call(module, *arguments, **named)
-            self._busy = True
+            self._forward = True
             try:
                 if is_channels_last and self._convert(module):
                     arguments, named = _images_last(arguments), _images_last(named)
@@ -112,7 +113,7 @@ class ScriptSettings:
                     if is_scoped:
                         self.end_autocast()
             finally:
-                self._busy = False
+                self._forward = False
 
         torch.nn.Module.__call__ = call_of_module  # type: ignore[method-assign]
         undoing.callback(setattr, torch.nn.Module, "__call__", call)
@@ -121,6 +122,12 @@ class ScriptSettings:
         """Begin autocast for a forward pass where the script has not; gives whether it ends with this pass."""
         import torch
 
+        if self._backward:
+            # A checkpoint computes this again, which knows no autocast that has begun inside of it.
+            if module in self._beginners and not torch.is_autocast_enabled("cpu"):
+                self._open(dtype)
+                return True
+            return False
         if self._autocast is not None:
             self._changed["dtype"] += 1
             return False
@@ -130,9 +137,15 @@ class ScriptSettings:
             self._kept["dtype"] += 1
             return False
         self._changed["dtype"] += 1
+        self._beginners.add(module)
+        self._open(dtype)
+        return not torch.is_grad_enabled()
+
+    def _open(self, dtype: str) -> None:
+        import torch
+
         self._autocast = torch.autocast("cpu", dtype=getattr(torch, dtype))
         self._autocast.__enter__()
-        return not torch.is_grad_enabled()
 
     def _convert(self, module: Any) -> bool:
         """Convert a module's parameters where that has not been done; gives whether it has any of images."""
@@ -172,14 +185,14 @@ class ScriptSettings:
 
         @functools.wraps(compute)
         def compute_without_autocast(*arguments: Any, **named: Any) -> Any:
-            if is_compiling() or self._busy or self._is_elsewhere():
+            if is_compiling() or self._forward or self._backward or self._is_elsewhere():
                 return compute(*arguments, **named)
             self.end_autocast()
-            self._busy = True  # what checkpoints compute again has the autocast of its first time
+            self._backward = True
             try:
                 return compute(*arguments, **named)
             finally:
-                self._busy = False
+                self._backward = False
 
         return compute_without_autocast
 
