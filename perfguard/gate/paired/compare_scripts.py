@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from perfguard.records.script_settings import CHECKED_STEPS
 from perfguard.records.steps.scripts import ScriptComparison
 from perfguard.runner.arms.resolve import clean_workshop
 from perfguard.runner.measuring import Place, aside, start_arms
-from perfguard.runner.profiling.script_pairs import Pairing, ScriptPair, first_steps, pairs_of_script
+from perfguard.runner.profiling.script_pairs import Pairing, ScriptFailedError, ScriptPair, first_steps, pairs_of_script
 from perfguard.runner.profiling.scripts import Script
 from perfguard.runner.session import Session
 from perfguard.stats.paired import block_effect, estimate_paired
@@ -63,9 +63,9 @@ def compare_scripts(
 
     Raises:
         InterruptedRunError: Interrupted before the first pair was complete.
-        PerfguardError: An arm cannot be started, or the script fails or makes too few steps.
+        ScriptFailedError: The script fails in the first arm; that it fails in the second is a reason to refuse that.
+        PerfguardError: An arm cannot be started, or the script makes too few steps.
     """
-    began = time.monotonic()
     workshop = f"arms-{len(tuple(session.folder.path.glob('arms*/')))}"
     starter, _ = start_arms(session, {Arm.BASELINE: before, Arm.CANDIDATE: after}, Place(workshop=workshop))
     pairing = Pairing(
@@ -76,23 +76,54 @@ def compare_scripts(
         progress=session.request.progress,
     )
     dtypes = tuple(dict(arm.parameters)["dtype"] for arm in (before, after) if "dtype" in dict(arm.parameters))
-    pairs: list[ScriptPair] = []
-    refused: tuple[Fact, ...] = ()
+
+    def repeated(pair: ScriptPair) -> dict[str, float]:
+        return first_steps(script, pairing, Arm.BASELINE, data_seed=pair.data_seed)
+
     try:
         with aside(session.selection):
-            for pair in pairs_of_script(script, pairing):
-                pairs.append(pair)
-                if len(pairs) >= CHECKED_PAIRS:
-                    refused = _different(script, pairing, pairs, dtypes)
-                if refused or _is_enough(pairs, precision, spent_s=time.monotonic() - began):
-                    break
-    except UsageError as error:
-        refused = (fact("script.refused", severity=Severity.GRAVE, error=as_text(str(error))),)
+            return compare_pairs(pairs_of_script(script, pairing), repeated, precision, dtypes=dtypes)
     finally:
         clean_workshop(session.folder.path.absolute() / workshop, session.request.loaded.project)
+
+
+def compare_pairs(
+    source: Iterable[ScriptPair],
+    repeated: Callable[[ScriptPair], dict[str, float]],
+    precision: Precision,
+    *,
+    dtypes: tuple[str, ...] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> ScriptComparison:
+    """Compare two arms by as many pairs as it takes; `source` is asked for one after the other.
+
+    `repeated` gives what the first steps of the first arm compute when it runs once more under the seed of a pair, and
+    is called only where the arms differ. `dtypes` are those that the arms set.
+
+    Raises:
+        InterruptedRunError: There is not one pair.
+        ScriptFailedError: The script fails in the first arm.
+    """
+    began, pairs = clock(), list[ScriptPair]()
+    refused: tuple[Fact, ...] = ()
+    try:
+        for pair in source:
+            pairs.append(pair)
+            is_enough = _is_enough(pairs, precision, spent_s=clock() - began)
+            if is_enough or len(pairs) >= CHECKED_PAIRS:
+                refused = _different(pairs, repeated, dtypes)
+            if is_enough or refused:
+                break
+    except UsageError as error:
+        refused = (fact("script.refused", severity=Severity.GRAVE, error=as_text(str(error))),)
+    except ScriptFailedError as error:
+        if error.arm is Arm.BASELINE:
+            raise
+        reason, _, detail = as_text(str(error)).partition("\n")
+        refused = (fact("script.refused", severity=Severity.GRAVE, error=reason, detail=detail or None),)
     if not pairs and not refused:
         raise InterruptedRunError("interrupted before the steps of the script were compared")
-    return _comparison(pairs, refused, seconds=time.monotonic() - began)
+    return _comparison(pairs, refused, seconds=clock() - began)
 
 
 def _is_enough(pairs: Sequence[ScriptPair], precision: Precision, *, spent_s: float) -> bool:
@@ -109,7 +140,7 @@ def estimate_of(pairs: Sequence[ScriptPair]) -> Estimate:
 
 
 def _different(
-    script: Script, pairing: Pairing, pairs: Sequence[ScriptPair], dtypes: tuple[str, ...]
+    pairs: Sequence[ScriptPair], repeated: Callable[[ScriptPair], dict[str, float]], dtypes: tuple[str, ...]
 ) -> tuple[Fact, ...]:
     """Why the second arm does not compute the same as the first; nothing where it does."""
     last = pairs[-1]
@@ -119,9 +150,8 @@ def _different(
     found = _differences(((pair.checks[Arm.BASELINE], pair.checks[Arm.CANDIDATE]) for pair in pairs), dtypes)
     if not found:
         return ()
-    again = first_steps(script, pairing, Arm.BASELINE, data_seed=last.data_seed)
-    if _differences([(last.checks[Arm.BASELINE], again)], dtypes):
-        return (fact("script.not_reproducible", severity=Severity.GRAVE, name=script.path.name),)
+    if _differences([(last.checks[Arm.BASELINE], repeated(last))], dtypes):
+        return (fact("script.not_reproducible", severity=Severity.GRAVE),)
     return found
 
 

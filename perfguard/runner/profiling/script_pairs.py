@@ -21,6 +21,14 @@ from perfguard.runner.profiling.scripts import Script, require_used, script_fail
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
 
 
+class ScriptFailedError(MeasurementError):
+    """The script fails in one arm."""
+
+    def __init__(self, arm: Arm, error: str) -> None:
+        super().__init__(error)
+        self.arm = arm
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPair:
     """One process of each arm, whose steps took turns under the same seeds."""
@@ -48,7 +56,8 @@ def pairs_of_script(script: Script, pairing: Pairing) -> Iterator[ScriptPair]:
     steps are taken for as long as it took to start the pair, since only further pairs show how processes differ.
 
     Raises:
-        MeasurementError: A worker cannot be started, or the script fails or makes too few steps.
+        ScriptFailedError: The script fails.
+        MeasurementError: A worker cannot be started, or the script makes too few steps.
         UsageError: The script ignores a setting.
     """
     for block in plan_blocks(1, seed=pairing.settings.seed):
@@ -131,7 +140,7 @@ class _Pair:
         except (CaseRefused, WorkerFailure) as failure:
             raise self._failure(worker.arm, failure) from failure
         if isinstance(started, ScriptEnd):
-            raise self._ended(started)
+            raise self._ended(worker.arm, started)
         return started
 
     def _turn(self, turns: Sequence[ProfilingWorker]) -> dict[Arm, float] | None:
@@ -144,21 +153,19 @@ class _Pair:
                 raise self._failure(worker.arm, failure) from failure
             if isinstance(step, ScriptEnd):
                 if script_failure(self.script.path, step) is not None or len(self.times) < self.script.steps:
-                    raise self._ended(step)
+                    raise self._ended(worker.arm, step)
                 self.ended.append(worker.arm)
                 return None
             seconds[worker.arm] = step.wall_s
         return seconds
 
     def _failure(self, arm: Arm, failure: CaseRefused | WorkerFailure) -> MeasurementError:
-        return MeasurementError(
-            f"{self.script.path} cannot be run in the {arm.value}: {failure.reason}\n{failure.detail}".strip()
-        )
+        return ScriptFailedError(arm, f"{self.script.path} failed: {failure.reason}\n{failure.detail}".strip())
 
-    def _ended(self, end: ScriptEnd) -> MeasurementError:
+    def _ended(self, arm: Arm, end: ScriptEnd) -> MeasurementError:
         failed = script_failure(self.script.path, end)
         if failed is not None:
-            return failed
+            return ScriptFailedError(arm, str(failed))
         if not end.steps:
             return MeasurementError(
                 f"{self.script.path} makes no step of a torch.optim optimizer in its main thread, so two arms cannot "
