@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ from perfguard.errors import ExitCode, StoreError, UsageError
 from perfguard.records.case_names import short_names
 from perfguard.report.messages.catalog import describe
 from perfguard.store.files import write_whole
-from perfguard.units import format_count, format_seconds, format_share, printable
+from perfguard.units import format_change, format_count, format_seconds, format_share, printable
 
 if TYPE_CHECKING:
     from perfguard.records.steps.profile import ProfiledCase, ProfileReport
+    from perfguard.records.steps.scripts import ScriptComparison
+    from perfguard.runner.session import Request
 
 _FORMATS = ("table", "json", "csv", "collapsed", "speedscope")
 _EPILOG = """\b
@@ -93,6 +97,9 @@ def profile_command(ctx: click.Context) -> None:
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--candidate", default="dir:.", show_default=True, metavar="ARM", help="What to profile; see `compare`.")
+@click.option(
+    "--baseline", metavar="ARM", help="Of a script: also time steps of this arm and of the candidate in turns."
+)
 @click.option("--processes", type=click.IntRange(1), help="Fresh processes.  [default: 2; 1 for a script]")
 @click.option("--steps", type=click.IntRange(1), default=6, show_default=True, help="Profiled steps in each process.")
 @click.option(
@@ -121,7 +128,11 @@ def target(**options: Any) -> None:
     optimizer's `step` returns; the script is ended after the last profiled step. That takes skip + 2 x steps + 4 of
     its steps, 21 by default. If the script makes fewer, the result covers those.
 
-    The result is also printed if a case or the script failed (exit code 3) or Ctrl-C ended it (130).
+    A script's arms may have set:dtype=bf16, memory_format=channels_last and optimizer=for-loop, foreach or fused: the
+    unchanged script then runs with these settings.
+
+    The result is also printed if a case or the script failed (exit code 3), if the candidate computes something else
+    than the baseline (4), or if Ctrl-C ended it (130).
     """
     from perfguard.cli.measuring import build_request
     from perfguard.profile.runs.profiling import ProfileSize, profile_arm, profile_user_script
@@ -134,17 +145,35 @@ def target(**options: Any) -> None:
         processes=options["processes"] or (1 if is_script else 2), steps=options["steps"], replays=options["replays"]
     )
     if is_script:
-        request = build_request("profile", loaded, options)
-        report = profile_user_script(
-            request, spec, size, Path(options["target"]), options["arguments"], skip=options["skip"]
-        )
+        request, path = build_request("profile", loaded, options), Path(options["target"])
+        comparison = _compared(request, path, options) if options["baseline"] is not None else None
+        report = profile_user_script(request, spec, size, path, options["arguments"], skip=options["skip"])
+        report = replace(report, comparison=comparison)
+    elif options["baseline"] is not None:
+        raise UsageError("--baseline is for scripts; compare cases with `perfguard compare --ops`")
     else:
         patterns = (options["target"], *options["arguments"])
         report = profile_arm(build_request("profile", loaded, {**options, "patterns": patterns}), spec, size)
     _print_report(report, options["output_format"], options["output"], rows=options["top"])
-    code = ExitCode.INTERRUPTED if report.interrupted else ExitCode.INFRASTRUCTURE if report.problems else ExitCode.PASS
-    if code is not ExitCode.PASS:
+    if (code := _exit_code(report)) is not ExitCode.PASS:
         raise click.exceptions.Exit(int(code))
+
+
+def _compared(request: Request, path: Path, options: dict[str, Any]) -> ScriptComparison:
+    from perfguard.gate.paired.compare_scripts import compare_user_script, script_of
+    from perfguard.runner.arms.resolve import parse_arm
+
+    script = script_of(path, options["arguments"], timeout_s=request.budget_s, skip=options["skip"])
+    return compare_user_script(request, parse_arm(options["baseline"]), parse_arm(options["candidate"]), script)
+
+
+def _exit_code(report: ProfileReport) -> ExitCode:
+    if report.interrupted:
+        return ExitCode.INTERRUPTED
+    if report.problems:
+        return ExitCode.INFRASTRUCTURE
+    is_refused = report.comparison is not None and report.comparison.refused
+    return ExitCode.INCONCLUSIVE if is_refused else ExitCode.PASS
 
 
 @profile_command.command("diff", context_settings={"help_option_names": ["-h", "--help"]})
@@ -211,6 +240,8 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
         *(Text(printable(f"note       {describe(note)}"), style="dim") for note in report.notes),
         Text(f"run        {report.folder}", style="dim"),
     ]
+    if report.comparison is not None:
+        parts += _comparison_lines(report.comparison)
     names = short_names([*(case.case_id for case in report.cases), *report.problems])
     for case in report.cases:
         parts += [
@@ -230,6 +261,19 @@ def _rendered(report: ProfileReport, rows: int) -> list[RenderableType]:
         detail = str(problem.values.get("detail") or "")
         parts += [Text(f"  {printable(line)}", style="dim") for line in detail.splitlines()]
     return parts
+
+
+def _comparison_lines(found: ScriptComparison) -> list[Text]:
+    of = f"{format_count(found.steps, 'step')} of each arm in {format_count(found.pairs, 'pair')} of processes"
+    lines = [Text(printable(f"! {describe(note)}"), style="yellow") for note in found.notes]
+    if found.refused:
+        lines += [Text(printable(f"✗ {describe(reason)}"), style="bold red") for reason in found.refused]
+    elif found.ratio is not None:
+        interval = (found.lower or -math.inf, found.upper or math.inf)
+        change = format_change(found.ratio - 1, *(end - 1 for end in interval))
+        times = f"{format_seconds(found.before_s)} → {format_seconds(found.after_s)}"
+        lines.append(Text(f"against the baseline {change}: {times} per step ({of})", style="bold"))
+    return lines
 
 
 def _step_line(case: ProfiledCase) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +21,7 @@ from perfguard.runner.arms.resolve import clean_workshop
 from perfguard.runner.measuring import Place, aside, start_arms
 from perfguard.runner.profiling.script_pairs import Pairing, ScriptFailedError, ScriptPair, first_steps, pairs_of_script
 from perfguard.runner.profiling.scripts import Script
-from perfguard.runner.session import Session
+from perfguard.runner.session import Request, Session, open_session
 from perfguard.stats.paired import block_effect, estimate_paired
 from perfguard.units import as_text
 
@@ -50,6 +50,18 @@ def script_of(path: Path, arguments: Sequence[str], *, timeout_s: float, skip: i
         raise UsageError(f"{path} is neither a case nor a file; see `perfguard list`, or give a script's path")
     skipped = max(skip, CHECKED_STEPS)
     return Script(path=found, arguments=tuple(arguments), skip=skipped, steps=FEWEST_STEPS, timeout_s=timeout_s)
+
+
+def compare_user_script(request: Request, before: ArmSpec, after: ArmSpec, script: Script) -> ScriptComparison:
+    """Compare the steps of a script in two arms, as a run of its own within the budget of the request.
+
+    Raises:
+        PerfguardError: As `compare_scripts`.
+    """
+    with open_session(replace(request, cases=(), script=str(script.path)), mode="profile") as session:
+        found = compare_scripts(session, before, after, script, Precision(budget_s=request.budget_s))
+        session.folder.write_json("script_comparison.json", found)
+    return found
 
 
 def compare_scripts(

@@ -44,16 +44,19 @@ def arm_text(arm: ArmSpec) -> str:
         ("dir", arm.directory or ("" if arm.revision else ".")),
         ("python", arm.interpreter or ""),
         ("env", ",".join(f"{name}={value}" for name, value in arm.environment)),
+        ("set", ",".join(f"{name}={value}" for name, value in arm.parameters)),
         ("stack", arm.stack or ""),
     )
     return "+".join(f"{kind}:{value}" for kind, value in parts if value)
 
 
 def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str] = ()) -> str:
-    """Scripts cannot be compared: their candidate is profiled, as they were."""
+    """Of a script the candidate is profiled, as it was; its file is in no arm's tree, so revisions are not compared."""
+    arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))
+    if program.script and before.revision != after.revision:
+        arms = arms[2:]
     if program.case_id:
-        arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))
         return shlex.join(("perfguard", "compare", *arms, "--case", program.case_id, "--ops", *options))
     if program.script:
-        return shlex.join(("perfguard", "profile", "--candidate", arm_text(after), *options, *program.script))
+        return shlex.join(("perfguard", "profile", *arms, *options, *program.script))
     return ""

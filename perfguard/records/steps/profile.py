@@ -9,6 +9,7 @@ from perfguard.records.facts import Fact
 from perfguard.records.steps.findings import Finding
 from perfguard.records.steps.ops import OpCounts, OpTotal, PrimitiveTotal, StepPhase
 from perfguard.records.steps.projection import CaseProjection
+from perfguard.records.steps.scripts import ScriptComparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class ProfileReport:
     torch: str
     cpus: tuple[int, ...]  # CPUs that it ran on
     cases: tuple[ProfiledCase, ...]  # In the order of the selection
+    comparison: ScriptComparison | None = None  # Of a script with a baseline: how its steps compare
     problems: Mapping[str, Fact] = field(default_factory=dict)
     """By case id: why it could not be profiled; of a script: why it failed after the steps that are reported."""
     notes: tuple[Fact, ...] = ()  # What the reader should know

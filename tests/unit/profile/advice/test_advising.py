@@ -132,7 +132,15 @@ def test_a_script_is_profiled_anew_with_its_arguments():
     program = Program(script=("train.py", "--name", "a b"))
     assert words(after_edit(program)) == ["perfguard", "profile", "--candidate", "dir:.", "train.py", "--name", "a b"]
     command = with_variables(program, {"X": "1"}, profile=EnvProfile.PRODUCTION)
-    assert words(command)[2:6] == ["--candidate", "dir:.+env:X=1", "--env-profile", "production"]
+    assert words(command) == [
+        "perfguard", "profile", "--baseline", "dir:.", "--candidate", "dir:.+env:X=1", "--env-profile", "production",
+        "train.py", "--name", "a b",
+    ]  # fmt: skip
+
+
+def test_an_arm_is_typed_with_its_parameters():
+    arm = ArmSpec(text="", directory=".", parameters=(("dtype", "bf16"), ("optimizer", "fused")))
+    assert arm_text(arm) == "dir:.+set:dtype=bf16,optimizer=fused"
 
 
 def test_a_trace_alone_has_no_command():
