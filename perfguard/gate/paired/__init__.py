@@ -1,1 +1,1 @@
-"""The paired gate: two arms in interleaved blocks, confirmation, verdict. Entered by the rest of `gate`."""
+"""The paired gate: two arms in interleaved blocks, confirmation, verdict; two arms of a script. Entered by `gate`."""

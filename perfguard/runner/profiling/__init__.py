@@ -1,1 +1,4 @@
-"""Profiled steps of cases and scripts, replayed ops, and benchdnn. Entered by `profile.runs`."""
+"""Profiled steps of cases and scripts, two arms of a script in turns, replayed ops, and benchdnn.
+
+Entered by `profile.runs` and `gate.paired`.
+"""

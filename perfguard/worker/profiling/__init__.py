@@ -1,1 +1,4 @@
-"""Profiled steps, scripts, replayed ops and ceilings of the machine. Entered by the rest of `worker`."""
+"""Profiled steps, scripts and their settings from outside, replayed ops and ceilings of the machine.
+
+Entered by the rest of `worker`.
+"""

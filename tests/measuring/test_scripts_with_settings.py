@@ -1,0 +1,84 @@
+"""`perfguard profile` of a user's script with settings from outside, and against a baseline."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+TRAIN = """
+import os
+import sys
+
+import torch
+from torch import nn
+
+network = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4))
+own = {"fused": True} if "own" in sys.argv else {}
+optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, **own)
+labels = torch.tensor([0, 1, 2, 3])
+for _ in range(int(sys.argv[1])):
+    images = torch.rand(4, 3, 8, 8)
+    if "unseeded" in sys.argv:
+        images *= 1 + os.urandom(1)[0] / 256
+    loss = nn.functional.cross_entropy(network(images), labels)
+    optimizer.zero_grad()
+    (loss * float(os.environ.get("FACTOR", "1"))).backward()
+    optimizer.step()
+"""
+ALL = "set:dtype=bf16,memory_format=channels_last,optimizer=fused"
+ONE_PAIR = ("--timeout", "30", "--steps", "1", "--format", "json", "--no-progress")
+
+
+@pytest.fixture
+def training(empty_project):
+    empty_project.write("train.py", TRAIN)
+    empty_project.write("endless.py", TRAIN.replace("range(int(sys.argv[1]))", "iter(int, 1)"))
+    return empty_project
+
+
+def compared(training, candidate, *arguments):
+    done = training.run("profile", "--baseline", "dir:.", "--candidate", candidate, *ONE_PAIR, "endless.py", *arguments)
+    return done.returncode, json.loads(done.stdout)["comparison"]
+
+
+def test_steps_of_both_arms_are_compared_and_each_setting_is_accounted_for(training):
+    code, found = compared(training, ALL)
+    assert code == 0
+    assert found["refused"] == []
+    assert found["steps"] >= 4 * found["pairs"] > 0
+    assert found["ratio"] > 0
+    assert {use["name"]: use["changed"] for use in found["settings"]} == {
+        "dtype": 5, "memory_format": 1, "optimizer": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("candidate", "arguments", "refused"),
+    [("env:FACTOR=2", (), "result.different"), ("env:FACTOR=2", ("unseeded",), "script.not_reproducible")],
+)
+def test_times_of_something_else_do_not_count(training, candidate, arguments, refused):
+    code, found = compared(training, candidate, *arguments)
+    assert code == 4
+    assert refused in [reason["code"] for reason in found["refused"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--candidate", "set:optimizer=fused", "train.py", "40", "own"), 2, "ignores optimizer=fused"),
+        (("--candidate", "set:optimiser=fused", "train.py", "40"), 2, "the nearest is 'optimizer'"),
+        (("--candidate", "set:dtype=fp8", "train.py", "40"), 2, "choose from fp32, bf16"),
+        (("--baseline", "dir:.", "no.such.case"), 2, "--baseline is for scripts"),
+        (("--baseline", "dir:.", "absent.py"), 2, "absent.py is neither a case nor a file"),
+        (("--baseline", "dir:.", "train.py", "8"), 3, "ended after 8 optimizer steps"),
+        (("--baseline", "dir:.", "train.py", "0"), 3, "makes no step of a torch.optim optimizer"),
+    ],
+)
+def test_what_cannot_be_set_is_said_in_a_sentence(training, arguments, code, said):
+    done = training.run("profile", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
