@@ -63,16 +63,19 @@ def starter_in(
     *,
     arms: Sequence[Arm] = (Arm.CANDIDATE,),
     files: Mapping[str, str] | None = None,
+    cpus: Sequence[int] | None = None,
 ) -> RealStarter:
-    """What starts workers on one CPU.
+    """What starts workers.
 
     Args:
         place: Gets the folders `tree`, the source of all arms, and `run`, for what the workers leave.
         settings: Of the workers.
         arms: Those that can be started.
         files: Texts by name in `tree`.
+        cpus: Those to run on, each a core of the same socket; one by default.
     """
     tree, folder = place / "tree", place / "run"
+    cpus = cpus or (max(os.sched_getaffinity(0)),)
     for needed in (tree, folder / "raw", folder / "logs"):
         needed.mkdir(parents=True)
     for name, text in (files or {}).items():
@@ -83,7 +86,8 @@ def starter_in(
         arms=resolved,
         environments={arm: dict(found.environment) for arm, found in resolved.items()},
         settings=settings,
-        cpus=(max(os.sched_getaffinity(0)),),
+        cpus=tuple(cpus),
+        sockets=(tuple((cpu,) for cpu in cpus),),
         memory_node=None,
         folder=folder,
         control_bundle=resolved[Arm.CANDIDATE].bundle,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfguard.records.ranks import RANK_OPTIONS
 from perfguard.records.spec import BenchmarkSpec, ParameterValue, Phase, SuiteSpec
 
 _DTYPES = ("fp32", "bf16")
@@ -63,7 +64,7 @@ def _step(
 ) -> BenchmarkSpec:
     """A training step by the name of its factory."""
     axes = {**shape, **_formats(image=image), "mode": modes}
-    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options=options)
+    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options={**(options or {}), **RANK_OPTIONS})
 
 
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (

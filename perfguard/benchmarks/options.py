@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfguard.errors import UsageError
-from perfguard.records.spec import BenchmarkSpec, Case, Catalog, ParameterValue, format_parameter
+from perfguard.records.spec import ANY_COUNT, BenchmarkSpec, Case, Catalog, ParameterValue, format_parameter
 
 Chosen = Mapping[str, str]  # Values by parameter, as they were typed
 
@@ -89,8 +89,10 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _value(name: str, text: str, known: Sequence[ParameterValue]) -> ParameterValue:
     for value in known:
-        if format_parameter(value) == text:
+        if format_parameter(value) == text and value != ANY_COUNT:
             return value
+    if ANY_COUNT in known and re.fullmatch("[1-9][0-9]{0,4}", text):
+        return int(text)
     values = ", ".join(map(format_parameter, known))
     raise UsageError(f"{name}={text} is unknown; choose from {values}")
 

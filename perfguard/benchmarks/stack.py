@@ -45,6 +45,13 @@ def prepare(model: nn.Module, optimizer: Optimizer | None = None, *, dtype: str)
     return _ipex_optimized(model, optimizer, dtype)
 
 
+def distributed(model: nn.Module) -> nn.Module:
+    """The model, in DistributedDataParallel where this process is one of several ranks that average their gradients."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return model
+    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
 def prepare_module(module: nn.Module, *, dtype: str) -> nn.Module:
     """A single layer for a kernel benchmark, with its weights in `dtype`.
 

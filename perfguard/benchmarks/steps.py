@@ -27,7 +27,7 @@ from perfguard.benchmarks.shared import (
     normal,
     require_compiler,
 )
-from perfguard.benchmarks.stack import prepare
+from perfguard.benchmarks.stack import distributed, prepare
 from perfguard.errors import MeasurementError, UsageError
 
 MODES = ("eager", "compile")  # How the model is run; `compile` is torch.compile with Inductor
@@ -67,6 +67,7 @@ def training_step(
             model can be compiled.
     """
     model, updater = prepare(model, optimizer, dtype=dtype)
+    model = distributed(model)
     autocast = dtype_of(dtype) is not torch.float32
     if mode not in MODES:
         raise UsageError(f"unknown mode {mode!r}; choose from {', '.join(MODES)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,9 @@ env_profile_option = click.option(
 python_option = click.option("--python", metavar="PATH", help="Interpreter of the environment under test.")
 cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, such as 2-5,8.")
 
-measuring_options = together(
+threads_option = click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
+
+_CHOOSING = together(
     click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
     click.option(
         "-c",
@@ -89,7 +92,8 @@ measuring_options = together(
         help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
     ),
     cpus_option,
-    click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each."),
+)
+_HOW = together(
     click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
     env_profile_option,
     python_option,
@@ -112,7 +116,41 @@ measuring_options = together(
     click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
     click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
 )
+measuring_options = together(_CHOOSING, threads_option, _HOW)
 """Options of every command that measures."""
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """Whole numbers from 1, separated by commas."""
+
+    name = "counts"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """`1,2,4` as numbers, each once, ascending."""
+        texts = [text.strip() for text in value.split(",")]
+        if not all(re.fullmatch("[1-9][0-9]{0,4}", text) for text in texts):
+            self.fail(f"{value!r} is no list of numbers from 1; write it like 1,2,4", param, ctx)
+        return tuple(sorted({int(text) for text in texts}))
+
+
+scaling_options = together(
+    _CHOOSING,
+    click.option(
+        "--threads",
+        type=Counts(),
+        metavar="N",
+        help="How many of the CPUs to use; one thread each. With --ranks: threads of each rank, such as 1,2.",
+    ),
+    click.option(
+        "--ranks",
+        type=Counts(),
+        metavar="N,…",
+        help="Measure training steps in so many processes at once, each on its own cores: with DistributedDataParallel "
+        "over gloo, and as independent replicas. The result has their throughput.",
+    ),
+    _HOW,
+)
+"""The same, with the axes of a scaling table."""
 
 
 def _verbosity_flag(*names: str, sets: Verbosity, **fields: Any) -> Callable[[F], F]:

@@ -14,6 +14,7 @@ from perfguard.errors import ExitCode, StoreError
 from perfguard.gate.paired.allow_list import allowances_of, recorded_tags
 from perfguard.gate.paired.judging import PairedJudge, policy_of, replay, signal_policy_of
 from perfguard.gate.paired.results import describe_measured
+from perfguard.gate.paired.scaling import scaling_of
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import ArmReady, Event, Noted, RunFinished, RunStarted
@@ -98,6 +99,7 @@ def rejudge_run(loaded: LoadedConfig, folder: Path, events: Sequence[Event] | No
         arms={event.arm.value: _summary(event) for event in events if isinstance(event, ArmReady)},
         gate=gate,
         measured=measured,
+        scaling=scaling_of(measured, cpus=len(selection.cpus) if selection else 1),
         exit_code=int(code),
         verdict=gate.outcome.value if gate else "measured",
         reasons=reasons if end else (*reasons, fact("run.unfinished")),

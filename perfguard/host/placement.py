@@ -8,6 +8,7 @@ from perfguard.errors import UsageError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CoreClass, CpuSelection, Fingerprint, NumaNode, QuotaState
+from perfguard.records.ranks import Sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +35,17 @@ def select_cpus(
     if cpus is not None:
         return _explicit(fingerprint, cpus, threads, node if numa is not None else None, available)
     return _automatic(fingerprint, threads, node, usable, is_asked_for=numa is not None)
+
+
+def sockets_of(fingerprint: Fingerprint, cpus: Iterable[int]) -> Sockets:
+    """CPUs by core, and cores by socket, or NUMA node where a socket has several; what is unknown counts as one."""
+    places = {cpu.id: cpu for cpu in fingerprint.topology.cpus}
+    nodes = {cpu: node.id for node in fingerprint.topology.numa_nodes for cpu in node.cpus or ()}
+    sockets: dict[tuple[int | None, int | None], list[tuple[int, ...]]] = {}
+    for core in _cores(fingerprint, frozenset(cpus)):
+        package = places[core.cpus[0]].package if core.cpus[0] in places else None
+        sockets.setdefault((package, nodes.get(core.cpus[0])), []).append(core.cpus)
+    return tuple(map(tuple, sockets.values()))
 
 
 class _Core(NamedTuple):

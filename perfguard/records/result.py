@@ -40,6 +40,19 @@ class CaseMeasured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingCell:
+    """How fast a training step is on some ranks with some threads each."""
+
+    case_id: str
+    step: str  # Id of the case without ranks and threads: cells of one table have the same
+    threads: int  # Threads of each rank
+    ranks: int
+    parallel: str | None  # `ddp` or `plain`; None for one rank
+    examples_per_s: float | None  # Of all ranks together; None where the case failed
+    throughput_ratio: float | None  # Over that of the table's first cell: the fewest threads, then the fewest ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """What a command found."""
 
@@ -54,6 +67,7 @@ class RunResult:
     arms: dict[str, ArmSummary]  # By role: `baseline`, `candidate`
     gate: GateResult | None  # The verdicts; None where nothing was compared
     measured: tuple[CaseMeasured, ...] = ()  # What was measured, where nothing is compared
+    scaling: tuple[ScalingCell, ...] = ()  # Throughput over ranks and threads, by step, where several were measured
     exit_code: int
     verdict: str  # Value of GateOutcome, `measured` or `interrupted`
     reasons: tuple[Fact, ...]  # What led to it, the deciding fact first

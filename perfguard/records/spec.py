@@ -11,6 +11,8 @@ from perfguard.records.facts import Fact
 ParameterValue = str | int | float | bool
 """A parameter's value; rendered into the case id, so it must read back unambiguously."""
 
+ANY_COUNT = "N"  # Among the values of an option: any whole number from 1
+
 
 class Phase(str, Enum):
     """Which part of training the timed region covers."""

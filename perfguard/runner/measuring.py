@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.benchmarks.options import require_parameters, require_settings
 from perfguard.host.parsers.software import decode_software
+from perfguard.host.placement import sockets_of
 from perfguard.host.probe import with_software
 from perfguard.records.events import ArmReady, ArmsCompared, StageStarted
 from perfguard.records.facts import Severity, Value, fact
@@ -43,6 +44,7 @@ from perfguard.runner.blocks.calibrate import (
 from perfguard.runner.blocks.measure import Measuring, measure_blocks, plan_blocks
 from perfguard.runner.process.launching import build_bundle
 from perfguard.runner.process.worker_process import ProcessStarter
+from perfguard.runner.scaling import require_room
 from perfguard.runner.session import Session
 
 _BOTH = (Arm.BASELINE, Arm.CANDIDATE)
@@ -79,8 +81,10 @@ def start_arms(
         pass_through=config.pass_env,
         confine=config.confine,
     )
+    sockets = sockets_of(session.fingerprint, session.selection.cpus)
     arms: dict[Arm, ResolvedArm] = {}
     for role, spec in specs.items():
+        require_room(session.request.cases, dict(spec.parameters), sockets)
         session.request.progress(fact("step.preparing", arm=role.value, text=spec.text))
         arms[role] = resolve_arm(spec, role, settings, session.request.inherited)
         if session.request.script:
@@ -106,6 +110,7 @@ def start_arms(
         memory_node=session.selection.bind_memory_node,
         folder=session.folder.path.absolute(),
         control_bundle=str(control),
+        sockets=sockets,
     )
     return starter, arms
 

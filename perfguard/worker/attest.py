@@ -6,8 +6,9 @@ import hashlib
 import importlib.metadata
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 _FROM_BUNDLE = ("__main__", "perfguard", "pyperf")
@@ -28,16 +29,25 @@ def interpreter_facts() -> dict[str, Any]:
     }
 
 
-def attest(roots: Sequence[str], foreign_roots: Sequence[str]) -> dict[str, Any]:
+def imported_files() -> dict[str, str]:
+    """Files of the modules that this process has imported, by module."""
+    located = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {name: file for name, file in located.items() if isinstance(file, str)}
+
+
+def attest(
+    roots: Sequence[str], foreign_roots: Sequence[str], further: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Which files of the arm's trees were imported, and whether anything came from the other arm's.
+
+    `further` are those that processes of the worker have imported, by module.
 
     Roots are absolute code trees: the arm's own, and the other arm's. `modules` gives name, path relative to its root
     and SHA-256 of each imported file below `roots`, and of each C++ source beside one; `foreign` the same below
     `foreign_roots`; `shadowed` names that the arm's tree holds but that were imported from elsewhere; `distributions`
     `name==version`, sorted; `torch_file` where torch came from.
     """
-    located = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    files = {name: Path(file).resolve() for name, file in sorted(located.items()) if isinstance(file, str)}
+    files = {name: Path(file).resolve() for name, file in sorted({**further, **imported_files()}.items())}
     own = [Path(root).resolve() for root in roots]
     foreign = [Path(root).resolve() for root in foreign_roots]
     folders = {path.parent for path in files.values() if any(_holds(root, path) for root in (*own, *foreign))}

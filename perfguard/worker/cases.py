@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -16,9 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from perfguard.records.ranks import RANK_OPTIONS, STEPS_MODULE, Ranks, ranks_of
 from perfguard.worker.adopted.found import adopted_target
+
+if TYPE_CHECKING:
+    from perfguard.worker.ranks.group import RankGroup
 
 STATEFUL_PHASES = ("optimizer", "step")  # Phases whose result moves on from call to call because weights change
 
@@ -52,6 +57,7 @@ class PreparedCase:
     digest: float  # The result of the first call, reduced to one number; equal seeds give equal digests
     checks: dict[str, float] = field(default_factory=dict)  # Named numbers of the first call; both arms must agree
     instance_s: float | None = None  # Seconds of one further set-up and call; None where none was timed
+    group: RankGroup | None = None  # The processes that the calls run in; None where they run in this one
 
     def check_last(self, result: object) -> None:
         """Raise UnsoundCaseError where the last timed result is not finite."""
@@ -63,6 +69,8 @@ class PreparedCase:
 
     def close(self) -> None:
         """Clear up; the case is not called any more."""
+        if self.group is not None:
+            self.group.close()
 
 
 def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int = 1) -> PreparedCase:
@@ -81,7 +89,24 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
 
         return prepare_adopted(case, target, seed=seed, check=check, instances=instances)
     factory = load_factory(case["target"])
-    call = _set_up(factory, case, seed)
+    if (ranks := _ranks_of(case)) is None:
+        return _prepared(case, functools.partial(set_up, factory, case), seed=seed, check=check, instances=instances)
+    from perfguard.worker.ranks.group import RankGroup
+
+    group = RankGroup(case, ranks)
+    try:
+        prepared = _prepared(case, group.set_up, seed=seed, check=check, instances=instances)
+    except BaseException:
+        group.close()
+        raise
+    prepared.group = group
+    return prepared
+
+
+def _prepared(
+    case: dict[str, Any], set_up_under: Callable[[int], Callable[[], object]], *, seed: int, check: bool, instances: int
+) -> PreparedCase:
+    call = set_up_under(seed)
     result = call()
     digest = digest_of(result, case["id"])
     prepared = PreparedCase(case["id"], (call,), digest, checks_of(call, result, case))
@@ -92,7 +117,7 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
                 f"{case['id']} changes its result between calls ({digest:.9g}, then {again:.9g}); a {case['phase']} "
                 "benchmark must compute the same thing each time: reset what it modifies, or declare phase='step'"
             )
-        if (fresh := digest_of(_set_up(factory, case, seed)(), case["id"])) != digest:
+        if (fresh := digest_of(set_up_under(seed)(), case["id"])) != digest:
             raise UnsoundCaseError(
                 f"{case['id']} changes its loss between set-ups with the same seed ({digest:.9g}, then {fresh:.9g}); "
                 "draw all randomness from torch, numpy or random, which are seeded, and keep no state outside the "
@@ -102,14 +127,15 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
     draw = random.Random(f"{seed}:{case['id']}")  # noqa: S311 - a memory layout, not a secret
     for _ in range(instances - 1):
         move_memory(draw)
-        further = _set_up(factory, case, seed)
+        further = set_up_under(seed)
         for _ in range(SEATING_CALLS):
             further()
         prepared.calls += (further,)
     return prepared
 
 
-def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Callable[[], object]:
+def set_up(factory: Callable[..., Any], case: Mapping[str, Any], seed: int) -> Callable[[], object]:
+    """What a factory returns under a seed. Raises UnsoundCaseError: it is nothing that can be called."""
     seed_everything(seed, case["id"])
     call = factory(**parameters_of(factory, case))
     if not callable(call):
@@ -120,13 +146,24 @@ def _set_up(factory: Callable[..., Any], case: dict[str, Any], seed: int) -> Cal
 
 def parameters_of(factory: Callable[..., Any], case: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a factory: the case's parameters, and those of its arm (`PERFGUARD_SET`) that it has."""
-    found = dict(case["parameters"])
     accepted = inspect.signature(factory).parameters
-    for name, text in json.loads(os.environ.get(PARAMETERS_VARIABLE) or "{}").items():
+    found = {key: value for key, value in case["parameters"].items() if key in accepted or key not in RANK_OPTIONS}
+    for name, text in _parameters_of_arm().items():
         if name in accepted:
             before = found.get(name, accepted[name].default)
             found[name] = text == "true" if isinstance(before, bool) else _KINDS.get(type(before), str)(text)
     return found
+
+
+def _ranks_of(case: Mapping[str, Any]) -> Ranks | None:
+    """The ranks of a built-in step, where its arm or itself asks for some."""
+    if not case["target"].startswith(STEPS_MODULE):
+        return None
+    return ranks_of({**case["parameters"], **_parameters_of_arm()})
+
+
+def _parameters_of_arm() -> dict[str, str]:
+    return dict(json.loads(os.environ.get(PARAMETERS_VARIABLE) or "{}"))
 
 
 def digest_of(result: object, case_id: str) -> float:

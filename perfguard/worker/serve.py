@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfguard.records.protocol import PROTOCOL_VERSION, Message, StepKind
 from perfguard.worker.attest import attest, interpreter_facts
-from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, prepare_case
+from perfguard.worker.cases import MissingTargetError, PreparedCase, SkippedTargetError, UnsoundCaseError, prepare_case
 from perfguard.worker.pipes import Control
 from perfguard.worker.profiling.compile_events import CompileEvents
 from perfguard.worker.timing.samples import SampleTimer, settle
@@ -53,7 +53,7 @@ class Worker:
                 handlers[command["do"]](command)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the child's boundary: every failure is a reply
                 case_id, detail = command.get("case", {}).get("id"), traceback.format_exc()[-_DETAIL_CHARACTERS:]
-                self._control.send("failed", case=case_id, **_kind_and_reason(error), detail=detail)
+                self._control.send("failed", case=case_id, **kind_and_reason(error), detail=detail)
         for case in self._cases.values():
             case.close()
 
@@ -63,7 +63,7 @@ class Worker:
         self._job = command["job"]
         before = sorted(os.sched_getaffinity(0))
         started = time.monotonic()
-        stack_facts = _import_stack(self._job)
+        stack_facts = import_stack(self._job)
         self._control.send(
             "ready",
             pid=os.getpid(),
@@ -105,10 +105,15 @@ class Worker:
         self._control.send("benched", case=case.id, digest=case.digest)
 
     def _attest(self, command: Message) -> None:
-        self._control.send("attested", **attest(command["roots"], command["foreign_roots"]))
+        further: dict[str, str] = {}
+        for case in self._cases.values():
+            further |= {} if case.group is None else case.group.imported_files()
+        self._control.send("attested", **attest(command["roots"], command["foreign_roots"], further))
 
     def _profile(self, command: Message) -> None:
         case = self._cases[command["case"]["id"]]
+        if case.group is not None:
+            raise UnsoundCaseError(f"{case.id} runs in processes of its own, which no profiler sees; use ranks=1")
         trace, log = (None if command.get(name) is None else Path(command[name]) for name in ("trace", "log"))
         measured: Message = {}
 
@@ -157,7 +162,7 @@ class Worker:
         return runner
 
 
-def _import_stack(job: Message) -> Message:
+def import_stack(job: Message) -> Message:
     """Import what the arm measures with; importing torch may move the affinity mask, so the caller looks twice."""
     if job.get("profile", False):
         from perfguard.worker.profiling.library_logs import TIMESTAMP_VARIABLE
@@ -180,7 +185,8 @@ def _import_stack(job: Message) -> Message:
     return facts
 
 
-def _kind_and_reason(error: Exception | SystemExit) -> Message:
+def kind_and_reason(error: Exception | SystemExit) -> Message:
+    """What a failure is called in a reply: `kind` is `missing`, `skipped` or `error`."""
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, MissingTargetError):
         return {"kind": "skipped" if isinstance(error, SkippedTargetError) else "missing", "reason": text[:300]}

@@ -16,6 +16,7 @@ from perfguard.benchmarks.optimizers import ALGORITHMS, IMPLEMENTATIONS, optimiz
 from perfguard.errors import MeasurementError, UsageError
 from perfguard.gate.rules.rulings import TOLERANCES
 from perfguard.kernels import build
+from perfguard.records.ranks import RANK_OPTIONS
 
 pytestmark = [  # what torch.compile says of itself
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
@@ -30,6 +31,7 @@ TOGGLES = [
     for spec in BENCHMARKS
     if spec.name == "step.retinanet_resnext50"
     for name, values in spec.options
+    if name not in RANK_OPTIONS
     for value in values[1:]
 ]
 STEPS = 3

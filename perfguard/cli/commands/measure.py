@@ -52,7 +52,7 @@ _judging_options = shared.together(
 
 
 @click.command("run", epilog=shared.ARMS_HELP)
-@shared.measuring_options
+@shared.scaling_options
 @click.option(
     "--arm", default="dir:.", show_default=True, metavar="ARM", help="What to measure: git:REV, python:PATH, …"
 )
@@ -65,10 +65,18 @@ def run_command(**options: Any) -> None:
     The raw samples are pyperf files in the run's folder.
     """
     from perfguard.gate.stored.rounds import run_arm
+    from perfguard.runner.scaling import Axes, spread_request
 
     arm = parse_arm(options["arm"])
+    ranks, threads = options.pop("ranks"), options.pop("threads") or ()
+    if ranks is None and threads:
+        if len(threads) > 1:
+            raise UsageError("several numbers of --threads need --ranks, as in --ranks 1,2 --threads 1,2")
+        options["threads"] = threads[0]
     loaded = shared.load(options)
     request = build_request("run", loaded, options)
+    if ranks is not None:
+        request = spread_request(request, Axes(ranks=ranks, threads=threads))
     show(run_arm(request, arm, rounds=loaded.config.rounds), options)
 
 

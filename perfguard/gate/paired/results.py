@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from perfguard.errors import ExitCode, StoreError
+from perfguard.gate.paired.scaling import scaling_of
 from perfguard.gate.rules.policy import exit_code
 from perfguard.host.identity import machine_line
 from perfguard.records.events import RunFinished, VerdictReached
@@ -58,6 +59,7 @@ def finish(
         arms=dict(session.summaries),
         gate=gate,
         measured=tuple(measured),
+        scaling=scaling_of(measured, cpus=len(session.selection.cpus)),
         exit_code=int(code),
         verdict=verdict,
         reasons=reasons,

@@ -10,6 +10,7 @@ from perfguard.records.result import CaseMeasured, RunResult
 from perfguard.report.lines import blame_lines, names_in, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.rows import PLAIN, CaseRow, case_rows, measured_rows
+from perfguard.report.scaling import scaling_tables
 from perfguard.report.terminal.findings import render_findings
 from perfguard.report.terminal.ops import render_attribution
 from perfguard.report.terminal.tables import column_width, fit, plain_table, texts
@@ -40,6 +41,9 @@ def render_result(result: RunResult, *, width: int, least: Severity = Severity.N
         parts.extend(_verdicts(rows, names.values(), width=width))
     elif result.measured:
         parts.extend(_measured(result.measured))
+        for table in scaling_tables(result.scaling):
+            heads = [">" + head for head in table.heads]
+            parts.extend([*texts(table.title), plain_table(*heads, rows=table.rows)])
     style = _VERDICT_STYLES.get(result.verdict, "bold yellow")
     return [*parts, *texts(f"{result.verdict}: {describe_all(result.reasons)}", style=style)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ from perfguard.errors import MeasurementError
 from perfguard.records.facts import Fact, fact
 from perfguard.records.plan import BlockPlan, MeasureSettings, ResolvedArm
 from perfguard.records.protocol import CONTROL_VARIABLE, MAX_LINE_BYTES, Message, decode, encode
+from perfguard.records.ranks import SOCKETS_VARIABLE, Sockets
 from perfguard.records.run import Arm
 from perfguard.runner.process.launching import START_SCRIPT, launched
 
@@ -238,6 +240,7 @@ class ProcessStarter:
     memory_node: int | None  # NUMA node that memory is bound to
     folder: Path  # The run's folder, absolute
     control_bundle: str  # Bundle that the control workload is started from
+    sockets: Sockets  # The cores of the mask, which the ranks of a case share out among them
 
     def start(self, arm: Arm, block: BlockPlan, settings: MeasureSettings | None) -> Worker:
         """A fresh process of an arm with the block's hash seed."""
@@ -251,13 +254,16 @@ class ProcessStarter:
         program = (resolved.interpreter, str(Path(resolved.bundle) / START_SCRIPT), "perfguard.worker")
         return WorkerProcess(
             (*program, "--worker", "-q", *loops, "--affinity", mask, "-o", str(raw)),
-            environment={**self.environments[arm], "PYTHONHASHSEED": str(block.hash_seed)},
+            environment={**self.environments[arm], **self._variables(block)},
             directory=resolved.tree or str(self.folder),
             cpus=self.cpus,
             memory_node=self.memory_node,
             log=self.folder / "logs" / f"{label}-{code}.log",
             writable=self._writable(resolved),
         )
+
+    def _variables(self, block: BlockPlan) -> dict[str, str]:
+        return {"PYTHONHASHSEED": str(block.hash_seed), SOCKETS_VARIABLE: json.dumps(self.sockets)}
 
     def _writable(self, arm: ResolvedArm) -> tuple[str, ...] | None:
         """The arm's own folders, and those that pyperf and the profiler write to; the verdict is in neither."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from perfguard.worker.cases import PreparedCase
 from perfguard.worker.pipes import Control
+from perfguard.worker.ranks.group import RankedCall
 from perfguard.worker.timing.signals import Meters
 
 _LOOK_S = 0.001
@@ -118,6 +119,9 @@ class SampleTimer:
         gc.disable()
         if isinstance(call, Renewed):
             measured, used = self._time_renewed(call, min(iterations, call.most))
+        elif isinstance(call, RankedCall):
+            seconds, result, used = call.time(iterations, spin_s=self._spin_s)
+            measured = Elapsed(seconds, result, iterations)
         else:
             measured, used = self._time(call, iterations, of=iterations)
         gc.enable()

@@ -1,0 +1,84 @@
+"""Ranks of a case: processes that make the same training step at the same time, each on cores of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from perfguard.errors import UsageError
+from perfguard.records.machine.cpuset import format_cpu_list
+from perfguard.records.spec import ANY_COUNT, ParameterValue
+
+Core = tuple[int, ...]  # CPUs of one core
+Sockets = tuple[tuple[Core, ...], ...]  # Cores by socket, or by NUMA node where a socket has several
+
+SOCKETS_VARIABLE = "PERFGUARD_SOCKETS"  # The cores that a worker's ranks may use, as JSON
+ALL_THREADS = "all"
+STEPS_MODULE = "perfguard.benchmarks.steps:"  # How the targets begin whose cases have ranks
+
+
+class Parallel(str, Enum):
+    """What the ranks of a case have to do with each other."""
+
+    DDP = "ddp"  # DistributedDataParallel over gloo: each step averages the gradients of all ranks
+    PLAIN = "plain"  # Independent replicas, which exchange nothing
+
+
+RANK_OPTIONS: Mapping[str, tuple[ParameterValue, ...]] = {
+    "threads": (ALL_THREADS, ANY_COUNT),
+    "ranks": (1, ANY_COUNT),
+    "parallel": tuple(each.value for each in Parallel),
+}
+"""Options of every built-in training step, which no factory gets: the worker starts the ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """How a case is spread over processes."""
+
+    ranks: int = 1
+    threads: int | None = None  # Of each rank; None shares all CPUs evenly
+    parallel: Parallel = Parallel.DDP  # Says nothing of one rank
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the ranks average their gradients."""
+        return self.ranks > 1 and self.parallel is Parallel.DDP
+
+    def cpus(self, sockets: Sockets) -> tuple[tuple[int, ...], ...]:
+        """The CPUs of each rank: whole cores, neighbours first, all in one socket.
+
+        Raises:
+            UsageError: So many ranks do not fit.
+        """
+        everything = [cpu for cores in sockets for core in cores for cpu in core]
+        threads = self.threads or max(1, len(everything) // self.ranks)
+        sets = []
+        for cores in sockets:
+            own: tuple[int, ...] = ()
+            for core in cores:
+                own += core
+                if len(own) >= threads:
+                    sets.append(own[:threads])
+                    own = ()
+        if len(sets) < self.ranks:
+            raise UsageError(
+                f"{self.ranks} ranks with {threads} threads each do not fit; of CPUs {format_cpu_list(everything)}, "
+                f"{len(sets)} such ranks have cores of their own, each within a socket and NUMA node; name more CPUs "
+                "with --cpus, or ask for fewer ranks or threads"
+            )
+        return tuple(sets[: self.ranks])
+
+
+def ranks_of(parameters: Mapping[str, ParameterValue]) -> Ranks | None:
+    """How a built-in step with these parameters is spread; None where it runs in the worker itself, on all CPUs."""
+    chosen = {name: parameters.get(name, values[0]) for name, values in RANK_OPTIONS.items()}
+    threads, ranks = str(chosen["threads"]), int(chosen["ranks"])
+    if ranks == 1 and threads == ALL_THREADS:
+        return None
+    return Ranks(
+        ranks=ranks,
+        threads=None if threads == ALL_THREADS else int(threads),
+        parallel=Parallel(str(chosen["parallel"])),
+    )
