@@ -15,7 +15,7 @@ Sockets = tuple[tuple[Core, ...], ...]  # Cores by socket, or by NUMA node where
 
 SOCKETS_VARIABLE = "PERFGUARD_SOCKETS"  # The cores that a worker's ranks may use, as JSON
 ALL_THREADS = "all"
-STEPS_MODULE = "perfguard.benchmarks.steps:"  # How the targets begin whose cases have ranks
+_STEPS_MODULE = "perfguard.benchmarks.steps:"
 
 
 class Parallel(str, Enum):
@@ -69,6 +69,16 @@ class Ranks:
                 "with --cpus, or ask for fewer ranks or threads"
             )
         return tuple(sets[: self.ranks])
+
+
+def has_ranks(target: str) -> bool:
+    """Whether the cases of a factory have the options of ranks: those of the built-in training steps do."""
+    return target.startswith(_STEPS_MODULE)
+
+
+def ranks_of_case(target: str, parameters: Mapping[str, ParameterValue]) -> Ranks | None:
+    """How a case is spread over processes; None where it runs in the worker itself, on all CPUs."""
+    return ranks_of(parameters) if has_ranks(target) else None
 
 
 def ranks_of(parameters: Mapping[str, ParameterValue]) -> Ranks | None:

@@ -13,7 +13,7 @@ from perfguard.errors import NothingSelectedError, UsageError
 from perfguard.host.placement import sockets_of
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import Fingerprint
-from perfguard.records.ranks import RANK_OPTIONS, STEPS_MODULE, Parallel, Ranks, Sockets, ranks_of
+from perfguard.records.ranks import RANK_OPTIONS, Parallel, Ranks, Sockets, has_ranks, ranks_of_case
 from perfguard.records.spec import Case
 from perfguard.runner.session import Request, choose_cpus
 
@@ -24,8 +24,8 @@ def require_room(cases: Iterable[Case], of_arm: Mapping[str, str], sockets: Sock
     Raises:
         UsageError: The ranks of a case do not fit.
     """
-    for case in filter(_has_ranks, cases):
-        spread = ranks_of({**dict(case.parameters), **of_arm})
+    for case in cases:
+        spread = ranks_of_case(case.target, {**dict(case.parameters), **of_arm})
         if spread is not None:
             try:
                 spread.cpus(sockets)
@@ -48,7 +48,7 @@ def spread_request(request: Request, axes: Axes) -> Request:
         NothingSelectedError: No case is a built-in training step.
         UsageError: A number of ranks or of threads fits in no cell.
     """
-    steps = tuple(filter(_has_ranks, request.cases))
+    steps = tuple(case for case in request.cases if has_ranks(case.target))
     if not steps:
         raise NothingSelectedError(
             "--ranks: no selected case is a built-in training step; choose some: -c 'step.bert*'"
@@ -95,7 +95,3 @@ def _cases(step: Case, threads: int, ranks: int) -> list[Case]:
     ways = list(Parallel) if ranks > 1 else [Parallel.DDP]
     chosen = {"threads": str(threads), "ranks": str(ranks)}
     return [with_options(plain, {**chosen, "parallel": way.value}, BENCHMARKS) for way in ways]
-
-
-def _has_ranks(case: Case) -> bool:
-    return case.target.startswith(STEPS_MODULE)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from perfguard.records.ranks import RANK_OPTIONS, STEPS_MODULE, Ranks, ranks_of
+from perfguard.records.ranks import RANK_OPTIONS, ranks_of_case
 from perfguard.worker.adopted.found import adopted_target
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def prepare_case(case: dict[str, Any], *, seed: int, check: bool, instances: int
 
         return prepare_adopted(case, target, seed=seed, check=check, instances=instances)
     factory = load_factory(case["target"])
-    if (ranks := _ranks_of(case)) is None:
+    if (ranks := ranks_of_case(case["target"], {**case["parameters"], **_parameters_of_arm()})) is None:
         return _prepared(case, functools.partial(set_up, factory, case), seed=seed, check=check, instances=instances)
     from perfguard.worker.ranks.group import RankGroup
 
@@ -153,13 +153,6 @@ def parameters_of(factory: Callable[..., Any], case: Mapping[str, Any]) -> dict[
             before = found.get(name, accepted[name].default)
             found[name] = text == "true" if isinstance(before, bool) else _KINDS.get(type(before), str)(text)
     return found
-
-
-def _ranks_of(case: Mapping[str, Any]) -> Ranks | None:
-    """The ranks of a built-in step, where its arm or itself asks for some."""
-    if not case["target"].startswith(STEPS_MODULE):
-        return None
-    return ranks_of({**case["parameters"], **_parameters_of_arm()})
 
 
 def _parameters_of_arm() -> dict[str, str]:

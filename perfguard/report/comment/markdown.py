@@ -8,6 +8,7 @@ from perfguard.report.escaping import code, escape
 from perfguard.report.lines import blame_lines, name_in, names_in, note_lines, signal_lines
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.rows import PLAIN, case_rows, measured_rows
+from perfguard.report.scaling import scaling_tables
 from perfguard.report.terminal.findings import render_findings_markdown
 
 _ORDER = (
@@ -40,6 +41,9 @@ def render_markdown(result: RunResult) -> str:
             f"| {code(r.name)} | {r.rounds.text} | {r.median.text} | {r.between.text} | {escape(r.problem)} |"
             for r in measured_rows(result.measured)
         ]
+        for table in scaling_tables(result.scaling):
+            lines += ["", escape(table.title), "", f"| {' | '.join(table.heads)} |", "|" + "--:|" * len(table.heads)]
+            lines += [f"| {' | '.join(row)} |" for row in table.rows]
     cpus = ",".join(map(str, result.cpus))
     lines += ["", f"Machine: {escape(result.machine)} ({code(result.machine_id)}), CPU {cpus}", ""]
     for role, arm in sorted(result.arms.items()):

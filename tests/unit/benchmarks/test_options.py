@@ -41,9 +41,20 @@ def test_a_glob_takes_options_too():
     assert len(found) == 6
 
 
+def test_an_option_may_take_any_number_from_one():
+    assert ids(f"{BERT},ranks=12,threads=7]") == [f"{BERT},threads=7,ranks=12]"]
+    assert ids(f"{BERT},ranks=1,threads=all]") == [f"{BERT}]"]
+    assert require_parameters({"ranks": "3"}, CASES, BENCHMARKS) == tuple(
+        case.id for case in select(CATALOG, ["kernel.copy"])
+    )
+
+
 @pytest.mark.parametrize(
     ("pattern", "error", "words"),
     [
+        (f"{BERT},ranks=0]", UsageError, "ranks=0 is unknown"),
+        (f"{BERT},ranks=N]", UsageError, "ranks=N is unknown"),
+        (f"{BERT},threads=1.5]", UsageError, "threads=1.5 is unknown"),
         (f"{BERT},optimizer=fusd]", UsageError, "for-loop, foreach, fused"),
         (f"{BERT},norm=folded]", UsageError, "step.bert has no option 'norm'; choose from optimizer"),
         (f"{BERT},optimiser=fused]", NothingSelectedError, "nearest is 'step.bert"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfguard.records.estimate import Estimate, Interval
 from perfguard.records.facts import Severity, fact, recorded_text
-from perfguard.records.result import ArmSummary, CaseMeasured, RunResult
+from perfguard.records.result import ArmSummary, CaseMeasured, RunResult, ScalingCell
 from perfguard.records.spec import Gating
 from perfguard.records.verdict import Comparison, GateOutcome, GateResult, Outcome, Policy, SignalFinding, Verdict
 from perfguard.report.comment.markdown import escape, render_markdown
@@ -129,6 +129,30 @@ MEASURED = result(
         ),
     ),
 )
+
+
+SCALED = replace(
+    MEASURED,
+    scaling=tuple(
+        ScalingCell(
+            case_id=f"step.bert[batch=4,ranks={ranks}]",
+            step="step.bert[batch=4]",
+            threads=1,
+            ranks=ranks,
+            parallel="ddp" if ranks > 1 else None,
+            examples_per_s=100.0 * ratio,
+            throughput_ratio=ratio,
+        )
+        for ranks, ratio in ((1, 1.0), (2, 1.87), (4, 3.46))
+    ),
+)
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_throughput_over_ranks_is_in_every_output(width):
+    for text in (terminal_text(SCALED, width), render_markdown(SCALED)):
+        (row,) = (line for line in text.splitlines() if "1.87" in line)
+        assert [cell for cell in row.replace("|", " ").split() if cell] == ["1", "ddp", "1.00", "1.87", "3.46"]
 
 
 def terminal_text(shown, width=200):
