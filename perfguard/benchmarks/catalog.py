@@ -27,12 +27,14 @@ def _spec(
     axes: Mapping[str, Values],
     *,
     options: Mapping[str, Values] | None = None,
+    faults: Mapping[str, ParameterValue] | None = None,
 ) -> BenchmarkSpec:
     return BenchmarkSpec(
         name=f"{tags[0]}.{target.partition(':')[2]}",
         target=f"perfguard.benchmarks.{target}",
         parameters=tuple((key, tuple(values)) for key, values in axes.items()),
         options=tuple((key, tuple(values)) for key, values in (options or {}).items()),
+        faults=tuple((faults or {}).items()),
         phase=phase,
         tags=tags,
         doc=doc,
@@ -60,11 +62,13 @@ def _step(
     image: bool = False,
     modes: Values = ("eager", "compile"),
     options: Mapping[str, Values] | None = None,
+    faults: Mapping[str, ParameterValue] | None = None,
     **shape: Values,
 ) -> BenchmarkSpec:
     """A training step by the name of its factory."""
     axes = {**shape, **_formats(image=image), "mode": modes}
-    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options={**(options or {}), **RANK_OPTIONS})
+    every = {**(options or {}), **RANK_OPTIONS}
+    return _spec(f"steps:{name}", doc, Phase.STEP, ("step",), axes, options=every, faults=faults)
 
 
 BENCHMARKS: tuple[BenchmarkSpec, ...] = (
@@ -105,7 +109,8 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
           image_size=(96, 256), classes=(91, 264), batch=(1,),
           options={**_OPTIMIZERS, "norm": ("module", "folded"), "frozen": ("skipped", "computed"),
                    "focal": _FOCAL_LOSSES, "anchors": ("counted", "all"), "loss": ("autocast", "fp32"),
-                   "heads": ("levels", "packed")}),
+                   "heads": ("levels", "packed")},
+          faults={"frozen": "computed"}),
     _step("bert", "BERT-style encoder, masked language model, AdamW",
           layers=(2,), hidden=(128, 256, 768), sequence=(128,), batch=(4,), options=_OPTIMIZERS),
     _step("dlrm", "DLRM-style recommender, 26 tables, SGD on sparse gradients",

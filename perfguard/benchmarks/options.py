@@ -42,6 +42,20 @@ def with_options(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> 
     return replace(case, parameters=(*case.parameters, *further))
 
 
+def with_values(case: Case, chosen: Chosen, specs: Sequence[BenchmarkSpec]) -> Case:
+    """The case with other values of its parameters and options, as its id names them.
+
+    Raises:
+        UsageError: Its benchmark has no such parameter, or the parameter no such value.
+    """
+    known = {name: values for spec in specs if spec.name == case.benchmark for name, values in spec.parameters}
+    parameters = {name: value for name, value in case.parameters if name in known}
+    parameters |= {name: _value(name, text, known[name]) for name, text in chosen.items() if name in known}
+    options = {name: format_parameter(value) for name, value in case.parameters if name not in known}
+    options |= {name: text for name, text in chosen.items() if name not in known}
+    return with_options(replace(case, parameters=tuple(parameters.items())), options, specs)
+
+
 def require_parameters(chosen: Chosen, cases: Iterable[Case], specs: Sequence[BenchmarkSpec]) -> tuple[str, ...]:
     """Check the parameters that an arm sets for all cases; gives the ids of the cases that have none of them.
 

@@ -16,6 +16,7 @@ _COMMANDS = {
     "compare": ("measure", "Measure two arms in interleaved blocks and judge each case."),
     "gate": ("measure", "Judge the working tree against the stored baseline or the last commit."),
     "profile": ("profile", "Show which ops a training step spends its time in; compare two traces."),
+    "tune": ("tune", "Find the settings that make a training step faster, by paired trials."),
     "bisect": ("measure", "Find the commit that made cases slower, by paired gates."),
     "baseline": ("baselines", "Show, update or compare stored baselines."),
     "allow": ("baselines", "Accept a slowdown of a case up to a limit, until a date."),

@@ -74,7 +74,7 @@ cpus_option = click.option("--cpus", metavar="LIST", help="CPUs to measure on, s
 
 threads_option = click.option("--threads", type=int, metavar="N", help="How many of the CPUs to use; one thread each.")
 
-_CHOOSING = together(
+_SELECTING = together(
     click.option("-s", "--suite", help="Suite to measure: quick, pr, full or one of your own."),
     click.option(
         "-c",
@@ -91,9 +91,8 @@ _CHOOSING = together(
         metavar="SECONDS",
         help="Wall-clock budget of measuring; default: the suite's. Profiling of red cases comes on top.",
     ),
-    cpus_option,
 )
-_HOW = together(
+_SAMPLING = together(
     click.option("--numa", metavar="NODE", help="NUMA node to measure on, or 'none' to leave memory unbound."),
     env_profile_option,
     python_option,
@@ -116,7 +115,10 @@ _HOW = together(
     click.option("--max-blocks", type=int, metavar="N", help="Upper bound on blocks; default 60."),
     click.option("--seed", type=int, metavar="N", help="Seed of everything random; always recorded."),
 )
-measuring_options = together(_CHOOSING, threads_option, _HOW)
+sampling_options = together(cpus_option, threads_option, _SAMPLING)
+"""Options on where and how samples are taken."""
+
+measuring_options = together(_SELECTING, sampling_options)
 """Options of every command that measures."""
 
 
@@ -134,7 +136,8 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 
 scaling_options = together(
-    _CHOOSING,
+    _SELECTING,
+    cpus_option,
     click.option(
         "--threads",
         type=Counts(),
@@ -148,7 +151,7 @@ scaling_options = together(
         help="Measure training steps in so many processes at once, each on its own cores: with DistributedDataParallel "
         "over gloo, and as independent replicas. The result has their throughput.",
     ),
-    _HOW,
+    _SAMPLING,
 )
 """The same, with the axes of a scaling table."""
 

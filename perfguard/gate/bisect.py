@@ -166,17 +166,13 @@ class _Gates:
 
 def _open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, *, is_fresh: bool) -> _Gates:
     """Gates with the answers that were kept for the same trees, cases, machine, software and settings."""
-    config, project = request.loaded.config, request.loaded.project
+    project = request.loaded.project
     settings = {
-        **{entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name not in _WITHOUT_EFFECT},
+        **decisive_settings(request),
         "good": good.tree,
         "bad": bad.tree,
-        "cases": tuple(case.id for case in request.cases),
-        "scope": current_scope(request),
         "budget_s": request.budget_s,
-        "perfguard": __version__,
         "project": os.path.relpath(project, git.top_level(project)),
-        "variables": {name: request.inherited.get(name) for name in config.pass_env},
     }
     log = BisectionLog(settings={name: to_json(value) for name, value in settings.items()})
     key = hashlib.sha256(to_json(log).encode()).hexdigest()[:16]
@@ -185,6 +181,18 @@ def _open_gates(request: Request, good: Commit, bad: Commit, run_gate: RunGate, 
         remedy = "begin again with --fresh"
         log = load_json(path, BisectionLog, schema=BISECTION_SCHEMA, if_corrupt=remedy, if_foreign=remedy) or log
     return _Gates(request=request, good=good, run_gate=run_gate, path=path, log=log)
+
+
+def decisive_settings(request: Request) -> dict[str, object]:
+    """What every kept answer depends on beside the code and the budget: cases, machine, software, settings."""
+    config = request.loaded.config
+    return {
+        **{entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name not in _WITHOUT_EFFECT},
+        "cases": tuple(case.id for case in request.cases),
+        "scope": current_scope(request),
+        "perfguard": __version__,
+        "variables": {name: request.inherited.get(name) for name in config.pass_env},
+    }
 
 
 def _narrowed(gates: _Gates, total: MeasuredTree) -> _Gates:

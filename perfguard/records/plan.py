@@ -64,12 +64,18 @@ class GateSettings:
     uses_allowances: bool = True  # Whether the allow-list applies; not where every slowdown must be seen
     uses_calibrated_margins: bool = True  # Whether placebo floors widen margins; not where they are measured
     banks_identical: bool = True  # Whether a gate of identical arms is kept for the next calibration
+    follows_up: bool = True  # Whether ops are counted, and flags confirmed and explained
+    ends_early: bool = True  # Whether a case with an answer is left; not where its figure must not depend on that
 
 
 DEFAULT_GATE = GateSettings()
 FOR_CALIBRATION = GateSettings(uses_allowances=False, uses_calibrated_margins=False, banks_identical=False)
 """Gates that count false alarms and measure the margins."""
 FOR_BISECTION = GateSettings(uses_allowances=False)  # Gates that search for a slowdown that is known
+FOR_TRIALS = GateSettings(uses_allowances=False, banks_identical=False, follows_up=False)
+"""Gates that ask whether a setting is a gain; that it is none needs no second proof and no culprit."""
+FOR_FINAL_TRIAL = GateSettings(uses_allowances=False, banks_identical=False, follows_up=False, ends_early=False)
+"""The gate that says what the chosen settings gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

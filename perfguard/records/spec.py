@@ -39,6 +39,7 @@ class BenchmarkSpec:
     parameters: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()  # Names with values, in the case id's order
     options: tuple[tuple[str, tuple[ParameterValue, ...]], ...] = ()
     """Further parameters with their values, the default first; a case id names one only where it has another value."""
+    faults: tuple[tuple[str, ParameterValue], ...] = ()  # Values that only show what a mistake costs: never advised
     phase: Phase = Phase.STEP  # The default phase; a `phase` parameter overrides it per case
     tags: tuple[str, ...] = ()  # Free labels for selection; built in: `kernel`, `step`
     doc: str = ""  # One line for `perfguard list`

@@ -75,10 +75,12 @@ def compare_arms(
         judge = judge_of(session, cases, margins, allowances=allowances, is_anchor=is_anchor)
         if is_measured or not session.identical:
             chosen = [each.case for each in plan.cases]
-            count_arms(session, starter, chosen, op_counts)
+            if request.gate.follows_up:
+                count_arms(session, starter, chosen, op_counts)
             measure_paired(session, starter, plan, judge)
-            confirm_flags(session, specs, plan, judge)
-            explain(session, starter, judge.verdicts(session.data), chosen)
+            if request.gate.follows_up:
+                confirm_flags(session, specs, plan, judge)
+                explain(session, starter, judge.verdicts(session.data), chosen)
         is_proven = session.identical and not session.data.blocks_finished
         known = None if is_proven else error_rate  # what git proves has no error rate
         result = finish(session, judge.conclude(session.data), error_rate=known)
@@ -131,7 +133,8 @@ def measure_paired(
     if not plan.cases or session.interrupts.asked:
         return
     budget_s = session.left_s() - keep_s
-    reserve_s = budget_s * CONFIRMATION_SHARE
+    follows_up, ends_early = session.request.gate.follows_up, session.request.gate.ends_early
+    reserve_s = budget_s * CONFIRMATION_SHARE if follows_up else 0.0
 
     def answered() -> frozenset[str]:
         data, blocks = session.data, session.data.blocks_of(judge.stage)
@@ -143,7 +146,7 @@ def measure_paired(
             _analyse(session, judge, final=False)
         if left_s <= reserve_s and judge.flagged(data):
             return frozenset(case.id for case in judge.cases)
-        return gate.answered()
+        return gate.answered() if ends_early else frozenset()
 
     limits = Limits(budget_s=budget_s, max_blocks=session.settings.max_blocks)
     measure(session, starter, plan, arms=BOTH, stage=judge.stage, limits=limits, answered=answered)

@@ -58,6 +58,8 @@ MAX_INTRUSION_RATIO = 0.05
 """An arm that takes more of the CPUs than this while the other is timed slows both arms alike, and so may hide more
 than the smallest slowdown that a gate looks for."""
 
+ARM_INTRUDED = "arm.intruded"  # Code of what `guard_intrusion` says
+
 MODES_MIXED = "modes.mixed"  # Code of `mode_fact`
 
 MIX_LEVEL = 0.01

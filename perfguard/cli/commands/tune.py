@@ -1,0 +1,128 @@
+"""`perfguard tune`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfguard.cli import options as shared
+from perfguard.cli.diagnostics import Verbosity, is_terminal, reader_may_leave
+from perfguard.cli.measuring import build_request
+from perfguard.cli.output import print_parts
+from perfguard.codec import to_json
+from perfguard.errors import UsageError
+from perfguard.records.plan import FOR_TRIALS
+
+if TYPE_CHECKING:
+    from perfguard.records.tuning import TriedTrial
+    from perfguard.tuning.case import CaseTarget
+
+_DEFAULT_BUDGET_S = 1800.0
+_EPILOG = """\b
+Exit codes: 0 everything was tried; 4 the budget ended first, or the settings together compute something else;
+2 usage; 3 the case cannot be measured; 5 no such case; 130 interrupted.
+For instance: perfguard tune 'step.bert[layers=2,hidden=256,sequence=128,batch=4,dtype=fp32,mode=eager]' --budget 1200
+"""
+
+
+@click.command("tune", epilog=_EPILOG)
+@click.argument("case")
+@click.option(
+    "--toggles", metavar="LIST", help="Try only these, separated by commas: optimizer,dtype; default: all that apply."
+)
+@click.option("--arm", default="dir:.", show_default=True, metavar="ARM", help="The reference; see `compare`.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=float,
+    metavar="SECONDS",
+    help=f"Wall-clock budget, the profile included.  [default: {_DEFAULT_BUDGET_S:g}]",
+)
+@shared.flag("--fresh", help="Measure everything again; ignore stored trials.")
+@shared.sampling_options
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json", "md"]),
+    default="table",
+    show_default=True,
+    help="Format of the result on stdout.",
+)
+@shared.progress_options
+def tune_command(**options: Any) -> None:
+    """Find the settings that make CASE faster: dtype, memory format, optimizer, allocator, threads and its own options.
+
+    The case is profiled, and each toggle tried in a paired run of its own, first what the profile's findings name. A
+    gain joins the settings that later trials build on; what computes something else is refused. At the end each setting
+    must still be a gain beside the others, and all of them are compared with the reference in fresh processes.
+
+    Trials are ordinary runs: `perfguard tui` shows them live. They are stored in .perfguard/tune/, so the same command
+    continues where it ended.
+    """
+    from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown
+    from perfguard.tuning.journal import open_journal
+    from perfguard.tuning.tune import tune
+
+    target = _case_target(options)
+    journal = open_journal(target.journals, target.scope(), is_fresh=options["fresh"])
+    show = _show_trial if options.get("verbosity") is not Verbosity.QUIET else lambda _: None
+    found = tune(target, journal, target.request.budget_s, on_trial=show)
+    with reader_may_leave():
+        if options["output_format"] == "json":
+            click.echo(to_json(found, indent=1))
+        elif options["output_format"] == "md":
+            click.echo(render_tuning_markdown(found))
+        else:
+            print_parts(lambda _: render_tuning(found))
+    raise click.exceptions.Exit(found.exit_code)
+
+
+def _case_target(options: dict[str, Any]) -> CaseTarget:
+    """The case, its arm and its toggles. Raises UsageError: it is several, or a toggle is unknown."""
+    import os
+
+    from perfguard.host.allocators import installed_allocators
+    from perfguard.runner.arms.resolve import parse_arm
+    from perfguard.runner.session import choose_cpus
+    from perfguard.runner.suites import load_catalog
+    from perfguard.tuning.case import CaseTarget
+    from perfguard.tuning.toggles import chosen_toggles, toggles_of
+
+    # A line for each trial is enough, except where a bar can show how far the trial is.
+    verbosity = options.get("verbosity", Verbosity.NORMAL)
+    if verbosity is Verbosity.NORMAL and not is_terminal(sys.stderr):
+        options = {**options, "verbosity": Verbosity.QUIET}
+    loaded = shared.load(options)
+    request = build_request("tune", loaded, {**options, "patterns": (options["case"],)}, gate=FOR_TRIALS)
+    if len(request.cases) > 1:
+        first = request.cases[0].id
+        raise UsageError(
+            f"{options['case']!r} names {len(request.cases)} cases; tune takes one, for instance {first!r}"
+        )
+    request = replace(request, budget_s=loaded.config.budget_s or _DEFAULT_BUDGET_S)
+    benchmarks = load_catalog(loaded).benchmarks
+    found = toggles_of(
+        request.cases[0],
+        benchmarks,
+        libraries=installed_allocators(os.environ),
+        threads=choose_cpus(loaded, request.fingerprint).threads,
+    )
+    names = [name.strip() for name in (options["toggles"] or "").split(",") if name.strip()]
+    toggles, inapplicable = chosen_toggles(found.toggles, found.inapplicable, names)
+    return CaseTarget(
+        request=request,
+        arm=parse_arm(options["arm"]),
+        benchmarks=benchmarks,
+        case_toggles=found,
+        toggles=toggles,
+        inapplicable=inapplicable,
+    )
+
+
+def _show_trial(tried: TriedTrial) -> None:
+    from perfguard.report.terminal.tuning import trial_line
+
+    click.echo(f"· {trial_line(tried)}", err=True)

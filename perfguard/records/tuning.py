@@ -1,0 +1,126 @@
+"""What `perfguard tune` tries and finds: toggles, trials of settings in pairs, and the recipe that they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from perfguard.records.facts import Fact
+
+TUNING_SCHEMA = 1
+
+Setting = tuple[tuple[str, str], ...]
+"""What differs from the reference: values by toggle, sorted; empty for the reference itself."""
+
+
+class Purpose(str, Enum):
+    """What a trial is for."""
+
+    ADD = "add"  # Whether one more toggle is a gain
+    PAIR = "pair"  # Whether two toggles are a gain together that were none alone
+    KEEP = "keep"  # Whether a toggle is still a gain in the final recipe
+    FINAL = "final"  # What the recipe gains over the reference; nothing is chosen by it
+
+
+class TrialVerdict(str, Enum):
+    """What a trial showed."""
+
+    FASTER = "faster"  # The whole interval lies below zero
+    SLOWER = "slower"  # The whole interval lies above zero
+    OPEN = "open"  # The interval holds zero, or there is none
+    DIFFERENT = "different"  # The numerics guard refused it: another loss, gradient norm or result
+    FAILED = "failed"  # It could not be measured
+
+
+class TuningOutcome(str, Enum):
+    """How a tuning ended."""
+
+    DONE = "done"  # Everything was tried
+    OUT_OF_TIME = "out-of-time"  # The budget ended first; the same command continues
+    REFUSED = "refused"  # The recipe as a whole computes something else than the reference
+    INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toggle:
+    """One thing that can be set, with the values that are tried."""
+
+    name: str  # `optimizer`, `allocator`
+    reference: str  # The value of the reference
+    values: tuple[str, ...]  # Other values, the most promising first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inapplicable:
+    """A toggle that is not tried."""
+
+    name: str
+    reason: Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """A finding of the reference's profile that may name a toggle."""
+
+    code: str  # `advice.unfused_optimizer`
+    share: float | None  # Part of the step that it concerns; None where unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Two settings to be compared in paired blocks."""
+
+    purpose: Purpose
+    before: Setting
+    after: Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOutcome:
+    """What the paired run of a trial said."""
+
+    verdict: TrialVerdict
+    log_ratio: float | None = None  # after / before, log scale; negative is faster; None where nothing was estimated
+    lower: float | None = None  # Of its 95 % interval, log scale
+    upper: float | None = None
+    blocks: int = 0  # Paired blocks behind it
+    before_s: float | None = None  # Median seconds of an iteration
+    after_s: float | None = None
+    run_id: str | None = None  # The run's folder; None where none was made
+    duration_s: float = 0.0  # Wall seconds of the run
+    is_cut_short: bool = False  # Whether its seconds ended without an answer, before its blocks did
+    is_disturbed: bool = False  # Whether the host was too unstable; it is not kept, so it is measured again
+    reasons: tuple[Fact, ...] = ()  # The gate's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedTrial:
+    """A trial with its outcome."""
+
+    trial: Trial
+    outcome: TrialOutcome
+    budget_s: float  # Seconds that it was given
+    is_reused: bool = False  # Whether an earlier start of the command had measured it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The result of `perfguard tune`, as `--format json` shows it."""
+
+    schema: int = TUNING_SCHEMA
+    outcome: TuningOutcome
+    exit_code: int
+    target: str  # What was tuned: a case id
+    machine_id: str
+    toggles: tuple[Toggle, ...]  # In the order in which they were tried
+    inapplicable: tuple[Inapplicable, ...]
+    hints: tuple[Hint, ...]  # What the profile found, the worst first
+    trials: tuple[TriedTrial, ...]  # In order; the last one may be the final one
+    recipe: Setting  # What helped
+    final: TrialOutcome | None  # The recipe against the reference; None where nothing helped or it was not measured
+    candidate: str  # The recipe as an arm, `set:optimizer=fused`; empty where nothing helped
+    tuned: str  # The target with the recipe: a case id
+    command: str  # Compares the reference with the recipe; empty where nothing helped
+    budget_s: float
+    duration_s: float  # Wall seconds of this start
+    journal: str  # The file that keeps the trials

@@ -1,0 +1,178 @@
+"""A tuning as people read it: every trial, what does not apply, then what to copy."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfguard.records.tuning import Purpose, Setting, TrialOutcome, TrialVerdict, TriedTrial, Tuning, TuningOutcome
+from perfguard.report.escaping import code, escape
+from perfguard.report.messages.catalog import describe, describe_all
+from perfguard.report.terminal.tables import plain_table, texts
+from perfguard.units import format_count, format_duration, format_effect, format_seconds, format_share, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WORDS = {
+    TrialVerdict.FASTER: "faster",
+    TrialVerdict.SLOWER: "slower",
+    TrialVerdict.OPEN: "no gain shown",
+    TrialVerdict.DIFFERENT: "different results",
+    TrialVerdict.FAILED: "failed",
+}
+_EXPLAINED = (TrialVerdict.DIFFERENT, TrialVerdict.FAILED)  # What needs a reason
+_COLUMNS = ("trial", "on top of", "effect", "95 % interval", "blocks", "result")
+
+
+def render_tuning(found: Tuning) -> list[RenderableType]:
+    """What to print, in order."""
+    style = "bold" if found.outcome is TuningOutcome.DONE else "bold yellow"
+    table = plain_table("~trial", "~on top of/2", ">effect", "95 % interval", ">blocks/1", "result", rows=_rows(found))
+    return [
+        *texts(*_head(found), style="dim"),
+        *([table] if found.trials else []),
+        *texts(*_refusals(found), style="yellow"),
+        *texts(*(f"not tried  {name}: {why}" for name, why in _inapplicable(found)), style="dim"),
+        *texts(f"{found.outcome.value}: {_conclusion(found)}", style=style),
+        *texts(*(f"    {label:<10} {text}" for label, text in _settings(found))),
+    ]
+
+
+def render_tuning_markdown(found: Tuning) -> str:
+    """The same for a comment or a job summary, the conclusion first."""
+    lines = [f"## perfguard tune: {found.outcome.value}", "", escape(_conclusion(found)), ""]
+    lines += [f"- {label}: {code(text)}" for label, text in _settings(found)]
+    if found.trials:
+        lines += ["", f"| {' | '.join(_COLUMNS)} |", "|---|---|--:|---|--:|---|"]
+        lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in _rows(found)]
+    lines += ["", *(f"- {escape(line)}" for line in _refusals(found))]
+    lines += [f"- not tried: {code(name)}, {escape(why)}" for name, why in _inapplicable(found)]
+    lines += [f"- {escape(line)}" for line in _head(found)]
+    return "\n".join(lines)
+
+
+def trial_line(tried: TriedTrial) -> str:
+    """`optimizer=fused on top of dtype=bf16: faster, -4.6 % [-5.0 %, -4.2 %] in 5 blocks`."""
+    outcome = tried.outcome
+    found = _WORDS[outcome.verdict]
+    if outcome.log_ratio is not None:
+        found += f", {format_effect(outcome.log_ratio)} {_interval(outcome)}"
+    how = "known" if tried.is_reused else format_duration(outcome.duration_s)
+    return printable(
+        f"{_name(tried)} on top of {_base(tried)}: {found} ({format_count(outcome.blocks, 'block')}, {how})"
+    )
+
+
+def setting_text(setting: Setting) -> str:
+    """`dtype=bf16, optimizer=fused`; `the reference` for the empty one."""
+    return ", ".join(f"{name}={value}" for name, value in setting) or "the reference"
+
+
+def _head(found: Tuning) -> list[str]:
+    measured = sum(not tried.is_reused for tried in found.trials)
+    spent = f"{format_duration(found.duration_s)} of {format_duration(found.budget_s)}"
+    return [
+        f"case       {found.target}",
+        f"trials     {format_count(len(found.trials), 'trial')}, {measured} measured now, in {spent}",
+        f"findings   {', '.join(_hint(hint.code, hint.share) for hint in found.hints) or 'none'}",
+        f"kept in    {found.journal}",
+    ]
+
+
+def _hint(finding: str, share: float | None) -> str:
+    name = finding.removeprefix("advice.").replace("_", "-")
+    return name if share is None else f"{name} ({format_share(share)} of the step)"
+
+
+def _rows(found: Tuning) -> list[tuple[str, ...]]:
+    return [
+        (
+            _name(tried),
+            _base(tried),
+            format_effect(tried.outcome.log_ratio),
+            _interval(tried.outcome),
+            str(tried.outcome.blocks),
+            _result(tried, found.recipe),
+        )
+        for tried in found.trials
+    ]
+
+
+def _name(tried: TriedTrial) -> str:
+    """What differs between the two settings."""
+    if tried.trial.purpose is Purpose.FINAL:
+        return "all of them"
+    before = dict(tried.trial.before)
+    return setting_text(tuple(pair for pair in tried.trial.after if before.get(pair[0]) != pair[1]))
+
+
+def _base(tried: TriedTrial) -> str:
+    return setting_text(tried.trial.before)
+
+
+def _interval(outcome: TrialOutcome) -> str:
+    if outcome.lower is None or outcome.upper is None:
+        return ""
+    return f"[{format_effect(outcome.lower)}, {format_effect(outcome.upper)}]"
+
+
+def _result(tried: TriedTrial, recipe: Setting) -> str:
+    """What was shown, and what became of it."""
+    verdict, trial = tried.outcome.verdict, tried.trial
+    if trial.purpose is Purpose.FINAL or verdict is not TrialVerdict.FASTER:
+        is_removed = trial.purpose is Purpose.KEEP and verdict in (TrialVerdict.OPEN, TrialVerdict.SLOWER)
+        return f"{_WORDS[verdict]}, removed" if is_removed else _WORDS[verdict]
+    is_kept = set(trial.after) - set(trial.before) <= set(recipe)
+    return f"{_WORDS[verdict]}, {'kept' if is_kept else 'later dropped'}"
+
+
+def _refusals(found: Tuning) -> list[str]:
+    return [
+        f"{'refused' if tried.outcome.verdict is TrialVerdict.DIFFERENT else 'failed':<10} {_name(tried)}: "
+        f"{describe_all(tried.outcome.reasons)}"
+        for tried in found.trials
+        if tried.outcome.verdict in _EXPLAINED
+    ]
+
+
+def _inapplicable(found: Tuning) -> list[tuple[str, str]]:
+    return [(each.name, describe(each.reason)) for each in found.inapplicable]
+
+
+def _conclusion(found: Tuning) -> str:
+    helped = setting_text(found.recipe) if found.recipe else "nothing"
+    final = found.final
+    gain = f"{format_effect(final.log_ratio)} {_interval(final)}" if final and final.log_ratio is not None else ""
+    if found.outcome is TuningOutcome.INTERRUPTED:
+        return "finished trials are kept; the same command continues"
+    if found.outcome is TuningOutcome.REFUSED:
+        return f"{helped} together compute something else than the reference; --toggles leaves some of them out"
+    later = (
+        ""
+        if found.outcome is TuningOutcome.DONE
+        else "; the budget ended before everything was tried, the same command continues"
+    )
+    if not found.recipe:
+        return f"nothing helped{later}"
+    if final is None or not gain:
+        return f"{helped} helped, and the final comparison with the reference was not measured{later}"
+    times = f" ({format_seconds(final.before_s)} → {format_seconds(final.after_s)})" if final.before_s else ""
+    return f"{helped}: {gain} against the reference in fresh processes{times}{later}"
+
+
+def _settings(found: Tuning) -> Sequence[tuple[str, str]]:
+    """What to copy, by labels."""
+    if not found.recipe:
+        return ()
+    references = {toggle.name: toggle.reference for toggle in found.toggles}
+    changes = [(f"{name}", f"{references.get(name, '')} → {value}") for name, value in found.recipe]
+    runs = [tried.outcome.run_id for tried in found.trials if tried.outcome.run_id is not None]
+    return [
+        *changes,
+        ("arm", found.candidate),
+        ("case", found.tuned),
+        ("compare", found.command),
+        ("report", shlex.join(("perfguard", "report", *runs, "-o", "tune.html"))),
+    ]

@@ -1,0 +1,95 @@
+"""What a tuning has measured, kept so that it can be killed at any moment: `.perfguard/tune/<key>.jsonl`.
+
+The first line says what the outcomes depend on; then come the findings of the profile and a line for each trial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfguard.codec import from_builtins, to_builtins, to_json
+from perfguard.errors import StoreError
+from perfguard.records.tuning import TUNING_SCHEMA, Hint, Purpose, Setting, Trial, TriedTrial
+from perfguard.store.files import write_text
+
+_LONGER = 2.0  # A trial without an answer is measured again where it is given so many times as long
+
+
+@dataclass(slots=True)
+class Journal:
+    """The file and its content."""
+
+    path: Path
+    hints: tuple[Hint, ...] | None = None  # None where nothing was profiled yet
+    trials: dict[tuple[Purpose, Setting, Setting], TriedTrial] = field(default_factory=dict)
+
+    def known(self, trial: Trial, budget_s: float) -> TriedTrial | None:
+        """A trial that was measured before; not one that the end of a much smaller budget left open."""
+        tried = self.trials.get((trial.purpose, trial.before, trial.after))
+        if tried is None or (tried.outcome.is_cut_short and budget_s >= _LONGER * tried.budget_s):
+            return None
+        return tried
+
+    def keep_hints(self, hints: Sequence[Hint]) -> None:
+        """Write what the profile found. Raises StoreError: it cannot be written."""
+        self.hints = tuple(hints)
+        self._append({"hints": to_builtins(self.hints)})
+
+    def keep(self, tried: TriedTrial) -> None:
+        """Write a trial, safe from a crash once this returns. Raises StoreError: it cannot be written."""
+        self.trials[tried.trial.purpose, tried.trial.before, tried.trial.after] = tried
+        self._append({"trial": to_builtins(tried)})
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        try:
+            with self.path.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+
+def open_journal(folder: Path, scope: Mapping[str, object], *, is_fresh: bool = False) -> Journal:
+    """The journal for what outcomes depend on: case, code, machine, software, settings; begun where there is none.
+
+    A line that a crash cut off is dropped. A fresh one forgets what an earlier one kept.
+
+    Raises:
+        StoreError: It cannot be read or written, or holds something else.
+    """
+    head = to_json({"schema": TUNING_SCHEMA, "scope": scope})
+    path = folder / f"{hashlib.sha256(head.encode()).hexdigest()[:16]}.jsonl"
+    try:
+        lines = [] if is_fresh else path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        lines = []
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}; begin again with --fresh") from error
+    journal = Journal(path=path)
+    whole = [line.decode(errors="replace") for line in lines[:-1]]
+    for number, line in enumerate(whole[1:], 2):
+        _take(journal, line, f"{path}:{number}")
+    if not whole or lines[-1]:
+        write_text(path, "\n".join(whole or [head]) + "\n")
+    return journal
+
+
+def _take(journal: Journal, line: str, source: str) -> None:
+    try:
+        entry = json.loads(line)
+        hints, trial = entry.get("hints"), entry.get("trial")
+    except (ValueError, AttributeError) as error:
+        raise StoreError(f"{source} is corrupt ({error}); begin again with --fresh") from error
+    if hints is not None:
+        journal.hints = tuple(from_builtins(hint, Hint, source=source) for hint in hints)
+    if trial is not None:
+        tried = from_builtins(trial, TriedTrial, source=source)
+        journal.trials[tried.trial.purpose, tried.trial.before, tried.trial.after] = tried

@@ -1,0 +1,99 @@
+"""The toggles of a case: parameters and options of its benchmark, allocator and threads; and why others are none."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfguard.errors import UsageError
+from perfguard.host.allocators import ALLOCATORS
+from perfguard.records.facts import fact
+from perfguard.records.spec import BenchmarkSpec, Case, format_parameter
+from perfguard.records.tuning import Inapplicable, Setting, Toggle
+
+_AXES = ("dtype", "memory_format", "mode")  # Parameters of case ids that say how a step runs, not what it computes
+ALLOCATOR, THREADS = "allocator", "threads"
+_PROCESS = (ALLOCATOR, THREADS)  # Toggles of the whole process, by its variables
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseToggles:
+    """What can be set for a case."""
+
+    toggles: tuple[Toggle, ...]  # In the order of the catalogue, those of the process last
+    inapplicable: tuple[Inapplicable, ...]
+    libraries: Mapping[str, Path]  # Of allocators, by name
+
+    def variables(self, setting: Setting) -> dict[str, str]:
+        """The environment of a setting."""
+        chosen, found = dict(setting), {}
+        if ALLOCATOR in chosen:
+            found["LD_PRELOAD"] = str(self.libraries[chosen[ALLOCATOR]])
+        if THREADS in chosen:
+            found |= {"OMP_NUM_THREADS": chosen[THREADS], "MKL_NUM_THREADS": chosen[THREADS]}
+        return found
+
+    def parameters(self, setting: Setting) -> dict[str, str]:
+        """The parameters of a setting."""
+        return {name: value for name, value in setting if name not in _PROCESS}
+
+
+def toggles_of(
+    case: Case, benchmarks: Sequence[BenchmarkSpec], *, libraries: Mapping[str, Path], threads: int
+) -> CaseToggles:
+    """The toggles of a case that runs on so many threads, with the allocators that are installed."""
+    spec = next(each for each in benchmarks if each.name == case.benchmark)
+    own = {name: values for name, values in (*spec.parameters, *spec.options) if _is_toggle(name, spec)}
+    toggles, inapplicable = [], []
+    for name, values in own.items():
+        reference = str(format_parameter(dict(case.parameters).get(name, values[0])))
+        others = [value for value in values if format_parameter(value) != reference]
+        kept = tuple(format_parameter(value) for value in others if (name, value) not in spec.faults)
+        if kept:
+            toggles.append(Toggle(name=name, reference=reference, values=kept))
+        else:
+            reason = fact("tune.only_faults", value=reference) if others else fact("tune.one_value", value=reference)
+            inapplicable.append(Inapplicable(name=name, reason=reason))
+    elsewhere = dict.fromkeys(name for each in benchmarks for name, _ in each.options)
+    for name in (*_AXES, *elsewhere):
+        if name not in own and "step" in spec.tags:
+            missing = fact("tune.no_parameter", benchmark=case.benchmark)
+            inapplicable.append(Inapplicable(name=name, reason=missing))
+    if libraries:
+        toggles.append(Toggle(name=ALLOCATOR, reference=_DEFAULT, values=tuple(libraries)))
+    else:
+        inapplicable.append(Inapplicable(name=ALLOCATOR, reason=fact("tune.no_allocator", names=ALLOCATORS)))
+    if threads > 1:
+        fewer = tuple(dict.fromkeys(map(str, (threads // 2, 1))))
+        toggles.append(Toggle(name=THREADS, reference=str(threads), values=fewer))
+    else:
+        inapplicable.append(Inapplicable(name=THREADS, reason=fact("tune.one_cpu")))
+    return CaseToggles(toggles=tuple(toggles), inapplicable=tuple(inapplicable), libraries=libraries)
+
+
+def _is_toggle(name: str, spec: BenchmarkSpec) -> bool:
+    return name in _AXES or name in dict(spec.options)
+
+
+def chosen_toggles(
+    toggles: Sequence[Toggle], inapplicable: Sequence[Inapplicable], names: Iterable[str]
+) -> tuple[tuple[Toggle, ...], tuple[Inapplicable, ...]]:
+    """Those that are named, in their order; all without names.
+
+    Raises:
+        UsageError: There is no toggle of a name.
+    """
+    wanted = tuple(names)
+    known = [*(toggle.name for toggle in toggles), *(each.name for each in inapplicable)]
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"the nearest is {near[0]!r}" if near else f"choose from {', '.join(known)}"
+            raise UsageError(f"--toggles: there is no toggle {name!r}; {hint}")
+    return (
+        tuple(toggle for toggle in toggles if not wanted or toggle.name in wanted),
+        tuple(each for each in inapplicable if not wanted or each.name in wanted),
+    )

@@ -1,0 +1,179 @@
+"""`tune`: measure what the search asks for, within the budget; every outcome is kept before the next trial begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Protocol
+
+from perfguard.errors import ExitCode, InterruptedRunError
+from perfguard.profile.advice.toggles import ANSWERS
+from perfguard.records.tuning import (
+    Hint,
+    Inapplicable,
+    Purpose,
+    Setting,
+    Toggle,
+    Trial,
+    TrialOutcome,
+    TrialVerdict,
+    TriedTrial,
+    Tuning,
+    TuningOutcome,
+)
+from perfguard.tuning.journal import Journal
+from perfguard.tuning.search import Found, by_promise, search
+
+TRIAL_SHARE = 0.2
+"""Most of the budget that one trial gets, and what is left to the final one: a case whose set-up takes long must not
+take all of it."""
+
+_EXIT_CODES = {
+    TuningOutcome.DONE: ExitCode.PASS,
+    TuningOutcome.OUT_OF_TIME: ExitCode.INCONCLUSIVE,
+    TuningOutcome.REFUSED: ExitCode.INCONCLUSIVE,
+    TuningOutcome.INTERRUPTED: ExitCode.INTERRUPTED,
+}
+
+
+class Target(Protocol):
+    """What is tuned: a case, or a script."""
+
+    @property
+    def name(self) -> str:
+        """How it is called: a case id."""
+
+    @property
+    def machine_id(self) -> str:
+        """Whose times these are."""
+
+    @property
+    def toggles(self) -> Sequence[Toggle]:
+        """What can be set."""
+
+    @property
+    def inapplicable(self) -> Sequence[Inapplicable]:
+        """What can be set elsewhere, and why not here."""
+
+    def profile(self) -> Sequence[Hint]:
+        """What a profile of the reference finds, the worst first; nothing where it cannot be profiled.
+
+        Raises:
+            InterruptedRunError: The user ended it.
+        """
+
+    def measure(self, trial: Trial, budget_s: float) -> TrialOutcome:
+        """Compare two settings in a paired run of its own.
+
+        Raises:
+            InterruptedRunError: The user ended it.
+            PerfguardError: The reference cannot be measured, or the host cannot be measured on.
+        """
+
+    def candidate(self, setting: Setting) -> str:
+        """A setting as it is typed."""
+
+    def tuned(self, setting: Setting) -> str:
+        """The target with a setting, as it is called."""
+
+    def command(self, setting: Setting) -> str:
+        """What compares the reference with a setting."""
+
+
+def tune(
+    target: Target,
+    journal: Journal,
+    budget_s: float,
+    *,
+    on_trial: Callable[[TriedTrial], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Tuning:
+    """Find the settings that make the target faster, in about so many seconds; `on_trial` sees each trial at once.
+
+    Trials of the journal take no time. The final trial is always measured, where something helped.
+
+    Raises:
+        PerfguardError: The reference cannot be measured, the host cannot be measured on, or the journal not be written;
+            what was measured is kept.
+    """
+    work = _Work(target=target, journal=journal, budget_s=budget_s, on_trial=on_trial, clock=clock)
+    outcome, found, toggles = TuningOutcome.INTERRUPTED, None, tuple(target.toggles)
+    try:
+        if journal.hints is None:
+            journal.keep_hints(target.profile())
+        toggles = by_promise(toggles, journal.hints or (), ANSWERS)
+        found = work.run(toggles)
+        outcome = TuningOutcome.DONE if found.is_complete else TuningOutcome.OUT_OF_TIME
+        if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
+            outcome = TuningOutcome.REFUSED
+    except (InterruptedRunError, KeyboardInterrupt):
+        pass
+    recipe = found.recipe if found is not None else ()
+    return Tuning(
+        outcome=outcome,
+        exit_code=int(_EXIT_CODES[outcome]),
+        target=target.name,
+        machine_id=target.machine_id,
+        toggles=toggles,
+        inapplicable=tuple(target.inapplicable),
+        hints=journal.hints or (),
+        trials=tuple(work.tried),
+        recipe=recipe,
+        final=found.final if found is not None else None,
+        candidate=target.candidate(recipe) if recipe else "",
+        tuned=target.tuned(recipe),
+        command=target.command(recipe) if recipe else "",
+        budget_s=budget_s,
+        duration_s=clock() - work.started,
+        journal=str(journal.path),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    target: Target
+    journal: Journal
+    budget_s: float
+    on_trial: Callable[[TriedTrial], None]
+    clock: Callable[[], float]
+    tried: list[TriedTrial] = field(default_factory=list)
+    started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def run(self, toggles: Sequence[Toggle]) -> Found:
+        steering, outcome = search(toggles), None
+        try:
+            trial = next(steering)
+            while True:
+                outcome = self._outcome(trial)
+                trial = steering.send(outcome)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+
+    def _outcome(self, trial: Trial) -> TrialOutcome | None:
+        """The outcome of a trial, kept or measured; None where there is no time."""
+        share_s = TRIAL_SHARE * self.budget_s
+        left_s = self.budget_s - (self.clock() - self.started)
+        known = self.journal.known(trial, share_s)
+        if known is not None:
+            tried = replace(known, is_reused=True)
+        else:
+            offered_s = max(left_s, share_s) if trial.purpose is Purpose.FINAL else min(left_s - share_s, share_s)
+            if offered_s <= self._typical_s():
+                return None
+            outcome = self.target.measure(trial, offered_s)
+            tried = TriedTrial(trial=trial, outcome=outcome, budget_s=offered_s)
+            if not outcome.is_disturbed:
+                self.journal.keep(tried)
+        self.tried.append(tried)
+        self.on_trial(tried)
+        return tried.outcome
+
+    def _typical_s(self) -> float:
+        """Below this a trial most likely does not come to its answer; 0 before the first one."""
+        return min(median([tried.outcome.duration_s for tried in self.tried] or [0.0]), TRIAL_SHARE * self.budget_s / 2)
