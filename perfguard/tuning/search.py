@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 
 from perfguard.records.tuning import Hint, Purpose, Setting, Toggle, Trial, TrialOutcome, TrialVerdict
@@ -36,12 +37,18 @@ def by_promise(toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answer
     Findings come as `advise` sorts them: the worst first, then the largest part of the step.
     """
     named = list(dict.fromkeys(answer for hint in hints for answer in answers.get(hint.code, ())))
-    ranks = {name: rank for rank, (name, _) in reversed(list(enumerate(named)))}
-    ordered = sorted(toggles, key=lambda toggle: ranks.get(toggle.name, len(named)))  # stable
-    return tuple(
-        replace(toggle, values=tuple(sorted(toggle.values, key=lambda value: (toggle.name, value) not in named)))
-        for toggle in ordered
+
+    def rank_of_value(name: str, value: str) -> int:
+        return named.index((name, value)) if (name, value) in named else len(named)
+
+    def rank_of(toggle: Toggle) -> int:
+        return min(rank_of_value(toggle.name, value) for value in toggle.values)
+
+    ranked = (
+        replace(toggle, values=tuple(sorted(toggle.values, key=partial(rank_of_value, toggle.name))))
+        for toggle in sorted(toggles, key=rank_of)
     )
+    return tuple(ranked)
 
 
 def search(toggles: Sequence[Toggle]) -> Search:
