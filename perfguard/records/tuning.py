@@ -35,8 +35,8 @@ class TrialVerdict(str, Enum):
 class TuningOutcome(str, Enum):
     """How a tuning ended."""
 
-    DONE = "done"  # Everything was tried
-    OUT_OF_TIME = "out-of-time"  # The budget ended first; the same command continues
+    DONE = "done"  # Everything was tried, each long enough for an answer
+    OUT_OF_TIME = "out-of-time"  # The budget ended first, or was too small for some trials; the same command continues
     REFUSED = "refused"  # The recipe as a whole computes something else than the reference
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 

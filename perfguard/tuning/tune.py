@@ -26,9 +26,9 @@ from perfguard.records.tuning import (
 from perfguard.tuning.journal import Journal
 from perfguard.tuning.search import Found, by_promise, search
 
-TRIAL_SHARE = 0.2
-"""Most of the budget that one trial gets, and what is left to the final one: a case whose set-up takes long must not
-take all of it."""
+FINAL_SHARE = 0.2
+"""Part of the budget that is left to the final trial. Of the rest, another trial gets half, or as much as the final one
+if that is more: one whose set-up takes long must not take all of it."""
 
 _EXIT_CODES = {
     TuningOutcome.DONE: ExitCode.PASS,
@@ -105,7 +105,8 @@ def tune(
             journal.keep_hints(target.profile())
         toggles = by_promise(toggles, journal.hints or (), ANSWERS)
         found = work.run(toggles)
-        outcome = TuningOutcome.DONE if found.is_complete else TuningOutcome.OUT_OF_TIME
+        is_answered = not any(tried.outcome.is_cut_short for tried in work.tried)
+        outcome = TuningOutcome.DONE if found.is_complete and is_answered else TuningOutcome.OUT_OF_TIME
         if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
             outcome = TuningOutcome.REFUSED
     except (InterruptedRunError, KeyboardInterrupt):
@@ -157,23 +158,27 @@ class _Work:
 
     def _outcome(self, trial: Trial) -> TrialOutcome | None:
         """The outcome of a trial, kept or measured; None where there is no time."""
-        share_s = TRIAL_SHARE * self.budget_s
+        final_s = FINAL_SHARE * self.budget_s
         left_s = self.budget_s - (self.clock() - self.started)
-        known = self.journal.known(trial, share_s)
-        if known is not None:
-            tried = replace(known, is_reused=True)
-        else:
-            offered_s = max(left_s, share_s) if trial.purpose is Purpose.FINAL else min(left_s - share_s, share_s)
-            if offered_s <= self._typical_s():
-                return None
-            outcome = self.target.measure(trial, offered_s)
-            tried = TriedTrial(trial=trial, outcome=outcome, budget_s=offered_s)
-            if not outcome.is_disturbed:
-                self.journal.keep(tried)
+        others_s = left_s - final_s
+        is_final = trial.purpose is Purpose.FINAL
+        offered_s = max(left_s, final_s) if is_final else min(others_s, max(final_s, others_s / 2))
+        known = self.journal.known(trial, offered_s)
+        if known is None and offered_s <= self._typical_s():
+            return None
+        tried = replace(known, is_reused=True) if known is not None else self._measured(trial, offered_s)
         self.tried.append(tried)
         self.on_trial(tried)
         return tried.outcome
 
+    def _measured(self, trial: Trial, budget_s: float) -> TriedTrial:
+        outcome = self.target.measure(trial, budget_s)
+        tried = TriedTrial(trial=trial, outcome=outcome, budget_s=budget_s)
+        if not outcome.is_disturbed:
+            self.journal.keep(tried)
+        return tried
+
     def _typical_s(self) -> float:
         """Below this a trial most likely does not come to its answer; 0 before the first one."""
-        return min(median([tried.outcome.duration_s for tried in self.tried] or [0.0]), TRIAL_SHARE * self.budget_s / 2)
+        durations_s = [tried.outcome.duration_s for tried in self.tried]
+        return min(median(durations_s or [0.0]), FINAL_SHARE * self.budget_s / 2)

@@ -149,17 +149,23 @@ def _conclusion(found: Tuning) -> str:
         return "finished trials are kept; the same command continues"
     if found.outcome is TuningOutcome.REFUSED:
         return f"{helped} together compute something else than the reference; --toggles leaves some of them out"
-    later = (
-        ""
-        if found.outcome is TuningOutcome.DONE
-        else "; the budget ended before everything was tried, the same command continues"
-    )
+    later = "" if found.outcome is TuningOutcome.DONE else f"; {_unfinished(found)}"
     if not found.recipe:
         return f"nothing helped{later}"
     if final is None or not gain:
         return f"{helped} helped, and the final comparison with the reference was not measured{later}"
     times = f" ({format_seconds(final.before_s)} → {format_seconds(final.after_s)})" if final.before_s else ""
     return f"{helped}: {gain} against the reference in fresh processes{times}{later}"
+
+
+def _unfinished(found: Tuning) -> str:
+    """Why there may be more to gain."""
+    cut = sum(tried.outcome.is_cut_short for tried in found.trials)
+    if cut:
+        return (
+            f"the budget was too small for an answer in {format_count(cut, 'trial')}: twice as much measures them again"
+        )
+    return "the budget ended before everything was tried, the same command continues"
 
 
 def _settings(found: Tuning) -> Sequence[tuple[str, str]]:

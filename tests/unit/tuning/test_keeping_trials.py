@@ -7,7 +7,7 @@ import pytest
 from perfguard.errors import InterruptedRunError, StoreError
 from perfguard.records.tuning import Hint, Purpose, Trial, TrialOutcome, TrialVerdict, TriedTrial, TuningOutcome
 from perfguard.tuning.journal import open_journal
-from perfguard.tuning.tune import TRIAL_SHARE, tune
+from perfguard.tuning.tune import FINAL_SHARE, tune
 from tests.simulated_tuning import SimulatedTarget, product_of, setting, toggle
 
 SCOPE = {"case": "step.simulated", "source": "abc"}
@@ -157,7 +157,7 @@ def test_what_an_unstable_host_left_open_is_not_kept(tmp_path):
     assert not open_journal(tmp_path, SCOPE).trials
 
 
-def test_one_trial_gets_a_part_of_the_budget_and_the_last_one_what_is_left(tmp_path):
+def test_one_trial_gets_a_part_of_the_budget_and_the_final_one_what_is_left(tmp_path):
     offered = {}
     target = target_of(toggles=[toggle("a")])
     measure = target.measure
@@ -168,12 +168,11 @@ def test_one_trial_gets_a_part_of_the_budget_and_the_last_one_what_is_left(tmp_p
 
     target.measure = recorded
     tuned(tmp_path, target, budget_s=100.0)
-    assert offered == {Purpose.ADD: TRIAL_SHARE * 100.0, Purpose.FINAL: 99.0}
+    assert offered == {Purpose.ADD: (1 - FINAL_SHARE) / 2 * 100.0, Purpose.FINAL: 99.0}
 
 
 def test_a_recipe_that_computes_something_else_as_a_whole_is_refused(tmp_path):
     target = target_of(toggles=[toggle("a")])
-    measure = target.measure
 
     def measured(trial, budget_s):
         verdict = TrialVerdict.DIFFERENT if trial.purpose is Purpose.FINAL else TrialVerdict.FASTER
@@ -182,7 +181,6 @@ def test_a_recipe_that_computes_something_else_as_a_whole_is_refused(tmp_path):
     target.measure = measured
     found = tuned(tmp_path, target)
     assert (found.outcome, found.exit_code) == (TuningOutcome.REFUSED, 4)
-    assert measure is not None
 
 
 def test_findings_are_kept_and_decide_the_order(tmp_path):
@@ -199,3 +197,10 @@ def test_every_trial_is_shown_at_once(tmp_path):
     shown = []
     found = tuned(tmp_path, target_of(), on_trial=shown.append)
     assert tuple(shown) == found.trials
+
+
+def test_a_trial_without_time_for_an_answer_is_not_the_answer_that_nothing_helps(tmp_path):
+    target = target_of(toggles=[toggle("a")])
+    target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_cut_short=True)
+    found = tuned(tmp_path, target)
+    assert (found.recipe, found.outcome, found.exit_code) == ((), TuningOutcome.OUT_OF_TIME, 4)

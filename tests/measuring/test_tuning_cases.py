@@ -1,0 +1,124 @@
+"""`tune` as a user starts it, on a small benchmark that needs no torch."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+BENCHMARK = """\
+import perfguard
+
+
+@perfguard.benchmark(
+    name="tiny.tuned",
+    params={"mode": ["loop", "builtin", "short", "broken"]},
+    memory_format=["list", "tuple"],
+    phase="forward",
+    tags=["no-torch"],
+)
+def tuned(mode, memory_format):
+    if mode == "broken":
+        raise RuntimeError("no such mode")
+    numbers = (list if memory_format == "list" else tuple)(range(40_000))
+
+    def loop():
+        total = 0
+        for number in numbers:
+            total += number
+        return float(total)
+
+    timed = {"loop": loop, "builtin": lambda: float(sum(numbers)), "short": lambda: float(sum(numbers[:1000]))}
+    return timed[mode]
+"""
+CASE = "tiny.tuned[mode=loop,memory_format=list]"
+TUNE = ("tune", CASE, "--budget", "300")
+
+
+@pytest.fixture
+def tunable(project):
+    """A case with a fast mode, one that leaves work out, one that fails, and a format that changes nothing."""
+    project.write("bench_tuned.py", BENCHMARK)
+    project.commit("a benchmark with modes")
+    return project
+
+
+def runs_of(project):
+    return sorted(path.name for path in (project.path / ".perfguard" / "runs").glob("*"))
+
+
+def test_what_helps_is_found_what_leaves_work_out_is_refused_and_nothing_is_measured_twice(tunable):
+    found = tunable.result(*TUNE)
+    assert (found["outcome"], found["exit_code"]) == ("done", 0), found["trials"]
+    assert dict(found["recipe"])["mode"] == "builtin"
+    verdicts = {tuple(map(tuple, tried["trial"]["after"])): tried["outcome"]["verdict"] for tried in found["trials"]}
+    of_mode = {dict(after).get("mode"): verdict for after, verdict in verdicts.items() if len(after) == 1}
+    assert (of_mode["short"], of_mode["broken"]) == ("different", "failed")
+    assert found["final"]["upper"] < 0
+    assert "set:" in found["candidate"]
+    assert "mode=builtin" in found["tuned"]
+    assert {each["name"] for each in found["inapplicable"]} >= {"threads"}
+
+    runs = runs_of(tunable)
+    again = tunable.result(*TUNE)
+    assert runs_of(tunable) == runs
+    assert again["recipe"] == found["recipe"]
+    assert all(tried["is_reused"] for tried in again["trials"])
+
+
+def test_trials_are_ordinary_runs_and_the_final_one_does_not_end_early(tunable):
+    found = tunable.result(*TUNE, "--toggles", "mode")
+    first, final = found["trials"][0]["outcome"], found["trials"][-1]["outcome"]
+    folder = tunable.path / ".perfguard" / "runs" / final["run_id"]
+    assert json.loads((folder / "result.json").read_text())["gate"]["blocks_total"] == 7  # the project's max_blocks
+    shown = tunable.result("show", first["run_id"])
+    assert shown["arms"]["candidate"]["text"] == "dir:.+set:mode=builtin"
+    assert shown["op_count_changes"] == {}
+    written = tunable.run("report", first["run_id"], final["run_id"], "-o", "tune.html")
+    assert written.returncode == 0, written.stderr
+
+
+def test_killed_in_a_trial_it_goes_on_without_measuring_the_finished_ones_again(tunable):
+    process = tunable.start(*TUNE, "--format", "json")
+    seen = 0
+    for line in process.stderr:
+        seen += line.startswith("· ")
+        if seen == 2:
+            process.send_signal(signal.SIGKILL)
+            break
+    process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL
+    finished = [json.loads(line)["trial"] for line in journal_of(tunable) if "trial" in json.loads(line)]
+    assert len(finished) == 2
+
+    found = tunable.result(*TUNE)
+    reused = [tried["outcome"]["run_id"] for tried in found["trials"] if tried["is_reused"]]
+    assert reused == [tried["outcome"]["run_id"] for tried in finished]
+    assert dict(found["recipe"])["mode"] == "builtin"
+
+
+def test_interrupted_it_says_what_it_has_and_goes_on(tunable):
+    process = tunable.start(*TUNE, "--format", "json")
+    for line in process.stderr:
+        if line.startswith("· "):
+            process.send_signal(signal.SIGINT)
+            break
+    stdout, stderr = process.communicate(timeout=100)
+    found = json.loads(stdout)
+    assert (process.returncode, found["outcome"], found["recipe"]) == (130, "interrupted", []), stderr
+    assert tunable.workers() == []
+    assert found["trials"]
+
+
+def test_changed_code_is_measured_anew(tunable):
+    first = tunable.result(*TUNE, "--toggles", "memory_format")
+    tunable.replace("bench_tuned.py", "40_000", "30_000")
+    second = tunable.result(*TUNE, "--toggles", "memory_format")
+    assert first["journal"] != second["journal"]
+    assert not any(tried["is_reused"] for tried in second["trials"])
+
+
+def journal_of(project):
+    (path,) = (project.path / ".perfguard" / "tune").glob("*.jsonl")
+    return path.read_text().splitlines()
