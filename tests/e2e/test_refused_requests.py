@@ -29,6 +29,11 @@ import pytest
         (("gate", "--baseline", "stored"), 3, "no baseline of suite 'tiny' is stored for this machine"),
         (("baseline", "diff", "git:HEAD"), 3, "was this machine's baseline committed there?"),
         (("baseline", "update", "--rounds", "2"), 2, "2 rounds say too little"),
+        (("tune", "tiny.summ"), 5, "no case matches 'tiny.summ'; the nearest is 'tiny.sum'"),
+        (("tune", "tiny.*"), 2, "'tiny.*' names 2 cases; tune takes one, for instance 'tiny.sort'"),
+        (("tune", "tiny.sum", "--toggles", "alocator"), 2, "no toggle 'alocator'; the nearest is 'allocator'"),
+        (("tune", "tiny.sum", "--arm", "dir:absent"), 2, "absent is not a directory"),
+        (("tune", "tiny.sum", "--budget", "0"), 2, "budget_s = 0.0 must be positive"),
         (("lits",), 2, "Did you mean 'list'?"),
     ],
 )
