@@ -193,6 +193,8 @@ def _failed_arm(judged: Verdict) -> str | None:
 def _source_id(project: Path, arm: ArmSpec) -> str:
     """Identity of the code under test: git's where it knows, else of the Python files."""
     directory = (project / (arm.directory or ".")).resolve()
+    if not directory.is_dir():
+        raise ArmError(f"arm {arm.text!r}: {directory} is not a directory")
     if arm.revision is not None and (repository := git.top_level(project)) is not None:
         return git.tree_of(repository, git.resolve_commit(repository, arm.revision))
     state = git.tree_state(directory)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from perfguard.errors import UsageError
 from perfguard.host.allocators import ALLOCATORS
@@ -17,6 +18,7 @@ _AXES = ("dtype", "memory_format", "mode")  # Parameters of case ids that say ho
 ALLOCATOR, THREADS = "allocator", "threads"
 _PROCESS = (ALLOCATOR, THREADS)  # Toggles of the whole process, by its variables
 _DEFAULT = "default"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +44,22 @@ class CaseToggles:
 
 
 def toggles_of(
-    case: Case, benchmarks: Sequence[BenchmarkSpec], *, libraries: Mapping[str, Path], threads: int
+    case: Case,
+    benchmarks: Sequence[BenchmarkSpec],
+    *,
+    libraries: Mapping[str, Path],
+    threads: int,
+    arm_parameters: Mapping[str, str] = _NOTHING,
 ) -> CaseToggles:
-    """The toggles of a case that runs on so many threads, with the allocators that are installed."""
+    """The toggles of a case that runs on so many threads, with the allocators that are installed.
+
+    The reference has the case's parameters, and those that its arm sets in their place.
+    """
     spec = next(each for each in benchmarks if each.name == case.benchmark)
     own = {name: values for name, values in (*spec.parameters, *spec.options) if _is_toggle(name, spec)}
     toggles, inapplicable = [], []
     for name, values in own.items():
-        reference = str(format_parameter(dict(case.parameters).get(name, values[0])))
+        reference = arm_parameters.get(name, format_parameter(dict(case.parameters).get(name, values[0])))
         others = [value for value in values if format_parameter(value) != reference]
         kept = tuple(format_parameter(value) for value in others if (name, value) not in spec.faults)
         if kept:

@@ -33,6 +33,7 @@ import pytest
         (("tune", "tiny.*"), 2, "'tiny.*' names 2 cases; tune takes one, for instance 'tiny.sort'"),
         (("tune", "tiny.sum", "--toggles", "alocator"), 2, "no toggle 'alocator'; the nearest is 'allocator'"),
         (("tune", "tiny.sum", "--arm", "dir:absent"), 2, "absent is not a directory"),
+        (("tune", "tiny.sum", "--arm", "stored"), 2, "a stored baseline cannot be measured"),
         (("tune", "tiny.sum", "--budget", "0"), 2, "budget_s = 0.0 must be positive"),
         (("lits",), 2, "Did you mean 'list'?"),
     ],

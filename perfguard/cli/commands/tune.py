@@ -13,7 +13,7 @@ from perfguard.cli.diagnostics import Verbosity, is_terminal, reader_may_leave
 from perfguard.cli.measuring import build_request
 from perfguard.cli.output import print_parts
 from perfguard.codec import to_json
-from perfguard.errors import UsageError
+from perfguard.errors import ArmError, UsageError
 from perfguard.records.plan import FOR_TRIALS
 
 if TYPE_CHECKING:
@@ -104,21 +104,20 @@ def _case_target(options: dict[str, Any]) -> CaseTarget:
         )
     request = replace(request, budget_s=loaded.config.budget_s or _DEFAULT_BUDGET_S)
     benchmarks = load_catalog(loaded).benchmarks
+    arm = parse_arm(options["arm"])
+    if arm.stored:
+        raise ArmError("--arm stored: a stored baseline cannot be measured; name a tree, such as git:HEAD")
     found = toggles_of(
         request.cases[0],
         benchmarks,
         libraries=installed_allocators(os.environ),
         threads=choose_cpus(loaded, request.fingerprint).threads,
+        arm_parameters=dict(arm.parameters),
     )
     names = [name.strip() for name in (options["toggles"] or "").split(",") if name.strip()]
     toggles, inapplicable = chosen_toggles(found.toggles, found.inapplicable, names)
     return CaseTarget(
-        request=request,
-        arm=parse_arm(options["arm"]),
-        benchmarks=benchmarks,
-        case_toggles=found,
-        toggles=toggles,
-        inapplicable=inapplicable,
+        request=request, arm=arm, benchmarks=benchmarks, case_toggles=found, toggles=toggles, inapplicable=inapplicable
     )
 
 

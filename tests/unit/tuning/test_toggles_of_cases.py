@@ -61,6 +61,12 @@ def test_the_values_of_the_case_are_the_reference():
     assert (toggles["optimizer"].reference, toggles["optimizer"].values) == ("fused", ("for-loop", "foreach"))
 
 
+def test_what_the_arm_sets_is_the_reference_too():
+    found = toggles_of(case_of(LSTM), BENCHMARKS, libraries={}, threads=1, arm_parameters={"optimizer": "foreach"})
+    (optimizer,) = (toggle for toggle in found.toggles if toggle.name == "optimizer")
+    assert (optimizer.reference, optimizer.values) == ("foreach", ("for-loop", "fused"))
+
+
 def test_what_a_step_lacks_is_named_with_the_reason():
     found = codes(found_of(LSTM))
     assert (found["mode"], found["memory_format"], found["focal"]) == (

@@ -1,0 +1,76 @@
+"""A tuning as text and Markdown, made from a simulated one."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfguard.records.facts import fact
+from perfguard.records.tuning import Inapplicable, TuningOutcome
+from perfguard.report.terminal.tuning import render_tuning, render_tuning_markdown, trial_line
+from perfguard.tuning.journal import open_journal
+from perfguard.tuning.tune import tune
+from tests.printed_text import printed
+from tests.simulated_tuning import SimulatedTarget, product_of, toggle
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    def made(budget_s=100.0, **fields):
+        target = SimulatedTarget(
+            toggles=[toggle("optimizer", "foreach", "fused"), toggle("dtype", "bf16"), toggle("norm", "folded")],
+            cost=product_of(optimizer_foreach=0.9, optimizer_fused=0.8, dtype=0.5, norm=1.1),
+            refused=lambda chosen: "dtype" in chosen,
+            inapplicable=[Inapplicable(name="threads", reason=fact("tune.one_cpu"))],
+            **fields,
+        )
+        return tune(target, open_journal(tmp_path, {}), budget_s, clock=lambda: target.now_s)
+
+    return made
+
+
+def lines_of(found, *, width=200):
+    return printed(render_tuning(found), width=width).splitlines()
+
+
+def row_of(lines, name):
+    return next(line.split() for line in lines if line.split()[:1] == [name])
+
+
+def test_the_table_says_of_each_trial_what_became_of_it(tuned):
+    lines = lines_of(tuned())
+    assert row_of(lines, "optimizer=foreach")[-3:] == ["faster,", "later", "dropped"]
+    assert row_of(lines, "optimizer=fused")[-2:] == ["faster,", "kept"]
+    assert row_of(lines, "dtype=bf16")[-2:] == ["different", "results"]
+    assert row_of(lines, "norm=folded")[-1] == "slower"
+
+
+def test_what_to_copy_is_printed(tuned):
+    found = tuned()
+    text = "\n".join(lines_of(found))
+    for part in (found.candidate, found.tuned, found.command, "off → fused"):
+        assert part in text
+        assert part in render_tuning_markdown(found)
+    runs = [tried.outcome.run_id for tried in found.trials]
+    assert f"perfguard report {' '.join(runs)} -o tune.html" in text
+
+
+def test_what_is_not_tried_is_named(tuned):
+    found = tuned()
+    assert any(line.split()[:3] == ["not", "tried", "threads:"] for line in lines_of(found))
+    assert "- not tried: `threads`" in render_tuning_markdown(found)
+
+
+def test_a_narrow_terminal_gets_whole_rows(tuned):
+    assert max(map(len, lines_of(tuned(), width=80))) <= 80
+
+
+def test_every_end_has_its_word(tuned, tmp_path):
+    found = tuned(budget_s=3.0)
+    assert found.outcome is TuningOutcome.OUT_OF_TIME
+    assert any(line.startswith("out-of-time: ") for line in lines_of(found))
+    assert render_tuning_markdown(found).startswith("## perfguard tune: out-of-time")
+
+
+def test_a_line_for_each_trial_says_where_its_answer_is_from(tuned):
+    assert "known" not in trial_line(tuned().trials[0])
+    assert "known" in trial_line(tuned().trials[0])
