@@ -5,7 +5,7 @@ PERFGUARD_ENVS ?= .perfguard/stacks
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes pictures build clean help
+.PHONY: run test test-fast coverage parity check lint types layers mutants schemas codes proof-spine proof-peers proof-culprits proof-op-counts proof-traces proof-tui proof-kernels proof-recipes proof-tune pictures build clean help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -86,6 +86,9 @@ proof-kernels: $(READY) ## Measure the focal losses against the reference and th
 
 proof-recipes: $(READY) ## Measure the optimized recipes of training steps, toggle by toggle (an hour, nothing else running; resumes)
 	$(BIN)/python -m tests.proof.optimized_recipes $(ARGS)
+
+proof-tune: $(READY) ## Measure whether tune ends near the best of a full grid, in how much of its time (hours to days; resumes)
+	$(BIN)/python -m tests.proof.tune_against_grid $(ARGS)
 
 pictures: $(READY) ## Draw the pictures of the TUI's screens anew
 	$(BIN)/python -m tests.tui_pictures

@@ -123,4 +123,5 @@ class Tuning:
     command: str  # Compares the reference with the recipe; empty where nothing helped
     budget_s: float
     duration_s: float  # Wall seconds of this start
+    measured_s: float  # Wall seconds of the profile and all trials, whichever start measured them
     journal: str  # The file that keeps the trials

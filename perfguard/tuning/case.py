@@ -14,6 +14,7 @@ from perfguard.errors import ArmError, ExitCode, InterruptedRunError, Measuremen
 from perfguard.gate.bisect import RunGate, decisive_settings
 from perfguard.gate.paired.compare_arms import compare_arms
 from perfguard.gate.rules.rulings import ARM_INTRUDED
+from perfguard.host.allocators import installed_allocators
 from perfguard.host.probe import probe
 from perfguard.profile.advice.trials import arm_text
 from perfguard.profile.runs.profiling import ProfileSize, profile_arm
@@ -26,8 +27,8 @@ from perfguard.records.tuning import Hint, Inapplicable, Purpose, Setting, Toggl
 from perfguard.records.verdict import GateOutcome, Outcome, Verdict
 from perfguard.runner.arms import git
 from perfguard.runner.measuring import needs_torch
-from perfguard.runner.session import Request
-from perfguard.tuning.toggles import CaseToggles
+from perfguard.runner.session import Request, choose_cpus
+from perfguard.tuning.toggles import CaseToggles, chosen_toggles, toggles_of
 
 TRIAL_BLOCKS = 12  # Most of a trial; a clear answer needs five
 FINAL_BLOCKS = 20  # Of the final trial, which does not end early
@@ -171,6 +172,27 @@ class CaseTarget:
             run_id=run_id,
             duration_s=duration_s,
         )
+
+
+def case_target(
+    request: Request, arm: ArmSpec, benchmarks: Sequence[BenchmarkSpec], names: Sequence[str] = ()
+) -> CaseTarget:
+    """The request's one case in an arm, with the toggles of these names, or all that apply.
+
+    Raises:
+        UsageError: There is no toggle of a name.
+    """
+    found = toggles_of(
+        request.cases[0],
+        benchmarks,
+        libraries=installed_allocators(request.inherited),
+        threads=choose_cpus(request.loaded, request.fingerprint).threads,
+        arm_parameters=dict(arm.parameters),
+    )
+    toggles, inapplicable = chosen_toggles(found.toggles, found.inapplicable, names)
+    return CaseTarget(
+        request=request, arm=arm, benchmarks=benchmarks, case_toggles=found, toggles=toggles, inapplicable=inapplicable
+    )
 
 
 def _verdict(judged: Verdict, lower: float | None, upper: float | None) -> TrialVerdict:

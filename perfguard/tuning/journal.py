@@ -27,6 +27,7 @@ class Journal:
 
     path: Path
     hints: tuple[Hint, ...] | None = None  # None where nothing was profiled yet
+    profile_s: float = 0.0  # Wall seconds of the profile
     trials: dict[tuple[Purpose, Setting, Setting], TriedTrial] = field(default_factory=dict)
 
     def known(self, trial: Trial, budget_s: float) -> TriedTrial | None:
@@ -36,10 +37,10 @@ class Journal:
             return None
         return tried
 
-    def keep_hints(self, hints: Sequence[Hint]) -> None:
-        """Write what the profile found. Raises StoreError: it cannot be written."""
-        self.hints = tuple(hints)
-        self._append({"hints": to_builtins(self.hints)})
+    def keep_hints(self, hints: Sequence[Hint], profile_s: float) -> None:
+        """Write what the profile found, and how long it took. Raises StoreError: it cannot be written."""
+        self.hints, self.profile_s = tuple(hints), profile_s
+        self._append({"hints": to_builtins(self.hints), "profile_s": profile_s})
 
     def keep(self, tried: TriedTrial) -> None:
         """Write a trial, safe from a crash once this returns. Raises StoreError: it cannot be written."""
@@ -89,7 +90,8 @@ def _take(journal: Journal, line: str, source: str) -> None:
     except (ValueError, AttributeError) as error:
         raise StoreError(f"{source} is corrupt ({error}); begin again with --fresh") from error
     if hints is not None:
-        journal.hints = tuple(from_builtins(hint, Hint, source=source) for hint in hints)
+        journal.hints = from_builtins(hints, tuple[Hint, ...], source=source)
+        journal.profile_s = from_builtins(entry.get("profile_s"), float, source=source)
     if trial is not None:
         tried = from_builtins(trial, TriedTrial, source=source)
         journal.trials[tried.trial.purpose, tried.trial.before, tried.trial.after] = tried

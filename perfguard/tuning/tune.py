@@ -102,7 +102,8 @@ def tune(
     outcome, found, toggles = TuningOutcome.INTERRUPTED, None, tuple(target.toggles)
     try:
         if journal.hints is None:
-            journal.keep_hints(target.profile())
+            hints = target.profile()
+            journal.keep_hints(hints, clock() - work.started)
         toggles = by_promise(toggles, journal.hints or (), ANSWERS)
         found = work.run(toggles)
         is_answered = not any(tried.outcome.is_cut_short for tried in work.tried)
@@ -128,6 +129,7 @@ def tune(
         command=target.command(recipe) if recipe else "",
         budget_s=budget_s,
         duration_s=clock() - work.started,
+        measured_s=journal.profile_s + sum(tried.outcome.duration_s for tried in work.tried),
         journal=str(journal.path),
     )
 

@@ -82,14 +82,9 @@ def tune_command(**options: Any) -> None:
 
 def _case_target(options: dict[str, Any]) -> CaseTarget:
     """The case, its arm and its toggles. Raises UsageError: it is several, or a toggle is unknown."""
-    import os
-
-    from perfguard.host.allocators import installed_allocators
     from perfguard.runner.arms.resolve import parse_arm
-    from perfguard.runner.session import choose_cpus
     from perfguard.runner.suites import load_catalog
-    from perfguard.tuning.case import CaseTarget
-    from perfguard.tuning.toggles import chosen_toggles, toggles_of
+    from perfguard.tuning.case import case_target
 
     # A line for each trial is enough, except where a bar can show how far the trial is.
     verbosity = options.get("verbosity", Verbosity.NORMAL)
@@ -103,22 +98,11 @@ def _case_target(options: dict[str, Any]) -> CaseTarget:
             f"{options['case']!r} names {len(request.cases)} cases; tune takes one, for instance {first!r}"
         )
     request = replace(request, budget_s=loaded.config.budget_s or _DEFAULT_BUDGET_S)
-    benchmarks = load_catalog(loaded).benchmarks
     arm = parse_arm(options["arm"])
     if arm.stored:
         raise ArmError("--arm stored: a stored baseline cannot be measured; name a tree, such as git:HEAD")
-    found = toggles_of(
-        request.cases[0],
-        benchmarks,
-        libraries=installed_allocators(os.environ),
-        threads=choose_cpus(loaded, request.fingerprint).threads,
-        arm_parameters=dict(arm.parameters),
-    )
     names = [name.strip() for name in (options["toggles"] or "").split(",") if name.strip()]
-    toggles, inapplicable = chosen_toggles(found.toggles, found.inapplicable, names)
-    return CaseTarget(
-        request=request, arm=arm, benchmarks=benchmarks, case_toggles=found, toggles=toggles, inapplicable=inapplicable
-    )
+    return case_target(request, arm, load_catalog(loaded).benchmarks, names)
 
 
 def _show_trial(tried: TriedTrial) -> None:
