@@ -86,12 +86,11 @@ def open_journal(folder: Path, scope: Mapping[str, object], *, is_fresh: bool = 
 def _take(journal: Journal, line: str, source: str) -> None:
     try:
         entry = json.loads(line)
-        hints, trial = entry.get("hints"), entry.get("trial")
-    except (ValueError, AttributeError) as error:
+        if "hints" in entry:
+            journal.hints = from_builtins(entry["hints"], tuple[Hint, ...], source="it")
+            journal.profile_s = from_builtins(entry["profile_s"], float, source="it")
+        else:
+            tried = from_builtins(entry["trial"], TriedTrial, source="it")
+            journal.trials[tried.trial.purpose, tried.trial.before, tried.trial.after] = tried
+    except (ValueError, KeyError, TypeError, StoreError) as error:
         raise StoreError(f"{source} is corrupt ({error}); begin again with --fresh") from error
-    if hints is not None:
-        journal.hints = from_builtins(hints, tuple[Hint, ...], source=source)
-        journal.profile_s = from_builtins(entry.get("profile_s"), float, source=source)
-    if trial is not None:
-        tried = from_builtins(trial, TriedTrial, source=source)
-        journal.trials[tried.trial.purpose, tried.trial.before, tried.trial.after] = tried

@@ -107,11 +107,12 @@ def test_fresh_forgets(tmp_path):
     assert not open_journal(tmp_path, SCOPE).trials
 
 
-def test_something_else_in_the_file_is_told_with_its_line(tmp_path):
+@pytest.mark.parametrize("line", ['{"trial": {"trial": 3}}', "[]", "3", "{}", "not JSON", '{"hints": 3}'])
+def test_something_else_in_the_file_is_told_with_its_line(tmp_path, line):
     tuned(tmp_path, target_of())
     (path,) = tmp_path.iterdir()
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([lines[0], lines[1], '{"trial": {"trial": 3}}\n']))
+    path.write_text("".join([lines[0], lines[1], f"{line}\n"]))
     with pytest.raises(StoreError, match=f"{path.name}:3"):
         open_journal(tmp_path, SCOPE)
 
