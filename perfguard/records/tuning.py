@@ -37,6 +37,7 @@ class TuningOutcome(str, Enum):
 
     DONE = "done"  # Everything was tried, each long enough for an answer
     OUT_OF_TIME = "out-of-time"  # The budget ended first, or was too small for some trials; the same command continues
+    FAILED = "failed"  # Not one trial could be measured
     REFUSED = "refused"  # The recipe as a whole computes something else than the reference
     INTERRUPTED = "interrupted"  # The user ended it; what was measured is kept
 
@@ -89,7 +90,7 @@ class TrialOutcome:
     run_id: str | None = None  # The run's folder; None where none was made
     duration_s: float = 0.0  # Wall seconds of the run
     is_cut_short: bool = False  # Whether its seconds ended without an answer, before its blocks did
-    is_disturbed: bool = False  # Whether the host was too unstable; it is not kept, so it is measured again
+    is_kept: bool = True  # Whether it counts in a later start; not where the host was unstable or no worker started
     reasons: tuple[Fact, ...] = ()  # The gate's
 
 

@@ -109,10 +109,8 @@ class CaseTarget:
         try:
             result = self.run_gate(request, self._spec(trial.before), self._spec(trial.after))
         except (ArmError, MeasurementError) as error:
-            if not trial.before:
-                raise
             reason = fact("tune.not_measurable", error=str(error).splitlines()[0])
-            return TrialOutcome(verdict=TrialVerdict.FAILED, reasons=(reason,))
+            return TrialOutcome(verdict=TrialVerdict.FAILED, reasons=(reason,), is_kept=False)
         if result.exit_code == ExitCode.INTERRUPTED:
             raise InterruptedRunError("a trial was interrupted")
         return self._outcome(result, trial, most)
@@ -167,7 +165,7 @@ class CaseTarget:
             before_s=judged.comparison.baseline_median_s,
             after_s=judged.comparison.candidate_median_s,
             is_cut_short=is_open and judged.outcome is not Outcome.UNCHANGED and result.gate.blocks_total < most,
-            is_disturbed=is_disturbed,
+            is_kept=not is_disturbed,
             reasons=judged.reasons,
             run_id=run_id,
             duration_s=duration_s,

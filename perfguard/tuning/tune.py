@@ -33,6 +33,7 @@ if that is more: one whose set-up takes long must not take all of it."""
 _EXIT_CODES = {
     TuningOutcome.DONE: ExitCode.PASS,
     TuningOutcome.OUT_OF_TIME: ExitCode.INCONCLUSIVE,
+    TuningOutcome.FAILED: ExitCode.INFRASTRUCTURE,
     TuningOutcome.REFUSED: ExitCode.INCONCLUSIVE,
     TuningOutcome.INTERRUPTED: ExitCode.INTERRUPTED,
 }
@@ -106,10 +107,7 @@ def tune(
             journal.keep_hints(hints, clock() - work.started)
         toggles = by_promise(toggles, journal.hints or (), ANSWERS)
         found = work.run(toggles)
-        is_answered = not any(tried.outcome.is_cut_short for tried in work.tried)
-        outcome = TuningOutcome.DONE if found.is_complete and is_answered else TuningOutcome.OUT_OF_TIME
-        if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
-            outcome = TuningOutcome.REFUSED
+        outcome = _outcome(found, work.tried)
     except (InterruptedRunError, KeyboardInterrupt):
         pass
     recipe = found.recipe if found is not None else ()
@@ -132,6 +130,16 @@ def tune(
         measured_s=journal.profile_s + sum(tried.outcome.duration_s for tried in work.tried),
         journal=str(journal.path),
     )
+
+
+def _outcome(found: Found, tried: Sequence[TriedTrial]) -> TuningOutcome:
+    outcomes = [each.outcome for each in tried]
+    if outcomes and all(outcome.verdict is TrialVerdict.FAILED for outcome in outcomes):
+        return TuningOutcome.FAILED
+    if found.final is not None and found.final.verdict is TrialVerdict.DIFFERENT:
+        return TuningOutcome.REFUSED
+    is_answered = found.is_complete and not any(outcome.is_cut_short for outcome in outcomes)
+    return TuningOutcome.DONE if is_answered else TuningOutcome.OUT_OF_TIME
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,7 +184,7 @@ class _Work:
     def _measured(self, trial: Trial, budget_s: float) -> TriedTrial:
         outcome = self.target.measure(trial, budget_s)
         tried = TriedTrial(trial=trial, outcome=outcome, budget_s=budget_s)
-        if not outcome.is_disturbed:
+        if outcome.is_kept:
             self.journal.keep(tried)
         return tried
 

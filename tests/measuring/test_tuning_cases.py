@@ -122,3 +122,13 @@ def test_changed_code_is_measured_anew(tunable):
 def journal_of(project):
     (path,) = (project.path / ".perfguard" / "tune").glob("*.jsonl")
     return path.read_text().splitlines()
+
+
+def test_a_setting_that_is_slower_ends_its_trial_without_a_confirmation(tunable):
+    found = tunable.result("tune", CASE.replace("loop", "builtin"), "--budget", "300", "--toggles", "mode")
+    (of_loop,) = (each["outcome"] for each in found["trials"] if each["trial"]["after"] == [["mode", "loop"]])
+    assert (of_loop["verdict"], found["recipe"], found["final"]) == ("slower", [], None)
+    events = (tunable.path / ".perfguard" / "runs" / of_loop["run_id"] / "events.jsonl").read_text()
+    assert not {"stage_started", "steps_counted", "ops_compared"} & {
+        json.loads(line)["event"] for line in events.splitlines()
+    }

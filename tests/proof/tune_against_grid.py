@@ -167,7 +167,7 @@ def _measured(target: CaseTarget, journal: Journal, trial: Trial, budget_s: floa
     if known is not None:
         return known.outcome
     tried = TriedTrial(trial=trial, outcome=target.measure(trial, budget_s), budget_s=budget_s)
-    if not tried.outcome.is_disturbed:
+    if tried.outcome.is_kept:
         journal.keep(tried)
     _show(tried)
     return tried.outcome

@@ -147,6 +147,8 @@ def _conclusion(found: Tuning) -> str:
     gain = f"{format_effect(final.log_ratio)} {_interval(final)}" if final and final.log_ratio is not None else ""
     if found.outcome is TuningOutcome.INTERRUPTED:
         return "finished trials are kept; the same command continues"
+    if found.outcome is TuningOutcome.FAILED:
+        return "not one trial could be measured; the trials say why"
     if found.outcome is TuningOutcome.REFUSED:
         return f"{helped} together compute something else than the reference; --toggles leaves some of them out"
     later = "" if found.outcome is TuningOutcome.DONE else f"; {_unfinished(found)}"

@@ -153,7 +153,7 @@ def test_a_trial_that_time_cut_short_is_measured_again_only_with_much_more_of_it
 
 def test_what_an_unstable_host_left_open_is_not_kept(tmp_path):
     target = target_of(toggles=[toggle("a")])
-    target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_disturbed=True)
+    target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_kept=False)
     assert len(tuned(tmp_path, target).trials) == 1
     assert not open_journal(tmp_path, SCOPE).trials
 
@@ -205,3 +205,9 @@ def test_a_trial_without_time_for_an_answer_is_not_the_answer_that_nothing_helps
     target.measure = lambda trial, budget_s: TrialOutcome(verdict=TrialVerdict.OPEN, is_cut_short=True)
     found = tuned(tmp_path, target)
     assert (found.recipe, found.outcome, found.exit_code) == ((), TuningOutcome.OUT_OF_TIME, 4)
+
+
+def test_where_not_one_trial_can_be_measured_that_is_the_result(tmp_path):
+    found = tuned(tmp_path, target_of(broken=lambda _: True))
+    assert (found.outcome, found.exit_code, found.recipe) == (TuningOutcome.FAILED, 3, ())
+    assert {tried.outcome.verdict for tried in found.trials} == {TrialVerdict.FAILED}
