@@ -11,6 +11,7 @@ from types import MappingProxyType
 from perfguard.errors import UsageError
 from perfguard.host.allocators import ALLOCATORS
 from perfguard.records.facts import fact
+from perfguard.records.ranks import RANK_OPTIONS
 from perfguard.records.spec import BenchmarkSpec, Case, format_parameter
 from perfguard.records.tuning import Inapplicable, Setting, Toggle
 
@@ -67,7 +68,7 @@ def toggles_of(
         else:
             reason = fact("tune.only_faults", value=reference) if others else fact("tune.one_value", value=reference)
             inapplicable.append(Inapplicable(name=name, reason=reason))
-    elsewhere = dict.fromkeys(name for each in benchmarks for name, _ in each.options)
+    elsewhere = dict.fromkeys(name for each in benchmarks for name, _ in each.options if name not in RANK_OPTIONS)
     for name in (*_AXES, *elsewhere):
         if name not in own and "step" in spec.tags:
             missing = fact("tune.no_parameter", benchmark=case.benchmark)
@@ -85,7 +86,8 @@ def toggles_of(
 
 
 def _is_toggle(name: str, spec: BenchmarkSpec) -> bool:
-    return name in _AXES or name in dict(spec.options)
+    """Whether it says how a step runs; ranks are another amount of work."""
+    return name in _AXES or (name in dict(spec.options) and name not in RANK_OPTIONS)
 
 
 def chosen_toggles(
