@@ -88,8 +88,9 @@ class _NowAndThen(Progress):
         match event:
             case events.RunStarted():
                 self._begin(event)
-                cases = format_count(len(event.case_ids), "case")
-                self._say(f"· {cases}, measured for at most {format_duration(event.budget_s)}")
+                if event.case_ids:  # else a script
+                    cases = format_count(len(event.case_ids), "case")
+                    self._say(f"· {cases}, measured for at most {format_duration(event.budget_s)}")
             case CaseFailed(skipped=False):
                 if event.case_id not in self._failed and len(self._failed) < _MOST_FAILURES:
                     click.echo(self._line(event), err=True)

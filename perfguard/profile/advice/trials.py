@@ -52,9 +52,8 @@ def arm_text(arm: ArmSpec) -> str:
 
 def _command(program: Program, before: ArmSpec, after: ArmSpec, options: Sequence[str] = ()) -> str:
     """Of a script the candidate is profiled, as it was; its file is in no arm's tree, so revisions are not compared."""
-    arms = ("--baseline", arm_text(before), "--candidate", arm_text(after))
-    if program.script and before.revision != after.revision:
-        arms = arms[2:]
+    baseline, candidate = ("--baseline", arm_text(before)), ("--candidate", arm_text(after))
+    arms = candidate if program.script and before.revision != after.revision else (*baseline, *candidate)
     if program.case_id:
         return shlex.join(("perfguard", "compare", *arms, "--case", program.case_id, "--ops", *options))
     if program.script:
