@@ -169,6 +169,19 @@ def test_a_benchmark_that_exchanges_nothing_is_no_ddp(group_of):
     assert group_of(Ranks(ranks=2, parallel=Parallel.PLAIN), kernel).set_up(SEED)() != 0
 
 
+SPARSE = {"batch": 4, "rows": 50}
+FROZEN = {"image_size": 96, "classes": 7, "batch": 1, "memory_format": "channels_last"}
+
+
+@pytest.mark.parametrize(("name", "shape"), [("dlrm", SPARSE), ("retinanet_resnext50", FROZEN)])
+def test_steps_with_sparse_gradients_or_frozen_weights_average_them_too(group_of, name, shape):
+    target, parameters = f"perfguard.benchmarks.steps:{name}", {**shape, "dtype": "bf16", "mode": "eager"}
+    call = group_of(Ranks(ranks=2), {"id": name, "target": target, "parameters": parameters, "phase": "step"}).set_up(1)
+    losses = [call() for _ in range(STEPS)]
+    assert losses[-1] < losses[0]
+    assert call.check()["gradient_norm"] > 0
+
+
 def test_more_ranks_than_cores_are_refused(group_of):
     with pytest.raises(UsageError, match="3 ranks"):
         group_of(Ranks(ranks=3))

@@ -16,9 +16,11 @@ from perfguard.errors import UsageError
 from perfguard.host.identity import match
 from perfguard.host.parsers.cpu import microarchitecture, parse_cpuinfo
 from perfguard.host.parsers.reading import extract
+from perfguard.host.placement import sockets_of
 from perfguard.host.probe import probe
 from perfguard.records.machine.cpuset import format_cpu_list, parse_cpu_list
 from perfguard.records.machine.fingerprint import CompatibilityLevel, CoreClass, Fingerprint, MemoryKind, QuotaState
+from perfguard.records.ranks import Ranks
 from perfguard.report.terminal.fingerprint import render_fingerprint
 
 MACHINES = Path(__file__).resolve().parents[3] / "shared" / "data" / "machines"
@@ -212,6 +214,30 @@ def test_no_two_machines_are_called_comparable(fingerprints: dict[str, Fingerpri
             is_known = fingerprints[left].cpu.vendor is not None
             assert (answer.level is CompatibilityLevel.EQUAL) == (left == right and is_known), (left, right)
             assert bool(answer.reasons) == (left != right or not is_known)
+
+
+def test_ranks_on_any_machine_have_cores_of_their_own_in_one_package_and_node(machine: Machine) -> None:
+    _, found, _ = machine
+    places = {cpu.id: cpu for cpu in found.topology.cpus}
+    nodes = {cpu: node.id for node in found.topology.numa_nodes for cpu in node.cpus or ()}
+    sockets = sockets_of(found, found.topology.online or ())
+    cores = [core for socket in sockets for core in socket]
+    assert sorted(cpu for core in cores for cpu in core) == sorted(found.topology.online or ())
+    for socket in sockets:
+        homes = {(places[cpu].package if cpu in places else None, nodes.get(cpu)) for core in socket for cpu in core}
+        assert len(homes) == 1
+    if cores:
+        alone = Ranks(ranks=len(cores), threads=1).cpus(sockets)
+        assert [cpus[0] for cpus in alone] == [core[0] for core in cores]
+
+
+def test_no_rank_spans_the_sockets_of_a_xeon(fingerprints: dict[str, Fingerprint]) -> None:
+    found = fingerprints["xeon-gold-6230-cascadelake-2s"]
+    sockets = sockets_of(found, found.topology.online or ())
+    (threads,) = {sum(map(len, socket)) for socket in sockets}
+    assert len(Ranks(ranks=len(sockets)).cpus(sockets)) == len(sockets) > 1
+    with pytest.raises(UsageError):
+        Ranks(ranks=1, threads=threads + 1).cpus(sockets)
 
 
 def test_the_classes_of_the_hybrid_laptop_are_right(fingerprints: dict[str, Fingerprint]) -> None:
