@@ -40,6 +40,7 @@ class SimulatedTarget:
     inapplicable: Sequence[Inapplicable] = ()
     name: str = "step.simulated"
     machine_id: str = "simulated"
+    benchmark: str = "simulated"
     now_s: float = 0.0
     asked: list[Trial] = field(default_factory=list)
     profiled: int = 0

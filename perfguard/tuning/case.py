@@ -60,6 +60,11 @@ class CaseTarget:
         return self.case.id
 
     @property
+    def benchmark(self) -> str:
+        """The name of the case's benchmark."""
+        return self.case.benchmark
+
+    @property
     def machine_id(self) -> str:
         """The machine that is measured on."""
         return self.request.fingerprint.machine_id

@@ -31,17 +31,21 @@ class _OutOfTimeError(Exception):
     """There is no time for another trial."""
 
 
-def by_promise(toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answers) -> tuple[Toggle, ...]:
-    """Toggles that a finding names first, in the order of the findings, with the named value first; the rest as given.
+def by_promise(
+    toggles: Sequence[Toggle], hints: Sequence[Hint], answers: Answers, gains: Mapping[tuple[str, str], float]
+) -> tuple[Toggle, ...]:
+    """Toggles that a finding names first, in the order of the findings; then by what a value saved elsewhere.
 
-    Findings come as `advise` sorts them: the worst first, then the largest part of the step.
+    Values of a toggle are in the same order. Findings come as `advise` sorts them: the worst first, then the largest
+    part of the step. `gains` are parts of a step that were saved; what was never measured comes after what saved.
     """
     named = list(dict.fromkeys(answer for hint in hints for answer in answers.get(hint.code, ())))
 
-    def rank_of_value(name: str, value: str) -> int:
-        return named.index((name, value)) if (name, value) in named else len(named)
+    def rank_of_value(name: str, value: str) -> tuple[int, float]:
+        answer = (name, value)
+        return named.index(answer) if answer in named else len(named), -gains.get(answer, 0.0)
 
-    def rank_of(toggle: Toggle) -> int:
+    def rank_of(toggle: Toggle) -> tuple[int, float]:
         return min(rank_of_value(toggle.name, value) for value in toggle.values)
 
     ranked = (

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Protocol
 
 from perfguard.errors import ExitCode, InterruptedRunError
+from perfguard.profile.advice.gains import expected_gains
 from perfguard.profile.advice.toggles import ANSWERS
 from perfguard.records.tuning import (
     Hint,
@@ -45,6 +46,10 @@ class Target(Protocol):
     @property
     def name(self) -> str:
         """How it is called: a case id."""
+
+    @property
+    def benchmark(self) -> str:
+        """Whose measured gains are the nearest; empty for a script."""
 
     @property
     def machine_id(self) -> str:
@@ -105,7 +110,7 @@ def tune(
         if journal.hints is None:
             hints = target.profile()
             journal.keep_hints(hints, clock() - work.started)
-        toggles = by_promise(toggles, journal.hints or (), ANSWERS)
+        toggles = by_promise(toggles, journal.hints or (), ANSWERS, expected_gains(target.benchmark))
         found = work.run(toggles)
         outcome = _outcome(found, work.tried)
     except (InterruptedRunError, KeyboardInterrupt):

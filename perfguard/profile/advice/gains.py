@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
+from perfguard.profile.advice.toggles import ANSWERS, Answer
 from perfguard.profile.changes.counted import grouped
 from perfguard.records.facts import Fact, fact
-
-TOGGLES: Mapping[str, str] = {
-    "bf16_untried": "dtype=bf16",
-    "channels_last_untried": "memory_format=channels_last",
-    "unfused_optimizer": "optimizer=fused",
-    "frozen_batch_norm": "norm=folded",
-}
-"""By the code of a finding, the setting of a benchmark that follows it."""
+from perfguard.records.steps.findings import PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +42,20 @@ def known_gains() -> tuple[Gain, ...]:
 
 
 def measured_gains(code: str, machine_id: str | None, known: tuple[Gain, ...] | None = None) -> tuple[Fact, ...]:
-    """What a finding's advice saved, one fact a machine, this machine first; empty where nobody measured it."""
-    gains = [gain for gain in (known_gains() if known is None else known) if gain.toggle == TOGGLES.get(code)]
+    """What following a finding saved, by its most direct answer: one fact a machine, this machine first.
+
+    Empty where nobody measured it.
+    """
+    answers = ANSWERS.get(PREFIX + code)
+    if not answers:
+        return ()
+    setting = "=".join(answers[0])
+    gains = [gain for gain in (known_gains() if known is None else known) if gain.toggle == setting]
     machines = grouped(gains, lambda gain: gain.machine_id)
     return tuple(
         fact(
             "gain.measured",
-            setting=TOGGLES[code],
+            setting=setting,
             saved_ratios=tuple(sorted({min(there), max(there)})),
             cases=len({gain.case_id for gain in machines[machine]}),
             machine=machine,
@@ -61,3 +63,19 @@ def measured_gains(code: str, machine_id: str | None, known: tuple[Gain, ...] | 
         for machine in sorted(machines, key=lambda machine: (machine != machine_id, machine))
         for there in [[gain.saved_ratio for gain in machines[machine]]]
     )
+
+
+def expected_gains(benchmark: str, known: tuple[Gain, ...] | None = None) -> Mapping[Answer, float]:
+    """Mean part of a step that each value of a toggle saved, of this benchmark where it was measured there."""
+    gains = known_gains() if known is None else known
+    own = {gain.toggle for gain in gains if _benchmark_of(gain) == benchmark}
+    counted = (gain for gain in gains if gain.toggle not in own or _benchmark_of(gain) == benchmark)
+    found: dict[Answer, float] = {}
+    for toggle, there in grouped(counted, lambda gain: gain.toggle).items():
+        name, _, value = toggle.partition("=")
+        found[name, value] = fmean(gain.saved_ratio for gain in there)
+    return found
+
+
+def _benchmark_of(gain: Gain) -> str:
+    return gain.case_id.partition("[")[0]

@@ -1,4 +1,4 @@
-"""Which values of toggles follow a finding: what `perfguard tune` tries first."""
+"""Which values of toggles follow a finding: `perfguard tune` tries them first, advice quotes what they saved."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from perfguard.records.steps.findings import PREFIX
 
+Answer = tuple[str, str]  # The name of a toggle and a value
+
 _CHANNELS_LAST = (("memory_format", "channels_last"),)
 
-ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
+ANSWERS: Mapping[str, tuple[Answer, ...]] = {
     PREFIX + code: values
     for code, values in {
         "threads": (("threads", "1"),),
         "emulated_dtype": (("dtype", "fp32"),),
+        "bf16_untried": (("dtype", "bf16"),),
         "layout_lost": _CHANNELS_LAST,
         "mixed_layouts": _CHANNELS_LAST,
         "channels_last_untried": _CHANNELS_LAST,

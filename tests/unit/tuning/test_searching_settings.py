@@ -182,10 +182,19 @@ def test_findings_decide_what_is_tried_first():
     toggles = [toggle("dtype", "bf16"), toggle("memory_format"), toggle("optimizer", "foreach", "fused")]
     hints = [Hint(code="advice.unfused", share=0.3), Hint(code="advice.layout", share=0.1), Hint(code="x", share=None)]
     answers = {"advice.unfused": (("optimizer", "fused"),), "advice.layout": (("memory_format", "on"),)}
-    ordered = by_promise(toggles, hints, answers)
+    ordered = by_promise(toggles, hints, answers, {})
     assert [each.name for each in ordered] == ["optimizer", "memory_format", "dtype"]
     assert ordered[0].values == ("fused", "foreach")
-    assert by_promise(toggles, (), answers) == tuple(toggles)
+    assert by_promise(toggles, (), answers, {}) == tuple(toggles)
+
+
+def test_without_findings_what_saved_most_elsewhere_is_tried_first():
+    toggles = [toggle("a"), toggle("b"), toggle("c", "x", "y"), toggle("slow")]
+    gains = {("b", "on"): 0.1, ("c", "y"): 0.3, ("slow", "on"): -0.2}
+    ordered = by_promise(toggles, (), {}, gains)
+    assert [each.name for each in ordered] == ["c", "b", "a", "slow"]
+    assert ordered[0].values == ("y", "x")
+    assert by_promise(toggles, [Hint(code="h", share=None)], {"h": (("a", "on"),)}, gains)[0].name == "a"
 
 
 def test_a_gain_is_what_the_whole_interval_says():

@@ -6,7 +6,9 @@ import pytest
 
 from perfguard.benchmarks.catalog import BENCHMARKS
 from perfguard.profile.advice.advise import RULES
-from perfguard.profile.advice.gains import TOGGLES, known_gains, measured_gains
+from perfguard.profile.advice.gains import expected_gains, known_gains, measured_gains
+from perfguard.profile.advice.toggles import ANSWERS
+from perfguard.records.steps.findings import PREFIX
 from tests.finding_evidence import made_gain
 
 
@@ -41,5 +43,16 @@ def test_committed_gains_are_of_settings_that_exist_and_have_intervals_around_th
         assert gain.lower <= gain.speedup <= gain.upper
 
 
-def test_every_toggle_belongs_to_a_finding():
-    assert set(TOGGLES) <= {code for rule in RULES for code in rule.codes}
+def test_every_answer_belongs_to_a_finding():
+    assert set(ANSWERS) <= {PREFIX + code for rule in RULES for code in rule.codes}
+
+
+def test_gains_of_the_same_benchmark_are_expected_before_those_of_others():
+    known = (
+        made_gain("dtype=bf16", speedup=2.0, case_id="step.a[x=1]"),
+        made_gain("dtype=bf16", speedup=4.0, case_id="step.a[x=2]"),
+        made_gain("dtype=bf16", speedup=1.0, case_id="step.b[x=1]"),
+        made_gain("optimizer=fused", speedup=1.25, case_id="step.b[x=1]"),
+    )
+    assert expected_gains("step.a", known) == pytest.approx({("dtype", "bf16"): 0.625, ("optimizer", "fused"): 0.2})
+    assert expected_gains("step.c", known)["dtype", "bf16"] == pytest.approx((0.5 + 0.75 + 0.0) / 3)
