@@ -61,6 +61,11 @@ def format_change(ratio: float, lower: float = -math.inf, upper: float = math.in
     return f"{text} [{lower * 100:.{digits}f}, {upper * 100:.{digits}f}]"
 
 
+def format_factor(factor: float | None) -> str:
+    """How many times as much, `1.98×`; `-` for None or nan."""
+    return _not_finite(factor) if factor is None or not math.isfinite(factor) else f"{factor:.2f}×"
+
+
 def format_share(ratio: float | None) -> str:
     """A part of a whole in full percent, `94 %`; `<1 %` for what is less but not nothing; `-` for None or nan."""
     if ratio is None or not math.isfinite(ratio):

@@ -103,6 +103,9 @@ BENCHMARKS: tuple[BenchmarkSpec, ...] = (
           Phase.OPTIMIZER, ("kernel", "optimizer"),
           {"layers": (4,), "algorithm": ("sgd", "adam", "adamw", "adagrad"), "dtype": _DTYPES,
            "mode": ("for-loop", "foreach", "fused")}),
+    # Eager only: compiled, ResNet-50 stands for it.
+    _step("resnet18", "ResNet-18, SGD with momentum", image=True, modes=("eager",),
+          image_size=(64, 224), batch=(2,), options=_OPTIMIZERS),
     _step("resnet50", "ResNet-50, SGD with momentum", image=True,
           image_size=(64, 224), batch=(2,), options=_OPTIMIZERS),
     _step("retinanet_resnext50", "RetinaNet-ResNeXt50 of MLCommons training, Adam", image=True,

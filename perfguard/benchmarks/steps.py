@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from perfguard.benchmarks.api import Timed
-from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50
+from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet18, ResNet50
 from perfguard.benchmarks.networks.dlrm import DENSE_FEATURES, DLRM, TABLES
 from perfguard.benchmarks.networks.focal_losses import focal_loss_named
 from perfguard.benchmarks.networks.frozen_norms import fold_frozen_norms
@@ -110,12 +110,32 @@ def _compile(model: nn.Module, step: Timed) -> None:
         )
 
 
+def resnet18(
+    *, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT_IMPLEMENTATION
+) -> Timed:
+    """ResNet-18, trained as ResNet-50 is."""
+    return _resnet(ResNet18, image_size, batch, memory_format, dtype=dtype, mode=mode, optimizer=optimizer)
+
+
 def resnet50(
     *, image_size: int, batch: int, dtype: str, memory_format: str, mode: str, optimizer: str = DEFAULT_IMPLEMENTATION
 ) -> Timed:
     """ResNet-50 v1.5 with SGD, momentum 0.9 and weight decay 1e-4."""
+    return _resnet(ResNet50, image_size, batch, memory_format, dtype=dtype, mode=mode, optimizer=optimizer)
+
+
+def _resnet(
+    network: type[ResNet18 | ResNet50],
+    image_size: int,
+    batch: int,
+    memory_format: str,
+    *,
+    dtype: str,
+    mode: str,
+    optimizer: str,
+) -> Timed:
     pixels, labels = _classified_images(image_size, batch, memory_format)
-    model = in_memory_format(ResNet50(classes=CLASSES), memory_format)
+    model = in_memory_format(network(classes=CLASSES), memory_format)
     updater = optimizer_of(
         "sgd", model.parameters(), implementation=optimizer, lr=1e-4, momentum=0.9, weight_decay=1e-4
     )

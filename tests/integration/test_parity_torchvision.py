@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torchvision = pytest.importorskip("torchvision", reason="parity with torchvision is checked only where it is installed")
 
-from torchvision.models import mobilenet_v3_large, mobilenet_v3_small, resnet50, resnext50_32x4d  # noqa: E402
+from torchvision.models import mobilenet_v3_large, mobilenet_v3_small, resnet18, resnet50, resnext50_32x4d  # noqa: E402
 from torchvision.models.detection import RetinaNet as ReferenceRetinaNet  # noqa: E402
 from torchvision.models.detection.anchor_utils import AnchorGenerator  # noqa: E402
 from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor  # noqa: E402
@@ -20,7 +20,7 @@ from torchvision.ops import FrozenBatchNorm2d, sigmoid_focal_loss  # noqa: E402
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7  # noqa: E402
 
 from perfguard.benchmarks.networks import focal_losses  # noqa: E402
-from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet50  # noqa: E402
+from perfguard.benchmarks.networks.classifiers import MobileNetV3, ResNet18, ResNet50  # noqa: E402
 from perfguard.benchmarks.networks.retinanet import RetinaNet, Target  # noqa: E402
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def load_same_weights(model: nn.Module, reference: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", ["resnet50", "large", "small"])
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "large", "small"])
 def test_classifier_equals_torchvision(name: str, training: bool) -> None:
     torch.manual_seed(0)
     pairs = {
+        "resnet18": (ResNet18, resnet18),
         "resnet50": (ResNet50, resnet50),
         "large": (lambda: MobileNetV3(variant="large", dropout=0.0), lambda: mobilenet_v3_large(dropout=0.0)),
         "small": (lambda: MobileNetV3(variant="small", dropout=0.0), lambda: mobilenet_v3_small(dropout=0.0)),

@@ -1,4 +1,4 @@
-"""ResNet-50, the trunk of ResNeXt-50, MobileNetV3 Large and Small, with torchvision's structure and parameter names.
+"""ResNet-18 and -50, the trunk of ResNeXt-50, MobileNetV3 Large and Small, with torchvision's structure and names.
 
 Source: He et al., arXiv 1512.03385 (v1.5: the stride is on the 3x3 convolution); Xie et al., arXiv 1611.05431; Howard
 et al., arXiv 1905.02244, tables 1 and 2.
@@ -7,6 +7,8 @@ et al., arXiv 1905.02244, tables 1 and 2.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +17,42 @@ from perfguard.errors import UsageError
 
 NormLayer = Callable[[int], nn.Module]  # Makes the normalisation for a number of channels
 
+
+class Block(Protocol):
+    """Makes a block of a stage."""
+
+    def __call__(self, inputs: int, planes: int, *, stride: int) -> nn.Module:
+        """From `inputs` channels, with this stride."""
+
+
 EXPANSION = 4  # Output channels of a bottleneck for each of its planes
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Planes and number of the bottlenecks in each stage of a 50-layer network."""
+STAGES_18 = ((64, 2), (128, 2), (256, 2), (512, 2))
+"""Planes and number of the basic blocks in each stage of an 18-layer network."""
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around a residual connection."""
+
+    def __init__(self, inputs: int, planes: int, *, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, planes, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = nn.Conv2d(planes, planes, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inputs != planes:
+            convolution = nn.Conv2d(inputs, planes, 1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(convolution, nn.BatchNorm2d(planes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, inputs, h, w) to (batch, planes, h/stride, w/stride)."""
+        identity = x if self.downsample is None else self.downsample(x)
+        out = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        out += identity
+        return self.relu(out)
 
 
 class Bottleneck(nn.Module):
@@ -49,47 +84,76 @@ class Bottleneck(nn.Module):
 
 
 class ResNetTrunk(nn.Module):
-    """Stem and four stages: from (batch, 3, s, s) to the feature map of each stage."""
+    """Stem and four stages: from (batch, 3, s, s) to the feature map of each stage.
 
-    def __init__(self, *, groups: int = 1, base_width: int = 64, norm: NormLayer = nn.BatchNorm2d) -> None:
+    `block(inputs, planes, stride)` makes a block of `stages`, which gives planes times `expansion` channels; by default
+    a bottleneck.
+    """
+
+    def __init__(
+        self,
+        *,
+        groups: int = 1,
+        base_width: int = 64,
+        norm: NormLayer = nn.BatchNorm2d,
+        stages: tuple[tuple[int, int], ...] = STAGES,
+        block: Block | None = None,
+        expansion: int = EXPANSION,
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = norm(64)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        stages: list[nn.Sequential] = []
+        made = block or partial(Bottleneck, groups=groups, base_width=base_width, norm=norm)
+        layers: list[nn.Sequential] = []
         inputs = 64
-        for planes, blocks in STAGES:
-            stage = nn.Sequential()
-            for block in range(blocks):
-                stride = 2 if planes > 64 and block == 0 else 1
-                stage.append(Bottleneck(inputs, planes, stride=stride, groups=groups, base_width=base_width, norm=norm))
-                inputs = planes * EXPANSION
-            stages.append(stage)
-        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        for planes, blocks in stages:
+            layer = nn.Sequential()
+            for index in range(blocks):
+                layer.append(made(inputs, planes, stride=2 if planes > 64 and index == 0 else 1))
+                inputs = planes * expansion
+            layers.append(layer)
+        self.layer1, self.layer2, self.layer3, self.layer4 = layers
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Maps with 256, 512, 1024 and 2048 channels at 1/4, 1/8, 1/16 and 1/32 of the image's size."""
+        """Maps at 1/4, 1/8, 1/16 and 1/32 of the image's size; of bottlenecks with 256, 512, 1024 and 2048 channels."""
         maps = [self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))]
         for stage in (self.layer2, self.layer3, self.layer4):
             maps.append(stage(maps[-1]))
         return maps
 
 
-class ResNet50(ResNetTrunk):
-    """ResNet-50 v1.5: a trunk with global average pooling and a linear classifier."""
+class _ResNet(ResNetTrunk):
+    """A trunk with global average pooling and a linear classifier."""
+
+    avgpool: nn.Module
+    fc: nn.Module
+
+    def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
+        """Logits (batch, classes)."""
+        return self.fc(torch.flatten(self.avgpool(super().forward(images)[-1]), 1))
+
+
+class ResNet18(_ResNet):
+    """ResNet-18: the classifier on basic blocks."""
+
+    def __init__(self, *, classes: int = 1000) -> None:
+        super().__init__(stages=STAGES_18, block=BasicBlock, expansion=1)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(512, classes)
+
+
+class ResNet50(_ResNet):
+    """ResNet-50 v1.5: the classifier on bottlenecks."""
 
     def __init__(self, *, classes: int = 1000) -> None:
         super().__init__()
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512 * EXPANSION, classes)
-
-    def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
-        """Logits (batch, classes)."""
-        return self.fc(torch.flatten(self.avgpool(super().forward(images)[-1]), 1))
 
 
 Row = tuple[int, int, int, int, str]

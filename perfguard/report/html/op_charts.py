@@ -92,15 +92,15 @@ def _ring(wedges: Sequence[Wedge]) -> Iterator[Element]:
     at = 0.0
     for index, wedge in enumerate(wedges):
         title = element("title", f"{wedge.name}: {percentage(wedge.share)}")
-        yield element("path", title, d=_arc(at, min(at + wedge.share, at + _WHOLE)), class_=f"part-{index}")
+        yield element("path", title, d=arc(at, min(at + wedge.share, at + _WHOLE)), class_=f"part-{index}")
         at += wedge.share
     total = format_seconds(math.fsum(wedge.time_s for wedge in wedges))
     yield element("text", total, x=0, y=0, text_anchor="middle", class_="donut-total")
     yield element("text", "a step", x=0, y=18, text_anchor="middle", class_="tick")
 
 
-def _arc(start: float, end: float) -> str:
-    """A part of the ring, clockwise from the top; shares of the whole."""
+def arc(start: float, end: float) -> str:
+    """A part of a ring, clockwise from the top; shares of the whole."""
     (ax, ay), (bx, by) = ((math.sin(2 * math.pi * at), -math.cos(2 * math.pi * at)) for at in (start, end))
     large = 1 if end - start > 0.5 else 0
     return (

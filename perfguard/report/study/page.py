@@ -1,0 +1,109 @@
+"""A study as one page that works offline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfguard.report.html.charts import Chart, Table, cells, mark_cell
+from perfguard.report.html.page import render_page
+from perfguard.report.messages.catalog import describe_all
+from perfguard.report.rows import Mark, Number
+from perfguard.report.study.charts import (
+    cases_chart,
+    convergence_chart,
+    donut_charts,
+    kernel_charts,
+    phases_chart,
+    ranks_table,
+)
+from perfguard.report.study.rows import OUTCOMES, TITLES, CaseRow, case_rows, counted, said
+from perfguard.study.evidence import StudyEvidence
+from perfguard.study.paper import Paper
+from perfguard.study.shapes import Figure, Shape, shapes_of
+from perfguard.units import format_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One figure or table of the paper."""
+
+    anchor: str
+    title: str
+    shapes: Table  # One row a claim
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def render_study_page(evidence: StudyEvidence, paper: Paper) -> str:
+    """The whole page; the same evidence gives the same bytes."""
+    shapes = shapes_of(evidence, paper)
+    sections = [_section(figure, evidence, paper, shapes) for figure in Figure]
+    return render_page(
+        "study.html",
+        title="perfguard: ProfileDNN measured again",
+        source="study profilednn",
+        data={"files": []},
+        paper=paper,
+        machine=evidence.machine,
+        cpus=",".join(map(str, evidence.machine.cpus)),
+        counted=counted(shapes),
+        sections=sections,
+    )
+
+
+def _section(figure: Figure, evidence: StudyEvidence, paper: Paper, shapes: tuple[Shape, ...]) -> Section:
+    charts: list[Chart] = []
+    tables: list[Table] = []
+    own = [shape for shape in shapes if shape.figure is figure]
+    match figure:
+        case Figure.DONUTS:
+            charts = donut_charts(evidence, paper)
+        case Figure.PHASES:
+            charts = [phases_chart(evidence, paper)]
+        case Figure.KERNELS:
+            charts = kernel_charts(evidence, paper)
+        case Figure.CASES:
+            rows = case_rows(evidence, paper)
+            return Section(
+                anchor=figure.value, title=TITLES[figure], shapes=_cases_table(rows), charts=(cases_chart(rows),)
+            )
+        case Figure.RANKS:
+            tables = [ranks_table(evidence, paper)]
+        case Figure.CONVERGENCE:
+            charts = [convergence_chart(paper.convergence)]
+    return Section(
+        anchor=figure.value, title=TITLES[figure], shapes=_shapes_table(own), charts=tuple(charts), tables=tuple(tables)
+    )
+
+
+def _shapes_table(shapes: list[Shape]) -> Table:
+    rows = (cells(mark_cell(mark, f"{mark.sign} {mark.word}"), said(shape)) for shape, mark in _marked(shapes))
+    return Table(columns=("here", "the paper's result"), rows=tuple(rows), class_="shapes")
+
+
+def _marked(shapes: list[Shape]) -> list[tuple[Shape, Mark]]:
+    return [(shape, OUTCOMES[shape.outcome]) for shape in shapes]
+
+
+def _cases_table(rows: list[CaseRow]) -> Table:
+    return Table(
+        columns=("case study", "", "here", ">paper", ">measured", ">95 % interval", "why"),
+        rows=tuple(
+            cells(
+                row.bar.name,
+                row.what,
+                mark_cell(OUTCOMES[row.shape.outcome], _word(row.shape)),
+                Number.of(format_factor, row.bar.paper),
+                Number.of(format_factor, row.bar.factor),
+                Number(row.bar.interval),
+                describe_all(row.shape.reasons),
+            )
+            for row in rows
+        ),
+        class_="shapes",
+    )
+
+
+def _word(shape: Shape) -> str:
+    mark = OUTCOMES[shape.outcome]
+    return f"{mark.sign} {mark.word}"

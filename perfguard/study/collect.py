@@ -1,0 +1,222 @@
+"""`perfguard study profilednn`: measures item by item into the study's folder; what is there is not measured again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfguard.codec import from_builtins, to_json, with_nan
+from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
+from perfguard.host.identity import machine_line
+from perfguard.records.facts import Fact, Severity, fact
+from perfguard.records.machine.fingerprint import Fingerprint
+from perfguard.runner.session import Request
+from perfguard.store.files import parse_json, write_text
+from perfguard.study.evidence import (
+    EVIDENCE_SCHEMA,
+    ClassesCompared,
+    KernelPair,
+    ModelDonut,
+    RankCell,
+    StudyEvidence,
+    StudyMachine,
+    ToggleCompared,
+)
+from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, TOGGLES
+from perfguard.study.measured import Item, Measured
+from perfguard.study.paired import measure_kernel, measure_toggle
+from perfguard.study.profiled import measure_classes, measure_donut
+
+EVIDENCE = "evidence"  # Folder of a study that holds its items
+_KINDS: Mapping[str, type[Item]] = {
+    "donuts": ModelDonut,
+    "phases": ClassesCompared,
+    "kernels": KernelPair,
+    "cases": ToggleCompared,
+    "ranks": RankCell,
+}
+_LEAST_S = 15.0  # Budget below which two arms would not finish their first blocks
+
+RequestOf = Callable[[Sequence[str], float], Request]  # Of patterns of cases and a budget in seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyItem:
+    """Something that is measured in one go."""
+
+    part: str
+    name: str  # `lstm`, `explicit`, …: names its file with the part
+    patterns: tuple[str, ...]  # Its cases
+    measure: Callable[[Request], Measured]
+    is_timed: bool = False  # Whether it takes what the budget gives it; else it takes what it takes
+
+    @property
+    def id(self) -> str:
+        """`donuts-lstm`."""
+        return f"{self.part}-{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlan:
+    """What a study was asked to do."""
+
+    folder: Path  # Where evidence and report go
+    parts: tuple[str, ...]  # Which parts to measure
+    budget_s: float  # Wall seconds; an item that was begun is finished
+    request_of: RequestOf
+    progress: Callable[[Fact], None] = field(default=lambda _: None)
+
+
+def items_of(parts: Iterable[str]) -> tuple[StudyItem, ...]:
+    """The items of some parts, in the order of measuring."""
+    donuts = [
+        StudyItem(part="donuts", name=model, patterns=(case,), measure=partial(measure_donut, model=model))
+        for model, case in MODELS.items()
+    ]
+    phases = [StudyItem(part="phases", name="classes", patterns=(MODELS["retinanet"],), measure=measure_classes)]
+    kernels = [
+        StudyItem(
+            part="kernels", name=name, patterns=KERNELS, measure=partial(measure_kernel, variant=name), is_timed=True
+        )
+        for name in KERNEL_VARIANTS
+    ]
+    cases = [
+        StudyItem(
+            part="cases", name=t.name, patterns=(t.case,), measure=partial(measure_toggle, toggle=t), is_timed=True
+        )
+        for t in TOGGLES
+    ]
+    wanted = set(parts)
+    return tuple(item for item in (*donuts, *phases, *kernels, *cases) if item.part in wanted)
+
+
+def collect(plan: StudyPlan) -> StudyEvidence:
+    """Measure what is asked for and not in the folder yet; gives all that is known then.
+
+    An item that cannot be measured does not stop the others: the evidence says why.
+
+    Raises:
+        InterruptedRunError: The user ended it; the items before are stored.
+        StoreError: The folder cannot be read or written.
+        UsageError: The folder holds items of another machine or another version of torch.
+    """
+    started = time.monotonic()
+    items = items_of(plan.parts)
+    done = stored_items(plan.folder)
+    _require_one_machine(plan.folder, done.values(), items, plan)
+    todo = [item for item in items if item.id not in done]
+    problems: dict[str, Fact] = {}
+    for index, item in enumerate(todo):
+        left_s = plan.budget_s - (time.monotonic() - started)
+        if left_s <= 0:
+            problems[item.id] = fact("study.budget_ended", budget_s=plan.budget_s)
+            continue
+        timed = sum(1 for other in todo[index:] if other.is_timed)
+        budget_s = max(_LEAST_S, left_s / timed) if item.is_timed else max(_LEAST_S, left_s)
+        plan.progress(fact("step.study_item", item=item.id, number=index + 1, items=len(todo)))
+        request = plan.request_of(item.patterns, budget_s)
+        try:
+            measured = item.measure(request)
+        except InterruptedRunError:
+            raise
+        except (MeasurementError, StoreError) as error:
+            problems[item.id] = fact("study.item_failed", severity=Severity.NOTABLE, item=item.id, error=str(error))
+            continue
+        machine = machine_of(request.fingerprint, measured)
+        done[item.id] = StoredItem(part=item.part, machine=machine, value=measured.value)
+        _require_same(plan.folder, done.values())
+        write_text(plan.folder / EVIDENCE / f"{item.id}.json", f"{to_json(done[item.id], indent=1)}\n")
+    return evidence_of(done, problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredItem:
+    """What an item's file holds."""
+
+    schema: int = EVIDENCE_SCHEMA
+    part: str
+    machine: StudyMachine
+    value: Item
+
+
+def stored_items(folder: Path) -> dict[str, StoredItem]:
+    """The items of a study's folder, by id, in the order of measuring; empty where there are none.
+
+    Raises:
+        StoreError: A file cannot be read.
+    """
+    found: dict[str, StoredItem] = {}
+    for item in items_of(PARTS):
+        path = folder / EVIDENCE / f"{item.id}.json"
+        try:
+            data = parse_json(path, if_corrupt="delete it, and the study measures it again")
+        except FileNotFoundError:
+            continue
+        found[item.id] = _decoded(data, path)
+    return found
+
+
+def _decoded(data: Any, path: Path) -> StoredItem:
+    if not isinstance(data, dict) or data.get("schema") != EVIDENCE_SCHEMA or data.get("part") not in _KINDS:
+        raise StoreError(f"{path} is no evidence that this version reads; delete it, and the study measures it again")
+    kind, source = _KINDS[data["part"]], str(path)
+    machine = from_builtins(data.get("machine"), StudyMachine, source=source)
+    value: Item = from_builtins(with_nan(data.get("value"), kind), kind, source=source)
+    return StoredItem(part=data["part"], machine=machine, value=value)
+
+
+def machine_of(host: Fingerprint, measured: Measured) -> StudyMachine:
+    """What an item was measured on."""
+    return StudyMachine(
+        machine_id=host.machine_id,
+        machine=machine_line(host),
+        torch=measured.torch,
+        cpus=measured.cpus,
+        is_intel=host.cpu.vendor == "GenuineIntel",
+        has_bf16=bool(host.isa.bf16 or host.isa.amx_bf16),
+    )
+
+
+def _require_one_machine(folder: Path, done: Iterable[StoredItem], items: Sequence[StudyItem], plan: StudyPlan) -> None:
+    """Before minutes are spent: what is there must be of this machine."""
+    first = next(iter(done), None)
+    if first is None or not items:
+        return
+    here = plan.request_of(items[0].patterns, _LEAST_S).fingerprint.machine_id
+    if first.machine.machine_id != here:
+        raise UsageError(
+            f"{folder / EVIDENCE} was measured on {first.machine.machine_id}, this machine is {here}; "
+            "choose another folder with --out"
+        )
+
+
+def _require_same(folder: Path, done: Iterable[StoredItem]) -> None:
+    known = {(item.machine.machine_id, item.machine.torch, len(item.machine.cpus)) for item in done}
+    if len(known) > 1:
+        texts = sorted(f"torch {torch} on {cpus} CPUs of {machine}" for machine, torch, cpus in known)
+        raise UsageError(f"{folder / EVIDENCE} holds items of {' and '.join(texts)}; choose another folder with --out")
+
+
+def evidence_of(done: Mapping[str, StoredItem], problems: Mapping[str, Fact]) -> StudyEvidence:
+    """All items as one value.
+
+    Raises:
+        MeasurementError: There is none.
+    """
+    if not done:
+        said = "; ".join(str(found.values.get("error", found.code)) for found in problems.values())
+        raise MeasurementError(f"nothing was measured{f': {said}' if said else ''}")
+    values = [item.value for item in done.values()]
+    return StudyEvidence(
+        machine=next(iter(done.values())).machine,
+        donuts=tuple(value for value in values if isinstance(value, ModelDonut)),
+        classes=next((value for value in values if isinstance(value, ClassesCompared)), None),
+        kernels=tuple(value for value in values if isinstance(value, KernelPair)),
+        toggles=tuple(value for value in values if isinstance(value, ToggleCompared)),
+        ranks=tuple(value for value in values if isinstance(value, RankCell)),
+        problems=dict(problems),
+    )

@@ -1,0 +1,19 @@
+"""What measuring an item gives, whichever item it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfguard.study.evidence import ClassesCompared, KernelPair, ModelDonut, RankCell, ToggleCompared
+
+LEVEL = 0.95  # Confidence of the intervals
+Item = ModelDonut | ClassesCompared | KernelPair | ToggleCompared | RankCell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One item with what it was measured on."""
+
+    value: Item
+    torch: str  # Version of the environment under test
+    cpus: tuple[int, ...]  # CPUs that it ran on
