@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfguard.codec import from_builtins, to_json, with_nan
-from perfguard.errors import InterruptedRunError, MeasurementError, StoreError, UsageError
+from perfguard.errors import MeasurementError, StoreError, UsageError
 from perfguard.host.identity import machine_line
 from perfguard.records.facts import Fact, Severity, fact
 from perfguard.records.machine.fingerprint import Fingerprint
@@ -65,7 +65,8 @@ class StudyPlan:
     """What a study was asked to do."""
 
     folder: Path  # Where evidence and report go
-    parts: tuple[str, ...]  # Which parts to measure
+    items: tuple[StudyItem, ...]  # What to measure
+    host: Fingerprint  # The machine
     budget_s: float  # Wall seconds; an item that was begun is finished
     request_of: RequestOf
     progress: Callable[[Fact], None] = field(default=lambda _: None)
@@ -105,10 +106,10 @@ def collect(plan: StudyPlan) -> StudyEvidence:
         UsageError: The folder holds items of another machine or another version of torch.
     """
     started = time.monotonic()
-    items = items_of(plan.parts)
     done = stored_items(plan.folder)
-    _require_one_machine(plan.folder, done.values(), items, plan)
-    todo = [item for item in items if item.id not in done]
+    todo = [item for item in plan.items if item.id not in done]
+    if todo:
+        _require_machine(plan.folder, done.values(), plan.host.machine_id)
     problems: dict[str, Fact] = {}
     for index, item in enumerate(todo):
         left_s = plan.budget_s - (time.monotonic() - started)
@@ -118,15 +119,12 @@ def collect(plan: StudyPlan) -> StudyEvidence:
         timed = sum(1 for other in todo[index:] if other.is_timed)
         budget_s = max(_LEAST_S, left_s / timed) if item.is_timed else max(_LEAST_S, left_s)
         plan.progress(fact("step.study_item", item=item.id, number=index + 1, items=len(todo)))
-        request = plan.request_of(item.patterns, budget_s)
         try:
-            measured = item.measure(request)
-        except InterruptedRunError:
-            raise
+            measured = item.measure(plan.request_of(item.patterns, budget_s))
         except (MeasurementError, StoreError) as error:
             problems[item.id] = fact("study.item_failed", severity=Severity.NOTABLE, item=item.id, error=str(error))
             continue
-        machine = machine_of(request.fingerprint, measured)
+        machine = machine_of(plan.host, measured)
         done[item.id] = StoredItem(part=item.part, machine=machine, value=measured.value)
         _require_same(plan.folder, done.values())
         write_text(plan.folder / EVIDENCE / f"{item.id}.json", f"{to_json(done[item.id], indent=1)}\n")
@@ -181,15 +179,12 @@ def machine_of(host: Fingerprint, measured: Measured) -> StudyMachine:
     )
 
 
-def _require_one_machine(folder: Path, done: Iterable[StoredItem], items: Sequence[StudyItem], plan: StudyPlan) -> None:
+def _require_machine(folder: Path, done: Iterable[StoredItem], here: str) -> None:
     """Before minutes are spent: what is there must be of this machine."""
-    first = next(iter(done), None)
-    if first is None or not items:
-        return
-    here = plan.request_of(items[0].patterns, _LEAST_S).fingerprint.machine_id
-    if first.machine.machine_id != here:
+    others = {item.machine.machine_id for item in done} - {here}
+    if others:
         raise UsageError(
-            f"{folder / EVIDENCE} was measured on {first.machine.machine_id}, this machine is {here}; "
+            f"{folder / EVIDENCE} was measured on {min(others)}, this machine is {here}; "
             "choose another folder with --out"
         )
 

@@ -23,6 +23,7 @@ MODELS = {
 FEW_CLASSES, MANY_CLASSES = 91, 264  # COCO, and the OpenImages subset of MLPerf
 KERNEL_ANCHORS = 12_276  # Of an image with 256 x 256 pixels
 KERNEL_VARIANTS = ("implicit", "explicit")  # Of Fig. 6, against the default
+VARIANTS = ("reference", *KERNEL_VARIANTS)  # The default first
 KERNELS = (
     f"kernel.focal_loss[anchors={KERNEL_ANCHORS},classes={MANY_CLASSES},dtype=*,phase=*]",
 )  # Both dtypes and phases in each block, so that they are compared within it

@@ -29,7 +29,8 @@ class PaperSlice:
 class PaperDonut:
     """Fig. 2: where the time of a model's step is."""
 
-    model: str
+    model: str  # Its name here
+    label: str  # As the paper calls it
     slices: tuple[PaperSlice, ...]  # Largest first
 
     def share(self, *names: str, direction: str = "") -> float:

@@ -10,7 +10,7 @@ from statistics import fmean
 from perfguard.errors import InterruptedRunError, MeasurementError
 from perfguard.profile.op_times.breakdown import MKL_GEMM
 from perfguard.profile.runs.profiles import read_arm
-from perfguard.profile.runs.profiling import ProfileSize, isa_of, profile_arm, run_profiles
+from perfguard.profile.runs.profiling import ProfileSize, isa_of, profile_arm, run_profiles, torch_of
 from perfguard.records.run import Arm
 from perfguard.records.steps.ops import OpTotal, PrimitiveTotal, StepPhase
 from perfguard.records.steps.profile import ProfiledCase
@@ -24,7 +24,7 @@ from perfguard.study.measured import LEVEL, Measured
 
 _DONUT_SIZE = ProfileSize(processes=2, steps=3, where=False)
 _PAIRS = 3  # Pairs of fresh processes of the comparison of classes
-_PHASES_SIZE = ProfileSize(processes=_PAIRS, steps=2, where=False)
+_PHASES_SIZE = ProfileSize(processes=_PAIRS, steps=1, where=False)
 _LOSS = "loss"
 _ROOT = "RetinaNet"  # What runs in no child of it is the loss: matching, focal loss, L1 loss
 _DIRECTIONS = {StepPhase.FORWARD: "forward", StepPhase.LOSS: "forward", StepPhase.BACKWARD: "backward"}
@@ -93,10 +93,9 @@ def measure_classes(request: Request) -> Measured:
             raise InterruptedRunError("interrupted while the phases were profiled")
         if problem := found.problems.get(case.id):
             raise MeasurementError(f"{case.id} cannot be profiled: {problem.reason}")
-        torch = str(session.summaries[Arm.CANDIDATE.value].torch)
+        torch, isa = torch_of(found.ready[Arm.CANDIDATE]), isa_of(request.fingerprint)
 
         def phases(arm: Arm) -> list[Mapping[str, float]]:
-            isa = isa_of(request.fingerprint)
             read = (
                 read_arm(case.id, [process], isa_class=isa, torch=torch) for process in found.processes[case.id, arm]
             )

@@ -61,19 +61,28 @@ def profilednn(*, parts: str | None, folder: Path, budget_s: float, **options: A
     """
     from perfguard.cli.measuring import build_request
     from perfguard.cli.progress import make_progress
+    from perfguard.host.probe import probe
     from perfguard.report.study.write import summary, write_study
     from perfguard.runner.session import Request
-    from perfguard.study.collect import StudyPlan, collect
+    from perfguard.study.collect import StudyPlan, collect, items_of
     from perfguard.study.paper import load_paper
 
-    loaded, progress = shared.load(options), make_progress(options.get("verbosity", Verbosity.NORMAL))
+    loaded, host = shared.load(options), probe()
+    progress = make_progress(options.get("verbosity", Verbosity.NORMAL))
 
     def request_of(patterns: Sequence[str], item_budget_s: float) -> Request:
         request = build_request("study", loaded, {**options, "patterns": tuple(patterns)})
-        return replace(request, budget_s=item_budget_s)
+        return replace(request, budget_s=item_budget_s, fingerprint=host)
 
-    chosen, paper = _parts(parts), load_paper()
-    plan = StudyPlan(folder=folder, parts=chosen, budget_s=budget_s, request_of=request_of, progress=progress.step)
+    paper = load_paper()
+    plan = StudyPlan(
+        folder=folder,
+        items=items_of(_parts(parts)),
+        host=host,
+        budget_s=budget_s,
+        request_of=request_of,
+        progress=progress.step,
+    )
     evidence = collect(plan)
     written = write_study(folder, evidence, paper)
     click.echo(summary(evidence, paper))

@@ -121,7 +121,7 @@ def profile_user_script(
             error, _, rest = as_text(found.failure).partition("\n")
             problems[name] = fact("profile.script_failed", severity=Severity.GRAVE, error=error, detail=rest or None)
         isa_class = isa_of(request.fingerprint)
-        arm = read_arm(name, found.processes, isa_class=isa_class, torch=_torch_of(found.ready))
+        arm = read_arm(name, found.processes, isa_class=isa_class, torch=torch_of(found.ready))
         steps = Profiled(processes={(name, Arm.CANDIDATE): found.processes})
         projections = project_cases(session, starter, steps) if size.replays else {}
         target = Program(script=(name, *map(as_text, arguments)), arm=spec)
@@ -242,7 +242,7 @@ def findings_of(found: Profiled, case: Case, arm: Arm, isa_class: str) -> ArmFin
         case.id,
         found.processes.get((case.id, arm), ()),
         isa_class=isa_class,
-        torch=_torch_of(found.ready[arm]),
+        torch=torch_of(found.ready[arm]),
         compile_events=found.compile_events.get((case.id, arm)),
     )
 
@@ -262,7 +262,7 @@ def op_counts_of_case(found: Profiled, case: Case, arm: Arm, isa_class: str) -> 
         case.id,
         joined,
         isa_class=isa_class,
-        torch=_torch_of(found.ready[arm]),
+        torch=torch_of(found.ready[arm]),
         compile_events=found.compile_events.get((case.id, arm)),
     ).op_counts
 
@@ -272,7 +272,8 @@ def isa_of(fingerprint: Fingerprint) -> str:
     return fingerprint.isa.onednn.level if fingerprint.isa.onednn is not None else "unknown"
 
 
-def _torch_of(ready: Message) -> str:
+def torch_of(ready: Message) -> str:
+    """Version of torch by what a worker said of itself; `unknown` where it did not."""
     return decode_software(ready.get("software") or {}).torch_version or "unknown"
 
 
@@ -283,7 +284,7 @@ def _report(
         folder=str(session.folder.path),
         machine_id=session.fingerprint.machine_id,
         machine=machine_line(session.fingerprint),
-        torch=_torch_of(ready),
+        torch=torch_of(ready),
         cpus=session.selection.cpus,
         cases=tuple(cases),
         problems=problems,

@@ -11,7 +11,6 @@ from perfguard.report.html.svg import Element, element, percent, picture
 from perfguard.report.rows import Number
 from perfguard.report.scales import nice_above
 from perfguard.report.study.rows import (
-    MODEL_NAMES,
     VARIANT_NAMES,
     BarRow,
     CaseRow,
@@ -22,14 +21,16 @@ from perfguard.report.study.rows import (
     slice_rows,
 )
 from perfguard.study.evidence import StudyEvidence
+from perfguard.study.items import VARIANTS
 from perfguard.study.paper import Convergence, Paper
-from perfguard.study.shapes import VARIANTS, fitted
+from perfguard.study.shapes.scaling import fitted
 from perfguard.units import format_factor, format_seconds, format_share
 
 _COLOURS = 9  # Classes `part-0` to `part-8`
 _WHOLE = 0.99999  # An arc cannot end where it begins
 _SHOWN = 0.005  # Parts of a donut below this are too thin to be seen
 _BAR_ROW = 26
+_TICK = 0.25  # Of the axis of kernel times
 _PANEL, _TOP, _FLOOR = 230, 14.0, 178.0  # Pixels of a chart with upright bars
 _KEY = (("key-paper", "paper"), ("key-here", "this machine"))
 
@@ -40,8 +41,8 @@ def donut_charts(evidence: StudyEvidence, paper: Paper) -> list[Chart]:
     for published in paper.donuts:
         donut = evidence.donut(published.model)
         rows = slice_rows(published.slices, donut)
-        name = MODEL_NAMES[published.model]
-        centre = "not measured" if donut is None else format_seconds(donut.step_s)
+        name = published.label
+        centre = "not measured" if donut is None else f"{format_seconds(donut.step_s)} a step"
         label = f"{name}: " + ", ".join(
             f"{r.name} {format_share(r.paper)} in the paper, {format_share(r.here)} here" for r in rows
         )
@@ -52,7 +53,7 @@ def donut_charts(evidence: StudyEvidence, paper: Paper) -> list[Chart]:
                 figure=element(
                     "svg",
                     *_ring(rows, [row.paper for row in rows], -115.0, ("paper", "")),
-                    *_ring(rows, [row.here for row in rows], 115.0, (centre, "a step" if donut is not None else "")),
+                    *_ring(rows, [row.here for row in rows], 115.0, ("here", centre)),
                     viewBox="-215 -100 430 200", width="100%", height=200, class_="donut", role="img", aria_label=label,
                 ),
                 legend=tuple(
@@ -66,7 +67,7 @@ def donut_charts(evidence: StudyEvidence, paper: Paper) -> list[Chart]:
 
 
 def _slice_text(row: SliceRow) -> str:
-    return f"{row.name}: {_or_dash(row.paper)} | {_or_dash(row.here)}"
+    return f"{row.name}: paper {_or_dash(row.paper)}, here {_or_dash(row.here)}"
 
 
 def _or_dash(share: float) -> str:
@@ -169,7 +170,8 @@ def kernel_charts(evidence: StudyEvidence, paper: Paper) -> list[Chart]:
     """Fig. 6, there and here, on one axis."""
     rows = kernel_rows(evidence, paper)
     values = [value for row in rows for value in (row.bar.paper, row.bar.factor, *(row.bar.ends or ()))]
-    high = nice_above(max(value for value in values if value is not None) / 4) * 4
+    most = max(value for value in values if value is not None)
+    high = math.ceil(most * 1.02 / _TICK) * _TICK
     here = [row.bar.factor for row in rows]
     charts = [_grouped("Paper", rows, [row.bar.paper for row in rows], high, with_intervals=False)]
     if any(value is not None for value in here):

@@ -8,7 +8,6 @@ from perfguard.report.escaping import code, escape
 from perfguard.report.messages.catalog import describe_all
 from perfguard.report.study.charts import ranks_table
 from perfguard.report.study.rows import (
-    MODEL_NAMES,
     OUTCOMES,
     TITLES,
     BarRow,
@@ -21,7 +20,8 @@ from perfguard.report.study.rows import (
 )
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
-from perfguard.study.shapes import Figure, Shape, shapes_of
+from perfguard.study.shapes.judge import shapes_of
+from perfguard.study.shapes.shape import Figure, Shape
 from perfguard.units import format_factor, format_share
 
 
@@ -55,7 +55,7 @@ def _table(figure: Figure, evidence: StudyEvidence, paper: Paper) -> list[str]:
             return _rows(
                 ("model", "kind of work", ">paper", ">here"),
                 (
-                    (MODEL_NAMES[d.model], code(row.name), _share(row.paper), _share(row.here))
+                    (d.label, code(row.name), _share(row.paper), _share(row.here))
                     for d in paper.donuts
                     for row in slice_rows(d.slices, evidence.donut(d.model))
                 ),

@@ -19,7 +19,8 @@ from perfguard.report.study.charts import (
 from perfguard.report.study.rows import OUTCOMES, TITLES, CaseRow, case_rows, counted, said
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
-from perfguard.study.shapes import Figure, Shape, shapes_of
+from perfguard.study.shapes.judge import shapes_of
+from perfguard.study.shapes.shape import Figure, Shape
 from perfguard.units import format_factor
 
 

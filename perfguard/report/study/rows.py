@@ -10,21 +10,18 @@ from perfguard.records.estimate import Estimate
 from perfguard.report.messages.catalog import describe, describe_all
 from perfguard.report.rows import Mark
 from perfguard.study.evidence import DTYPES, LibraryShare, ModelDonut, StudyEvidence
+from perfguard.study.items import VARIANTS
 from perfguard.study.paper import Paper, PaperSlice
-from perfguard.study.shapes import (
-    VARIANTS,
-    Figure,
-    Shape,
-    ShapeOutcome,
+from perfguard.study.shapes.case_studies import case_shape, gain_of
+from perfguard.study.shapes.kernels import (
     Times,
-    case_shape,
-    gain_of,
     kernel_ratio,
     reference_backward,
     reference_forward,
     variant_backward,
     variant_forward,
 )
+from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome
 from perfguard.units import format_factor
 
 OUTCOMES = {
@@ -40,12 +37,6 @@ TITLES = {
     Figure.CASES: "The paper's optimizations",
     Figure.RANKS: "Table 2: threads and ranks",
     Figure.CONVERGENCE: "Fig. 7: larger batches need more epochs",
-}
-MODEL_NAMES = {
-    "resnet18": "ResNet-18",
-    "lstm": "LSTM",
-    "transformer": "Transformer (BERT-style encoder)",
-    "retinanet": "RetinaNet-ResNeXt50",
 }
 VARIANT_NAMES = {"reference": "default", "implicit": "one expression", "explicit": "explicit backward"}
 

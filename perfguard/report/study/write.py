@@ -11,7 +11,7 @@ from perfguard.report.study.rows import OUTCOMES, TITLES, counted, said
 from perfguard.store.files import write_text
 from perfguard.study.evidence import StudyEvidence
 from perfguard.study.paper import Paper
-from perfguard.study.shapes import shapes_of
+from perfguard.study.shapes.judge import shapes_of
 from perfguard.units import printable
 
 

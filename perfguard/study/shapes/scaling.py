@@ -1,0 +1,49 @@
+"""Table 2, threads and ranks, and Fig. 7, convergence by batch size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfguard.records.facts import fact
+from perfguard.study.evidence import RankCell, StudyEvidence
+from perfguard.study.paper import Convergence
+from perfguard.study.shapes.shape import Figure, Shape, ShapeOutcome, decided
+
+
+def ranks_shape(cells: Sequence[RankCell], evidence: StudyEvidence) -> Shape:
+    """With equally many cores, more ranks of fewer threads are faster: for every two neighbouring cells."""
+    by_cores: dict[int, list[RankCell]] = {}
+    for cell in cells:
+        by_cores.setdefault(cell.threads * cell.ranks, []).append(cell)
+    compared = [sorted(group, key=lambda cell: cell.ranks) for group in by_cores.values() if len(group) > 1]
+    pairs = [pair for group in compared for pair in itertools.pairwise(group)]
+    won = sum(more.throughput_per_s > fewer.throughput_per_s for fewer, more in pairs)
+    claim = fact("study.ranks_win", pairs=len(pairs) or None, won=won)
+    if not pairs:
+        reason = fact("study.needs_ranks", cpus=len(evidence.machine.cpus))
+        return Shape(figure=Figure.RANKS, outcome=ShapeOutcome.NOT_MEASURED, claim=claim, reasons=(reason,))
+    return Shape(figure=Figure.RANKS, outcome=decided(won == len(pairs)), claim=claim)
+
+
+def convergence_shape(points: Convergence) -> Shape:
+    """A larger batch needs more epochs: the fitted line rises, and the largest batch needs the most."""
+    slope, _ = fitted(points)
+    largest = points.ratio[-1]
+    claim = fact(
+        "study.convergence",
+        benchmark=points.benchmark,
+        batch_factor=points.batch[-1] / points.batch[0],
+        factor=largest,
+        slope=slope,
+    )
+    return Shape(figure=Figure.CONVERGENCE, outcome=decided(slope > 0 and largest == max(points.ratio)), claim=claim)
+
+
+def fitted(points: Convergence) -> tuple[float, float]:
+    """Slope and intercept of the least-squares line of ratio over normalised batch size."""
+    x = np.array(points.batch) / points.batch[0]
+    slope, intercept = np.polyfit(x, np.array(points.ratio), 1)
+    return float(slope), float(intercept)
