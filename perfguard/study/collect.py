@@ -26,7 +26,7 @@ from perfguard.study.evidence import (
     StudyMachine,
     ToggleCompared,
 )
-from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, TOGGLES
+from perfguard.study.items import KERNEL_VARIANTS, KERNELS, MODELS, PARTS, PHASES_CASE, TOGGLES
 from perfguard.study.measured import Item, Measured
 from perfguard.study.paired import measure_kernel, measure_toggle
 from perfguard.study.profiled import measure_classes, measure_donut
@@ -39,7 +39,7 @@ _KINDS: Mapping[str, type[Item]] = {
     "cases": ToggleCompared,
     "ranks": RankCell,
 }
-_LEAST_S = 15.0  # Budget below which two arms would not finish their first blocks
+_LEAST_S = 60.0  # Budget of an item, at least: below it, two arms may not finish their first blocks
 
 RequestOf = Callable[[Sequence[str], float], Request]  # Of patterns of cases and a budget in seconds
 
@@ -78,7 +78,7 @@ def items_of(parts: Iterable[str]) -> tuple[StudyItem, ...]:
         StudyItem(part="donuts", name=model, patterns=(case,), measure=partial(measure_donut, model=model))
         for model, case in MODELS.items()
     ]
-    phases = [StudyItem(part="phases", name="classes", patterns=(MODELS["retinanet"],), measure=measure_classes)]
+    phases = [StudyItem(part="phases", name="classes", patterns=(PHASES_CASE,), measure=measure_classes)]
     kernels = [
         StudyItem(
             part="kernels", name=name, patterns=KERNELS, measure=partial(measure_kernel, variant=name), is_timed=True

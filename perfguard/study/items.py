@@ -20,6 +20,7 @@ MODELS = {
 }
 """Fig. 2: the cases of its four models."""
 
+PHASES_CASE = MODELS["retinanet"]  # Fig. 4, with few classes
 FEW_CLASSES, MANY_CLASSES = 91, 264  # COCO, and the OpenImages subset of MLPerf
 KERNEL_ANCHORS = 12_276  # Of an image with 256 x 256 pixels
 KERNEL_VARIANTS = ("implicit", "explicit")  # Of Fig. 6, against the default

@@ -39,7 +39,9 @@ def measure_kernel(request: Request, variant: str) -> Measured:
         is_different=different,
     )
     if not value.blocks:
-        raise MeasurementError(f"no block of {variant} was completed; give the study a larger --budget")
+        raise MeasurementError(
+            f"no block of {variant} was completed; give the study a larger --budget, or see {result.folder}"
+        )
     return _measured(value, result)
 
 
@@ -75,7 +77,10 @@ def measure_toggle(request: Request, toggle: Toggle) -> Measured:
     """
     result, _ = _compare(request, toggle.baseline, toggle.candidate)
     (verdict,) = _verdicts(result)
-    compared = verdict.comparison
+    compared, is_different = verdict.comparison, verdict.outcome is Outcome.DIFFERENT
+    if compared.estimate is None and not is_different:
+        why = compared.problem.code if compared.problem is not None else "no block was completed"
+        raise MeasurementError(f"{why}; give the study a larger --budget, or see {result.folder}")
     value = ToggleCompared(
         name=toggle.name,
         case_id=verdict.case_id,
@@ -84,7 +89,7 @@ def measure_toggle(request: Request, toggle: Toggle) -> Measured:
         baseline_s=compared.baseline_median_s,
         candidate_s=compared.candidate_median_s,
         effect=compared.estimate,
-        is_different=verdict.outcome is Outcome.DIFFERENT,
+        is_different=is_different,
         reasons=verdict.reasons,
     )
     return _measured(value, result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def test_stored_evidence_is_reported_without_measuring(invoke, tmp_path: Path) -
 
 
 def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(collect, "MODELS", {"retinanet": SMALL_RETINANET})
+    monkeypatch.setattr(collect, "PHASES_CASE", SMALL_RETINANET)
     monkeypatch.setattr(profiled, "_PHASES_SIZE", ProfileSize(processes=1, steps=1, where=False))
     assert invoke("--parts", "phases", "--out", "study", "--quiet").exit_code == 0
     value = stored_items(tmp_path / "study")["phases-classes"].value
@@ -66,8 +65,8 @@ def test_phases_are_compared_with_few_and_many_classes(invoke, tmp_path: Path, m
 
 def test_a_toggle_is_compared_in_interleaved_blocks(invoke, tmp_path: Path, monkeypatch) -> None:
     adam = next(toggle for toggle in items.TOGGLES if toggle.name == "optimizer")
-    monkeypatch.setattr(collect, "TOGGLES", (replace(adam),))
-    invoke("--parts", "cases", "--out", "study", "--budget", "15", "--quiet")
+    monkeypatch.setattr(collect, "TOGGLES", (adam,))
+    invoke("--parts", "cases", "--out", "study", "--budget", "60", "--quiet")
     value = stored_items(tmp_path / "study")["cases-optimizer"].value
     assert (value.case_id, value.is_different) == (adam.case, False)
     assert value.baseline_s > 0
