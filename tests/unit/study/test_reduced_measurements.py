@@ -103,7 +103,7 @@ def test_blocks_with_both_phases_count() -> None:
     assert [(b.dtype, b.block, b.reference_both_s, b.variant_forward_s) for b in blocks] == [("fp32", 0, 5.0, 1.0)]
 
 
-@pytest.mark.parametrize("pattern", [*MODELS.values(), *{toggle.case for toggle in TOGGLES}])
+@pytest.mark.parametrize("pattern", [*MODELS.values(), *dict.fromkeys(toggle.case for toggle in TOGGLES)])
 def test_each_item_names_one_case_of_the_catalogue(pattern: str) -> None:
     assert [case.id for case in select(CATALOG, (pattern,))] == [pattern]
 
