@@ -64,9 +64,9 @@ class Ranks:
                     own = ()
         if len(sets) < self.ranks:
             raise UsageError(
-                f"{self.ranks} ranks do not fit on CPU {format_cpu_list(everything)}: each needs {threads} CPUs on "
-                f"cores of its own in one socket and NUMA node, with room for {len(sets)}; choose more CPUs with "
-                "--cpus or --threads, or ask for fewer ranks or threads"
+                f"{self.ranks} ranks do not fit on CPU {format_cpu_list(everything)}: each needs {threads} of them, on "
+                f"cores of its own within one socket and NUMA node, and there is room for {len(sets)}; name more CPUs "
+                "with --cpus or --threads, or ask for fewer ranks or threads"
             )
         return tuple(sets[: self.ranks])
 
